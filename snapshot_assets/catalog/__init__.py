@@ -1,0 +1,1 @@
+"""The transaction log of a location and everything folded from it."""

@@ -1,0 +1,1 @@
+"""What lies on storage, as pure data and rules: no I/O, no Dagster, no Spark."""

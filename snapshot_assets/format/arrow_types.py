@@ -1,0 +1,151 @@
+"""Arrow types as text and back: the `arrow_type` of a column in `tables.json`.
+
+The text is what Arrow itself prints, restricted to the types that data files hold; parsing is the inverse on
+exactly that set, so that a document never names a type that a reader has to guess.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from snapshot_assets.errors import DocumentError
+
+_SIMPLE: dict[str, pa.DataType] = {
+    str(kind): kind
+    for kind in (
+        pa.null(),
+        pa.bool_(),
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.large_string(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.date32(),
+        *(pa.time32(unit) for unit in ("s", "ms")),
+        *(pa.time64(unit) for unit in ("us", "ns")),
+        *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
+        *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
+        *(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")),
+    )
+}
+_DECIMAL = re.compile(r"decimal(128|256)\((\d{1,2}), (-?\d{1,2})\)")
+_FIXED = re.compile(r"fixed_size_binary\[(\d{1,9})\]")
+_MAX_DEPTH = 16
+
+
+def arrow_type_text(arrow_type: pa.DataType) -> str:
+    """Return the text of a type.
+
+    Raises:
+        DocumentError: The type is not one that data files hold.
+    """
+    if pa.types.is_list(arrow_type):
+        return f"list<{arrow_type_text(arrow_type.value_type)}>"
+    if pa.types.is_map(arrow_type):
+        return f"map<{arrow_type_text(arrow_type.key_type)}, {arrow_type_text(arrow_type.item_type)}>"
+    if pa.types.is_struct(arrow_type):
+        fields = (f"{_quote(field.name)}: {arrow_type_text(field.type)}" for field in arrow_type)
+        return f"struct<{', '.join(fields)}>"
+    text = str(arrow_type)
+    if text in _SIMPLE or _DECIMAL.fullmatch(text) or _FIXED.fullmatch(text):
+        return text
+    raise DocumentError(f"Arrow type {text} is not one that data files hold.", arrow_type=text)
+
+
+def parse_arrow_type(text: str) -> pa.DataType:
+    """Return the type that `arrow_type_text` wrote as `text`.
+
+    Raises:
+        DocumentError: The text names no such type.
+    """
+    parser = _Parser(text)
+    arrow_type = parser.type(0)
+    if parser.rest:
+        raise parser.error()
+    return arrow_type
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class _Parser:
+    """Recursive descent over one type text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.rest = text
+
+    def error(self) -> DocumentError:
+        return DocumentError(f"{self.text!r} is not the text of an Arrow type (at {self.rest[:20]!r}).")
+
+    def take(self, literal: str) -> bool:
+        if self.rest.startswith(literal):
+            self.rest = self.rest[len(literal) :]
+            return True
+        return False
+
+    def need(self, literal: str) -> None:
+        if not self.take(literal):
+            raise self.error()
+
+    def type(self, depth: int) -> pa.DataType:
+        if depth > _MAX_DEPTH:
+            raise self.error()
+        if self.take("list<"):
+            value = self.type(depth + 1)
+            self.need(">")
+            return pa.list_(value)
+        if self.take("map<"):
+            key = self.type(depth + 1)
+            self.need(", ")
+            item = self.type(depth + 1)
+            self.need(">")
+            return pa.map_(key, item)
+        if self.take("struct<"):
+            return self.struct(depth)
+        return self.scalar()
+
+    def struct(self, depth: int) -> pa.DataType:
+        fields: list[pa.Field] = []
+        while not self.take(">"):
+            if fields:
+                self.need(", ")
+            name = self.name()
+            self.need(": ")
+            fields.append(pa.field(name, self.type(depth + 1)))
+        return pa.struct(fields)
+
+    def name(self) -> str:
+        match = re.match(r'"((?:[^"]|"")*)"', self.rest)
+        if match is None:
+            raise self.error()
+        self.rest = self.rest[match.end() :]
+        return match.group(1).replace('""', '"')
+
+    def scalar(self) -> pa.DataType:
+        try:
+            if match := _DECIMAL.match(self.rest):
+                self.rest = self.rest[match.end() :]
+                kind = pa.decimal128 if match.group(1) == "128" else pa.decimal256
+                return kind(int(match.group(2)), int(match.group(3)))
+            if match := _FIXED.match(self.rest):
+                self.rest = self.rest[match.end() :]
+                return pa.binary(int(match.group(1)))
+        except (ValueError, pa.ArrowInvalid) as cause:
+            raise self.error() from cause
+        for name in sorted(_SIMPLE, key=len, reverse=True):
+            if self.take(name):
+                return _SIMPLE[name]
+        raise self.error()

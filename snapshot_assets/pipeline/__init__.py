@@ -1,0 +1,1 @@
+"""Dagster assets, checks, IO manager, resources and partitions over the engine."""

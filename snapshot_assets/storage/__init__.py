@@ -1,0 +1,1 @@
+"""Objects behind one small interface, and the rules for location URIs."""
