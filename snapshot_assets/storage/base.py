@@ -85,7 +85,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def list_folders(self, prefix: str = "") -> list[str]:
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects, sorted."""
         ...
 
