@@ -1,0 +1,135 @@
+"""Which relations a plan selects, and what to say when a name in it is not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+
+from snapshot_assets.databases.base import Selection
+from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.format.relations import Carrier, TableName
+
+_NEAR = 3
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the known names most like `name`, best first; letter case counts little.
+
+    Args:
+        name: The name that is not known.
+        known: Names that exist.
+    """
+    by_folded: dict[str, list[str]] = {}
+    for candidate in sorted(set(known)):
+        by_folded.setdefault(candidate.casefold(), []).append(candidate)
+    folded = difflib.get_close_matches(name.casefold(), by_folded, n=_NEAR, cutoff=0.6)
+    return tuple(candidate for key in folded for candidate in by_folded[key])[:_NEAR]
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the sentence that helps someone who wrote `name`: near names, else what there is."""
+    if near := near_names(name, known):
+        return f"Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
+    if not known:
+        return "There are none."
+    some = sorted(known)[:10]
+    return (
+        f"There {'is' if len(known) == 1 else 'are'}: {', '.join(map(repr, some))}{', …' if len(known) > 10 else ''}."
+    )
+
+
+def check_selection(
+    selection: Selection, schemas: Collection[str], relations: Mapping[TableName, Collection[str]]
+) -> None:
+    """Refuse a selection that names what is not there.
+
+    Args:
+        selection: What the plan says.
+        schemas: Every schema of the database that is not the system's.
+        relations: Every table and view that may be exported, with its column names.
+
+    Raises:
+        UnknownRelationError: A schema or table does not exist.
+        PlanError: A table lies outside the named schemas, or an override names a column that does not exist.
+    """
+    for schema in selection.schemas:
+        if schema not in schemas:
+            raise UnknownRelationError(
+                f"Schema {schema!r} does not exist in the database. {suggestion(schema, schemas)}",
+                schema=schema,
+                near=near_names(schema, schemas),
+            )
+    for name in selection.tables:
+        check_relation(name, schemas, relations)
+        if selection.schemas and name.schema not in selection.schemas:
+            raise PlanError(
+                f"Table {str(name)!r} is selected, but its schema is not among the schemas"
+                f" {', '.join(map(repr, selection.schemas))}. Add the schema, or leave the schemas out.",
+                table=str(name),
+            )
+    for name, column in selection.time_columns.items():
+        check_relation(name, schemas, relations)
+        if column is not None:
+            check_column(name, column, relations[name], "time index")
+    for name, column in selection.carriers:
+        check_relation(name, schemas, relations)
+        check_column(name, column, relations[name], "carrier")
+
+
+def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:
+    """Refuse a table or view that does not exist.
+
+    Raises:
+        UnknownRelationError: It does not exist; near names are in the message.
+    """
+    if name in relations:
+        return
+    if name.schema not in schemas:
+        raise UnknownRelationError(
+            f"Table {str(name)!r} does not exist: there is no schema {name.schema!r}."
+            f" {suggestion(name.schema, schemas)}",
+            table=str(name),
+            near=near_names(name.schema, schemas),
+        )
+    siblings = {relation.table for relation in relations if relation.schema == name.schema}
+    near = near_names(name.table, siblings)
+    elsewhere = tuple(str(relation) for relation in sorted(relations) if relation.table == name.table)
+    help_text = f"Did you mean {' or '.join(map(repr, elsewhere))}?" if elsewhere else suggestion(name.table, siblings)
+    raise UnknownRelationError(
+        f"Table {name.table!r} does not exist in schema {name.schema!r}. {help_text}",
+        table=str(name),
+        near=elsewhere or near,
+    )
+
+
+def check_column(name: TableName, column: str, columns: Collection[str], role: str) -> None:
+    """Refuse an override of a column that the table does not have.
+
+    Args:
+        name: The table.
+        column: The column as the plan writes it.
+        columns: The table's columns.
+        role: What the plan says about the column, such as `time index`.
+
+    Raises:
+        PlanError: The table has no such column.
+    """
+    if column not in columns:
+        raise PlanError(
+            f"Table {str(name)!r} has no column {column!r}, which the plan names as its {role}."
+            f" {suggestion(column, columns)}",
+            table=str(name),
+            column=column,
+        )
+
+
+def selects(selection: Selection, name: TableName) -> bool:
+    """Tell whether a table belongs to the selection."""
+    if selection.tables:
+        return name in selection.tables
+    return not selection.schemas or name.schema in selection.schemas
+
+
+def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:
+    """Return the carrier that the plan gives a column, or None where it leaves the type's own."""
+    return selection.carriers.get((name, column))
