@@ -1,0 +1,173 @@
+"""Receipts: what one finished attempt at a chunk was about to commit, written before it commits.
+
+A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import DamageError, DocumentError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.actions import AddFile, ObjectRef
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import check_data_path, is_receipt, receipt_path
+from snapshot_assets.format.transactions import decode_file, encode_file
+from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One finished attempt at a chunk.
+
+    Attributes:
+        snapshot_id: Snapshot it was made for.
+        base_revision: Head when the attempt began.
+        schema_sha256: Content of the schema its files were written with.
+        chunk: Chunk id.
+        attempt: 8 hex digits; part of the receipt's name.
+        opened_at: When the first of its files was opened.
+        fence: Database state it read.
+        files: Its data files, statistics included.
+        supersedes: Attempts whose files this one replaces.
+        run: The run that made it.
+    """
+
+    snapshot_id: str
+    base_revision: int
+    schema_sha256: str
+    chunk: int
+    attempt: str
+    opened_at: datetime
+    fence: dict[str, str]
+    files: tuple[DataFile, ...]
+    supersedes: tuple[str, ...] = ()
+    run: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return receipt_path(self.chunk, self.attempt)
+
+
+def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
+    """Write a receipt and return what the transaction says of it."""
+    data = pretty_json(_to_json(receipt))
+    store.create(receipt.path, data)
+    return ObjectRef(receipt.path, sha256_hex(data), len(data))
+
+
+def find_receipts(store: ObjectStore, chunk: int) -> Iterable[tuple[Receipt, ObjectRef]]:
+    """Yield the readable receipts at a chunk; a torn or foreign one is none (nobody committed it)."""
+    for info in list(store.list(f"data/{chunk}/")):
+        if is_receipt(info.path):
+            try:
+                yield read_receipt(store, info.path)
+            except (DamageError, UnsupportedVersionError):
+                continue
+
+
+def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
+    """Return the receipt at a path, and its reference.
+
+    Raises:
+        DocumentError: It is no receipt.
+    """
+    data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    receipt = _from_json(parse_json(data, path), path)
+    if receipt.path != path:
+        raise DocumentError(f"{path} is the receipt of {receipt.path}.", object=path)
+    return receipt, ObjectRef(path, sha256_hex(data), len(data))
+
+
+def adoptable(store: ObjectStore, state: State, chunk: int, schema_sha256: str) -> tuple[Receipt, ObjectRef] | None:
+    """Return a complete receipt that a resume may commit as it is, the newest first, or None.
+
+    Never one of another snapshot id, of another schema, older than the chunk's last commit, or with a file that is
+    missing or has another size.
+    """
+    last = state.chunks.get(chunk)
+    known = [
+        (receipt, ref)
+        for receipt, ref in find_receipts(store, chunk)
+        if receipt.snapshot_id == state.snapshot_id
+        and receipt.schema_sha256 == schema_sha256
+        and not receipt.supersedes
+        and (last is None or receipt.base_revision >= last.revision)
+    ]
+    for receipt, ref in sorted(known, key=lambda pair: pair[0].opened_at, reverse=True):
+        if all(_intact(store, file) for file in receipt.files):
+            return receipt, ref
+    return None
+
+
+def _intact(store: ObjectStore, file: DataFile) -> bool:
+    try:
+        return store.head(file.path).size == file.bytes
+    except ObjectNotFoundError:
+        return False
+
+
+def _to_json(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "snapshot_id": receipt.snapshot_id,
+        "base_revision": receipt.base_revision,
+        "schema_sha256": receipt.schema_sha256,
+        "chunk": receipt.chunk,
+        "attempt": receipt.attempt,
+        "opened_at": time_text(receipt.opened_at),
+        "fence": dict(sorted(receipt.fence.items())),
+        "supersedes": list(receipt.supersedes),
+        "run": receipt.run,
+        "files": [_file_to_json(file) for file in receipt.files],
+    }
+
+
+def _file_to_json(file: DataFile) -> dict[str, Any]:
+    """Readable facts, and beside them the complete add-file action as the transaction will hold it."""
+    action = encode_file(AddFile(file)).SerializeToString(deterministic=True)
+    return {
+        "path": file.path,
+        "schema": file.schema,
+        "table": file.table,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+        "add_file": base64.b64encode(action).decode(),
+    }
+
+
+def _from_json(value: dict[str, Any], name: str) -> Receipt:
+    try:
+        receipt = Receipt(
+            snapshot_id=str(value["snapshot_id"]),
+            base_revision=int(value["base_revision"]),
+            schema_sha256=str(value["schema_sha256"]),
+            chunk=int(value["chunk"]),
+            attempt=str(value["attempt"]),
+            opened_at=parse_time(value["opened_at"]),
+            fence={str(key): str(text) for key, text in value["fence"].items()},
+            files=tuple(_file_from_json(file) for file in value["files"]),
+            supersedes=tuple(str(attempt) for attempt in value["supersedes"]),
+            run=str(value["run"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+        raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause
+    for file in receipt.files:
+        check_data_path(file.path, receipt.chunk)
+    return receipt
+
+
+def _file_from_json(value: dict[str, Any]) -> DataFile:
+    message = pb.AddFile()
+    message.ParseFromString(base64.b64decode(value["add_file"], validate=True))
+    return decode_file(message).file

@@ -1,0 +1,80 @@
+"""Schema documents on storage: written under a name made of their content, so that no race can spoil them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ValidationError
+
+from snapshot_assets.catalog.rules import SchemaContent
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
+from snapshot_assets.format.actions import ObjectRef, SchemaAdded
+from snapshot_assets.format.checksums import sha256_hex, sums_line
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.layout import schema_folder
+from snapshot_assets.format.relations import SCHEMA_DOCUMENT_VERSION, DatabaseSchema
+from snapshot_assets.storage.base import ObjectStore
+
+
+def _documents(schema: DatabaseSchema) -> dict[str, bytes]:
+    common = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
+    content: dict[str, tuple[BaseModel, ...]] = {
+        "schemas": schema.schemas,
+        "tables": schema.tables,
+        "views": schema.views,
+    }
+    return {
+        f"{name}.json": pretty_json(common | {name: [item.model_dump(mode="json", by_alias=True) for item in items]})
+        for name, items in content.items()
+    }
+
+
+def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
+    """Return where a schema's documents go, with checksums, and their bytes by path."""
+    documents = _documents(schema)
+    sums = "".join(sums_line(sha256_hex(data), name) for name, data in sorted(documents.items()))
+    digest = sha256_hex(sums.encode())
+    folder = schema_folder(digest)
+    files = {f"{folder}/{name}": data for name, data in documents.items()}
+    refs = tuple(ObjectRef(path, sha256_hex(data), len(data)) for path, data in sorted(files.items()))
+    return SchemaContent(folder, digest, refs), files
+
+
+def write_schema(store: ObjectStore, schema: DatabaseSchema) -> SchemaContent:
+    """Write a schema's documents, unless equal ones are there.
+
+    Raises:
+        ChecksumMismatchError: A document of that name holds other bytes.
+    """
+    content, files = describe_schema(schema)
+    for path, data in files.items():
+        try:
+            store.create(path, data)
+        except ObjectExistsError:
+            if store.get(path, limit=MAX_DOCUMENT_BYTES) != data:
+                raise ChecksumMismatchError(
+                    f"{path} in {store.uri} holds other bytes than its name says; verify the location.", object=path
+                ) from None
+    return content
+
+
+def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
+    """Return the schema of an id, checked against the log.
+
+    Raises:
+        ChecksumMismatchError: A document's bytes are not the recorded ones.
+        DocumentError: A document cannot be parsed.
+    """
+    parts: dict[str, object] = {}
+    for ref in added.files:
+        data = store.get(ref.path, limit=max(ref.bytes, 1))
+        found = sha256_hex(data)
+        if found != ref.sha256:
+            raise ChecksumMismatchError(
+                f"{ref.path} has SHA-256 {found}; the log says {ref.sha256}.", object=ref.path, expected=ref.sha256
+            )
+        document = parse_json(data, ref.path)
+        document.pop("version")
+        parts |= document
+    try:
+        return DatabaseSchema.model_validate(parts)
+    except ValidationError as cause:
+        raise DocumentError(f"{added.folder} is no schema: {cause}.", object=added.folder) from cause

@@ -1,0 +1,256 @@
+"""The state of a location: what folding its transactions in order gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import (
+    UNTIMED_CHUNK,
+    check_data_path,
+    check_receipt_path,
+    check_schema_path,
+    chunk_of,
+)
+from snapshot_assets.format.windows import Window, plan_windows, window_at
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """A transaction and the checksum that its successor links to."""
+
+    transaction: act.Transaction
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    """The newest word on a chunk, and when it was said."""
+
+    chunk: act.Chunk
+    revision: int
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A live data file and the revision that added it."""
+
+    file: DataFile
+    added: int
+
+
+@dataclass(frozen=True)
+class SealState:
+    """A seal, where it stands in the log, and of which snapshot."""
+
+    seal: act.Seal
+    revision: int
+    committed_at: datetime
+    snapshot_id: str
+
+
+@dataclass
+class State:
+    """Everything that is true at one revision.
+
+    Attributes:
+        revision: Head revision, 0 for an empty location.
+        snapshot_id: The snapshot that the last begin named, "" before the first.
+        data_revision: Last revision that changed schema, chunks or files.
+        files: Live files by chunk and path.
+        in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
+        seals: All seals, of older snapshot ids too.
+    """
+
+    location_id: str = ""
+    revision: int = 0
+    uuid: str = ""
+    sha256: str = ""
+    committed_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    snapshot_id: str = ""
+    header: act.Header | None = None
+    created_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    created_by: str = ""
+    data_revision: int = 0
+    schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
+    chunks: dict[int, ChunkState] = field(default_factory=dict)
+    files: dict[int, dict[str, FileState]] = field(default_factory=dict)
+    in_progress: dict[int, str] = field(default_factory=dict)
+    seals: list[SealState] = field(default_factory=list)
+    deleted: bool = False
+
+    def apply(self, entry: LogEntry, name: str) -> None:
+        """Fold one more transaction.
+
+        Args:
+            entry: The transaction that follows this state.
+            name: Its path, for messages.
+
+        Raises:
+            DamageError: It does not follow this state, or its actions contradict it.
+        """
+        _check_follows(self, entry.transaction, name)
+        transaction = entry.transaction
+        self.location_id = transaction.location_id
+        self.revision = transaction.revision
+        self.uuid = transaction.uuid
+        self.sha256 = entry.sha256
+        self.committed_at = transaction.committed_at
+        for action in transaction.actions:
+            self._apply_action(action, transaction, name)
+
+    def _apply_action(self, action: act.Action, transaction: act.Transaction, name: str) -> None:
+        match action:
+            case act.Begin():
+                self._begin(action, transaction)
+            case act.Extend():
+                self.header = _extended(self.header, action, name)
+            case act.SchemaAdded():
+                for ref in action.files:
+                    check_schema_path(ref.path)
+                self.schemas[action.schema_id] = action
+                self.data_revision = self.revision
+            case act.ChunksInProgress():
+                self.in_progress.update(dict.fromkeys(action.chunks, action.run))
+            case act.Chunk():
+                for ref in action.receipts:
+                    check_receipt_path(ref.path, action.id)
+                self.chunks[action.id] = ChunkState(action, self.revision)
+                self.in_progress.pop(action.id, None)
+                self.data_revision = self.revision
+            case act.AddFile():
+                self._add(action.file, name)
+            case act.RemoveFile():
+                self._remove(action.path, name)
+            case act.Seal():
+                self.seals.append(SealState(action, self.revision, self.committed_at, self.snapshot_id))
+            case act.Deleted():
+                self.deleted = True
+
+    def _begin(self, begin: act.Begin, transaction: act.Transaction) -> None:
+        self.snapshot_id = begin.snapshot_id
+        self.header = begin.header
+        self.created_at = transaction.committed_at
+        self.created_by = transaction.writer_id
+        self.data_revision = transaction.revision
+        self.schemas, self.chunks, self.files, self.in_progress = {}, {}, {}, {}
+
+    def _add(self, file: DataFile, name: str) -> None:
+        check_data_path(file.path, file.chunk)
+        files = self.files.setdefault(file.chunk, {})
+        if file.path in files:
+            raise DocumentError(f"{name} adds {file.path}, which is there already.", object=name)
+        files[file.path] = FileState(file, self.revision)
+        self.data_revision = self.revision
+
+    def _remove(self, path: str, name: str) -> None:
+        chunk = chunk_of(path)
+        if chunk is None or self.files.get(chunk, {}).pop(path, None) is None:
+            raise DocumentError(f"{name} removes {path}, which is not there.", object=name)
+        self.data_revision = self.revision
+
+    # Questions
+
+    @property
+    def begun(self) -> bool:
+        """Whether a snapshot is there."""
+        return self.header is not None and not self.deleted
+
+    @property
+    def newest_seal(self) -> SealState | None:
+        """The newest seal of the current snapshot."""
+        return self.seals[-1] if self.seals and self.seals[-1].snapshot_id == self.snapshot_id else None
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the head's data is exactly what the newest seal declared."""
+        return self.newest_seal is not None and self.newest_seal.revision > self.data_revision
+
+    @property
+    def schema_id(self) -> int:
+        """The newest schema id, 0 where there is none yet."""
+        return max(self.schemas, default=0)
+
+    def live_files(self, chunk: int | None = None) -> Iterator[FileState]:
+        """Yield the live files, of one chunk or of all, by chunk and path."""
+        chunks = sorted(self.files) if chunk is None else [chunk]
+        for number in chunks:
+            for path in sorted(self.files.get(number, {})):
+                yield self.files[number][path]
+
+    def windows(self) -> tuple[Window, ...]:
+        """Return the windows that the snapshot's range is cut into; none for an unbounded or schema-only one."""
+        header = self.header
+        if header is None or header.schema_only or header.start is None or header.end is None:
+            return ()
+        return plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
+
+    def window(self, chunk: int) -> Window:
+        """Return a chunk's window.
+
+        Raises:
+            PlanError: There is none of that id.
+        """
+        header = self.header
+        assert header is not None
+        assert header.start is not None
+        return window_at(header.start, timedelta(microseconds=header.chunk_time_window), chunk, end=header.end)
+
+    def expected_chunks(self) -> list[int]:
+        """Return the ids of all chunks that a complete snapshot has: windows, and chunk 0 where it may hold rows."""
+        header = self.header
+        if header is None or header.schema_only:
+            return []
+        with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
+        return [UNTIMED_CHUNK] * with_chunk_0 + [window.id for window in self.windows()]
+
+    def completed(self, chunk: int) -> bool:
+        """Tell whether a chunk is committed as completed."""
+        known = self.chunks.get(chunk)
+        return known is not None and known.chunk.status is act.ChunkStatus.COMPLETED
+
+    def missing(self) -> list[int]:
+        """Return the ids of expected chunks that are not completed."""
+        return [chunk for chunk in self.expected_chunks() if not self.completed(chunk)]
+
+    def status(self, chunk: int) -> act.ChunkStatus:
+        """Return a chunk's status as the manifest shows it."""
+        if chunk in self.in_progress:
+            return act.ChunkStatus.IN_PROGRESS if not self.completed(chunk) else act.ChunkStatus.COMPLETED
+        known = self.chunks.get(chunk)
+        return act.ChunkStatus.PENDING if known is None else known.chunk.status
+
+
+def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.Header:
+    if header is None or (header.end is not None and action.end <= header.end):
+        raise DocumentError(f"{name} moves the end of the range backward.", object=name)
+    return act.Header(**(vars(header) | {"end": action.end}))
+
+
+def _check_follows(state: State, transaction: act.Transaction, name: str) -> None:
+    """Raise the one of five distinct errors that says why a transaction does not follow a state."""
+    if state.revision and transaction.location_id != state.location_id:
+        raise ForeignLocationError(
+            f"{name} belongs to location {transaction.location_id}; this one is {state.location_id}.", object=name
+        )
+    if transaction.revision != state.revision + 1:
+        kind = GapError if transaction.revision > state.revision else ForkError
+        raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
+    if transaction.previous_uuid != state.uuid:
+        raise ForkError(
+            f"{name} follows transaction {transaction.previous_uuid or 'none'}; "
+            f"revision {state.revision} is {state.uuid or 'none'}.",
+            object=name,
+        )
+    if transaction.previous_sha256 != state.sha256:
+        raise BrokenLinkError(
+            f"{name} carries {transaction.previous_sha256} as the checksum of revision {state.revision}, "
+            f"which is {state.sha256}.",
+            object=name,
+        )
+    if transaction.committed_at <= state.committed_at:
+        raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)

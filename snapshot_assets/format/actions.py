@@ -1,0 +1,197 @@
+"""The actions of a transaction as plain values: what the catalog decides and folds, apart from how it is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from snapshot_assets.format.files import DataFile
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a snapshot id stands for: the plan's part that every writer of the snapshot must agree on.
+
+    Attributes:
+        name: The plan's name.
+        source: Alias of the source database.
+        catalog: The plan's catalog name, or "".
+        schemas: Schemas of the database when the snapshot began, in order.
+        start: Range start; None where a snapshot has no timed table and nobody named one.
+        end: Range end; None while a continuous plan has closed no window.
+        chunk_time_window: Window length in microseconds.
+        kind: `once` or `continuous`.
+        format: `parquet`.
+        schema_only: Whether data is refused.
+        time_zone: Zone in which timestamps without one are read.
+        null_time: `chunk0` or `fail`.
+        untimed_tables: `export`, `skip` or `fail`.
+        grace: Grace period of garbage collection, microseconds.
+        requested_schemas: The plan's own list; empty for all.
+        requested_tables: The plan's own list; empty for all.
+        requested_start: RFC 3339, or "" where the user left it open.
+        requested_end: RFC 3339, or "" where the user left it open.
+    """
+
+    name: str
+    source: str
+    catalog: str
+    schemas: tuple[str, ...]
+    start: datetime | None
+    end: datetime | None
+    chunk_time_window: int
+    kind: str
+    format: str
+    schema_only: bool
+    time_zone: str
+    null_time: str
+    untimed_tables: str
+    grace: int
+    requested_schemas: tuple[str, ...] = ()
+    requested_tables: tuple[str, ...] = ()
+    requested_start: str = ""
+    requested_end: str = ""
+
+
+@dataclass(frozen=True)
+class ObjectRef:
+    """An immutable object, named with its checksum."""
+
+    path: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Begin:
+    """A snapshot id begins; with `force` everything of the one before it leaves the state."""
+
+    snapshot_id: str
+    header: Header
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Extend:
+    """The range's end of a continuous plan moves forward."""
+
+    end: datetime
+
+
+@dataclass(frozen=True)
+class SchemaAdded:
+    """Schema documents get the next integer schema id."""
+
+    schema_id: int
+    folder: str
+    sha256: str
+    files: tuple[ObjectRef, ...]
+
+
+@dataclass(frozen=True)
+class ChunksInProgress:
+    """A run says which chunks it works on: information, never a lock."""
+
+    chunks: tuple[int, ...]
+    run: str
+
+
+class ChunkStatus(StrEnum):
+    """A chunk's status in the manifest (RFC, "Manifest File"); the log records only the last two."""
+
+    PENDING = "Pending"
+    IN_PROGRESS = "InProgress"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk finished or failed.
+
+    Attributes:
+        start: Window start; None for chunk 0.
+        end: Window end; None for chunk 0.
+        status: `COMPLETED` or `FAILED`.
+        checksum: Chunk checksum, "" for a failed one.
+        error: Scrubbed error text of a failed one.
+        fence: What identifies the database state that was read.
+        receipts: The receipts that this commit rests on.
+        run: The run that did it.
+    """
+
+    id: int
+    start: datetime | None
+    end: datetime | None
+    status: ChunkStatus
+    checksum: str = ""
+    rows: int = 0
+    error: str = ""
+    fence: Mapping[str, str] = field(default_factory=dict)
+    receipts: tuple[ObjectRef, ...] = ()
+    run: str = ""
+
+
+@dataclass(frozen=True)
+class AddFile:
+    """A data file becomes part of the state."""
+
+    file: DataFile
+
+
+@dataclass(frozen=True)
+class RemoveFile:
+    """A data file leaves the state; the object stays until garbage collection."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class RowsOutside:
+    """Rows of a table whose time lies before the range's start or not before its end."""
+
+    schema: str
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Seal:
+    """A complete, verified state is declared."""
+
+    verified_revision: int
+    checksum: str
+    consistency: str
+    rows_outside: tuple[RowsOutside, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """The snapshot is deleted; the location accepts nothing more."""
+
+
+Action = Begin | Extend | SchemaAdded | ChunksInProgress | Chunk | AddFile | RemoveFile | Seal | Deleted
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One revision of a location.
+
+    Attributes:
+        location_id: UUID of the location, hex.
+        uuid: UUID of this transaction, hex.
+        previous_uuid: UUID of revision - 1, "" for the first.
+        previous_sha256: Trailing checksum of revision - 1, hex, "" for the first.
+        committed_at: UTC; strictly increasing along the log.
+    """
+
+    location_id: str
+    revision: int
+    uuid: str
+    previous_uuid: str
+    previous_sha256: str
+    writer_id: str
+    committed_at: datetime
+    actions: tuple[Action, ...]

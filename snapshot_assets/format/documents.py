@@ -1,0 +1,69 @@
+"""Reading JSON that somebody else may have written: limits and version first, then the content."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import accumulate
+from typing import Any
+
+from snapshot_assets.errors import DocumentError, LimitExceededError, UnsupportedVersionError
+
+FORMAT_VERSION = 1
+MAX_DOCUMENT_BYTES = 1 << 30
+MAX_TRANSACTION_BYTES = 256 << 20
+MAX_DEPTH = 64
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+
+
+def pretty_json(value: Any) -> bytes:
+    """Return UTF-8 JSON for people: two spaces of indent, keys as given, a final newline."""
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def parse_json(data: bytes, name: str) -> dict[str, Any]:
+    """Return the JSON object in `data`, after checking its size, depth and `version`.
+
+    Args:
+        data: The document's bytes.
+        name: Its path, for messages.
+
+    Raises:
+        LimitExceededError: It is larger or deeper than anything that is written.
+        DocumentError: It is not a JSON object.
+        UnsupportedVersionError: Its version is newer than this code.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise LimitExceededError(f"{name} has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are read.", object=name)
+    depth = max(accumulate(_BRACKETS[byte] for byte in _STRING.sub(b"", data).translate(None, _OTHERS)), default=0)
+    if depth > MAX_DEPTH:
+        raise LimitExceededError(f"{name} is nested {depth} deep; at most {MAX_DEPTH} is read.", object=name)
+    try:
+        value = json.loads(data)
+    except ValueError as cause:
+        raise DocumentError(f"{name} is not JSON: {cause}.", object=name) from cause
+    if not isinstance(value, dict):
+        raise DocumentError(f"{name} holds a JSON {type(value).__name__}; expected an object.", object=name)
+    check_version(value.get("version"), name)
+    return value
+
+
+def check_version(found: Any, name: str) -> None:
+    """Refuse a document whose format version this code does not read; checked before anything else in it.
+
+    Raises:
+        DocumentError: There is no version.
+        UnsupportedVersionError: It is newer; the message names both numbers.
+    """
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise DocumentError(f"{name} has version {found!r}; expected {FORMAT_VERSION}.", object=name)
+    if found > FORMAT_VERSION:
+        raise UnsupportedVersionError(
+            f"{name} has format version {found}; this code reads up to {FORMAT_VERSION}. Use a newer snapshot_assets.",
+            object=name,
+            found=found,
+            supported=FORMAT_VERSION,
+        )

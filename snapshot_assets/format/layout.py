@@ -1,0 +1,127 @@
+"""Names of objects below a location, and the guard that reads them back.
+
+Every path that a document names is checked against this layout before it is used, so that a hostile document
+can reach nothing outside its location.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from urllib.parse import unquote
+
+from snapshot_assets.errors import UnsafePathError
+from snapshot_assets.format.relations import TableName
+
+MANIFEST = "manifest.json"
+CHECKSUMS = "SHA256SUMS"
+SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
+DATA_FORMATS = ("parquet", "csv", "json")
+TRANSACTIONS = "transactions/"
+UNTIMED_CHUNK = 0
+"""Chunk id of tables without a time index and of rows without a finite time."""
+
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_MAX_STEM = 160
+_STEM = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*\.(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*(?:%[0-9A-F]?)?(?:~[0-9a-f]{16})?"
+_DATA_FILE = re.compile(rf"data/(0|[1-9]\d*)/({_STEM})-([0-9a-f]{{8}})-(\d{{4,}})\.({'|'.join(DATA_FORMATS)})")
+_RECEIPT = re.compile(r"data/(0|[1-9]\d*)/chunk-([0-9a-f]{8})\.json")
+_SCHEMA_FILE = re.compile(r"schema/([0-9a-f]{12})/(?:schemas|tables|views)\.json")
+_TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
+_CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
+_PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
+_PIN = re.compile(r"(?:tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}|savepoint/savepoint-[1-9]\d*)-[0-9a-f]{8}")
+
+
+def new_attempt() -> str:
+    """Return 8 fresh hex digits, so that no two task attempts can want the same name."""
+    return secrets.token_hex(4)
+
+
+def encode_segment(text: str) -> str:
+    """Percent-encode every UTF-8 byte outside `A-Z a-z 0-9 - _`."""
+    return _UNSAFE.sub(lambda match: f"%{match[0][0]:02X}".encode(), text.encode()).decode()
+
+
+def table_stem(name: TableName) -> str:
+    """Return `<schema>.<table>` encoded; one longer than 160 bytes is cut there, plus `~` and 16 hex of its SHA-256."""
+    stem = f"{encode_segment(name.schema)}.{encode_segment(name.table)}"
+    if len(stem) <= _MAX_STEM:
+        return stem
+    return f"{stem[:_MAX_STEM]}~{hashlib.sha256(stem.encode()).hexdigest()[:16]}"
+
+
+def data_file_stem(chunk: int, name: TableName, attempt: str) -> str:
+    """Return the path of an attempt's data files without part and extension."""
+    return f"data/{chunk}/{table_stem(name)}-{attempt}"
+
+
+def receipt_path(chunk: int, attempt: str) -> str:
+    """Return the path of the receipt of one finished attempt at a chunk."""
+    return f"data/{chunk}/chunk-{attempt}.json"
+
+
+def schema_folder(digest: str) -> str:
+    """Return the folder of schema documents whose content has this SHA-256."""
+    return f"schema/{digest[:12]}"
+
+
+def transaction_path(revision: int) -> str:
+    """Return the path of a revision's transaction."""
+    return f"transactions/{revision:020d}.txn"
+
+
+def revision_of(path: str) -> int | None:
+    """Return the revision whose transaction lies at `path`, or None if it is no transaction."""
+    match = _TRANSACTION.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def is_receipt(path: str) -> bool:
+    """Tell whether `path` is a receipt's."""
+    return _RECEIPT.fullmatch(path) is not None
+
+
+def chunk_of(path: str) -> int | None:
+    """Return the chunk id in the path of a data file or receipt, or None."""
+    match = _DATA_FILE.fullmatch(path) or _RECEIPT.fullmatch(path)
+    return int(match[1]) if match else None
+
+
+def in_layout(path: str) -> bool:
+    """Tell whether `path` is one that this format writes: only such objects may ever be deleted."""
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _PIN)
+    return path in (MANIFEST, CHECKSUMS) or any(pattern.fullmatch(path) for pattern in patterns)
+
+
+def check_data_path(path: str, chunk: int) -> str:
+    """Return `path` if it is a data file of that chunk.
+
+    Raises:
+        UnsafePathError: It is anything else, such as absolute, with `..`, a scheme or a backslash.
+    """
+    match = _DATA_FILE.fullmatch(path)
+    if match is None or int(match[1]) != chunk:
+        raise _unsafe(path, f"data/{chunk}/<schema>.<table>-<attempt>-<part>.parquet")
+    return path
+
+
+def check_receipt_path(path: str, chunk: int) -> str:
+    """Return `path` if it is a receipt of that chunk; see `check_data_path`."""
+    match = _RECEIPT.fullmatch(path)
+    if match is None or int(match[1]) != chunk:
+        raise _unsafe(path, f"data/{chunk}/chunk-<attempt>.json")
+    return path
+
+
+def check_schema_path(path: str) -> str:
+    """Return `path` if it is a schema document's; see `check_data_path`."""
+    if _SCHEMA_FILE.fullmatch(path) is None:
+        raise _unsafe(path, "schema/<12 hex>/schemas.json, tables.json or views.json")
+    return path
+
+
+def _unsafe(path: str, expected: str) -> UnsafePathError:
+    shown = path if unquote(path) == path else f"{path} ({unquote(path)})"
+    return UnsafePathError(f"Path {shown[:200]!r} does not follow the layout; expected {expected}.", path=path)

@@ -1,0 +1,275 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Transaction(_message.Message):
+    __slots__ = ("version", "location_id", "revision", "uuid", "previous_uuid", "previous_sha256", "writer_id", "committed_at", "actions")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_UUID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_SHA256_FIELD_NUMBER: _ClassVar[int]
+    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    location_id: bytes
+    revision: int
+    uuid: bytes
+    previous_uuid: bytes
+    previous_sha256: bytes
+    writer_id: str
+    committed_at: int
+    actions: _containers.RepeatedCompositeFieldContainer[Action]
+    def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_sha256: _Optional[bytes] = ..., writer_id: _Optional[str] = ..., committed_at: _Optional[int] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
+
+class Action(_message.Message):
+    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    EXTEND_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ADD_FILE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    begin: Begin
+    extend: Extend
+    schema: SchemaAdded
+    in_progress: ChunksInProgress
+    chunk: Chunk
+    add_file: AddFile
+    remove_file: RemoveFile
+    seal: Seal
+    deleted: Deleted
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ...) -> None: ...
+
+class TimeRange(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class Header(_message.Message):
+    __slots__ = ("name", "source", "catalog", "schemas", "time_range", "chunk_time_window", "kind", "format", "schema_only", "time_zone", "null_time", "untimed_tables", "grace", "requested_schemas", "requested_tables", "requested_start", "requested_end")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_TIME_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ONLY_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    NULL_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNTIMED_TABLES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_TABLES_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_START_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_END_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    source: str
+    catalog: str
+    schemas: _containers.RepeatedScalarFieldContainer[str]
+    time_range: TimeRange
+    chunk_time_window: int
+    kind: str
+    format: str
+    schema_only: bool
+    time_zone: str
+    null_time: str
+    untimed_tables: str
+    grace: int
+    requested_schemas: _containers.RepeatedScalarFieldContainer[str]
+    requested_tables: _containers.RepeatedScalarFieldContainer[str]
+    requested_start: str
+    requested_end: str
+    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., catalog: _Optional[str] = ..., schemas: _Optional[_Iterable[str]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., chunk_time_window: _Optional[int] = ..., kind: _Optional[str] = ..., format: _Optional[str] = ..., schema_only: _Optional[bool] = ..., time_zone: _Optional[str] = ..., null_time: _Optional[str] = ..., untimed_tables: _Optional[str] = ..., grace: _Optional[int] = ..., requested_schemas: _Optional[_Iterable[str]] = ..., requested_tables: _Optional[_Iterable[str]] = ..., requested_start: _Optional[str] = ..., requested_end: _Optional[str] = ...) -> None: ...
+
+class Begin(_message.Message):
+    __slots__ = ("snapshot_id", "header", "force")
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    snapshot_id: bytes
+    header: Header
+    force: bool
+    def __init__(self, snapshot_id: _Optional[bytes] = ..., header: _Optional[_Union[Header, _Mapping]] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class Extend(_message.Message):
+    __slots__ = ("end",)
+    END_FIELD_NUMBER: _ClassVar[int]
+    end: int
+    def __init__(self, end: _Optional[int] = ...) -> None: ...
+
+class SchemaAdded(_message.Message):
+    __slots__ = ("schema_id", "folder", "sha256", "files")
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    schema_id: int
+    folder: str
+    sha256: str
+    files: _containers.RepeatedCompositeFieldContainer[ObjectRef]
+    def __init__(self, schema_id: _Optional[int] = ..., folder: _Optional[str] = ..., sha256: _Optional[str] = ..., files: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ...) -> None: ...
+
+class ObjectRef(_message.Message):
+    __slots__ = ("path", "sha256", "bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    sha256: str
+    bytes: int
+    def __init__(self, path: _Optional[str] = ..., sha256: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class ChunksInProgress(_message.Message):
+    __slots__ = ("chunks", "run")
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    chunks: _containers.RepeatedScalarFieldContainer[int]
+    run: str
+    def __init__(self, chunks: _Optional[_Iterable[int]] = ..., run: _Optional[str] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run")
+    class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[Chunk.Status]
+        COMPLETED: _ClassVar[Chunk.Status]
+        FAILED: _ClassVar[Chunk.Status]
+    UNSPECIFIED: Chunk.Status
+    COMPLETED: Chunk.Status
+    FAILED: Chunk.Status
+    class FenceEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    window: TimeRange
+    status: Chunk.Status
+    checksum: str
+    rows: int
+    error: str
+    fence: _containers.ScalarMap[str, str]
+    receipts: _containers.RepeatedCompositeFieldContainer[ObjectRef]
+    run: str
+    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ...) -> None: ...
+
+class AddFile(_message.Message):
+    __slots__ = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id", "tombstones_through", "columns", "row_groups")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONES_THROUGH_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    ROW_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    schema: str
+    table: str
+    chunk: int
+    attempt: str
+    rows: int
+    bytes: int
+    sha256: str
+    schema_id: int
+    tombstones_through: int
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnStatistics]
+    row_groups: _containers.RepeatedCompositeFieldContainer[RowGroup]
+    def __init__(self, path: _Optional[str] = ..., schema: _Optional[str] = ..., table: _Optional[str] = ..., chunk: _Optional[int] = ..., attempt: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., sha256: _Optional[str] = ..., schema_id: _Optional[int] = ..., tombstones_through: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[ColumnStatistics, _Mapping]]] = ..., row_groups: _Optional[_Iterable[_Union[RowGroup, _Mapping]]] = ...) -> None: ...
+
+class RowGroup(_message.Message):
+    __slots__ = ("rows", "bytes", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    bytes: int
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnStatistics]
+    def __init__(self, rows: _Optional[int] = ..., bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[ColumnStatistics, _Mapping]]] = ...) -> None: ...
+
+class ColumnStatistics(_message.Message):
+    __slots__ = ("column", "null_count", "minimum", "maximum")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NULL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    null_count: int
+    minimum: Value
+    maximum: Value
+    def __init__(self, column: _Optional[str] = ..., null_count: _Optional[int] = ..., minimum: _Optional[_Union[Value, _Mapping]] = ..., maximum: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+
+class Value(_message.Message):
+    __slots__ = ("boolean", "integer", "floating", "binary")
+    BOOLEAN_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    FLOATING_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    boolean: bool
+    integer: int
+    floating: float
+    binary: bytes
+    def __init__(self, boolean: _Optional[bool] = ..., integer: _Optional[int] = ..., floating: _Optional[float] = ..., binary: _Optional[bytes] = ...) -> None: ...
+
+class RemoveFile(_message.Message):
+    __slots__ = ("path",)
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    def __init__(self, path: _Optional[str] = ...) -> None: ...
+
+class Seal(_message.Message):
+    __slots__ = ("verified_revision", "checksum", "consistency", "rows_outside")
+    VERIFIED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    ROWS_OUTSIDE_FIELD_NUMBER: _ClassVar[int]
+    verified_revision: int
+    checksum: str
+    consistency: str
+    rows_outside: _containers.RepeatedCompositeFieldContainer[RowsOutside]
+    def __init__(self, verified_revision: _Optional[int] = ..., checksum: _Optional[str] = ..., consistency: _Optional[str] = ..., rows_outside: _Optional[_Iterable[_Union[RowsOutside, _Mapping]]] = ...) -> None: ...
+
+class RowsOutside(_message.Message):
+    __slots__ = ("schema", "table", "rows")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    schema: str
+    table: str
+    rows: int
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class Deleted(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,290 @@
+"""Transactions as bytes: Protobuf followed by the SHA-256 of those bytes (seed, section 5.3 "Protobuf")."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from snapshot_assets.errors import DocumentError, TornObjectError, UnsupportedVersionError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.documents import FORMAT_VERSION, check_version
+from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, RowGroup
+
+_DIGEST = 32
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def encode_transaction(transaction: act.Transaction, version: int = FORMAT_VERSION) -> bytes:
+    """Return the object's bytes."""
+    message = pb.Transaction(
+        version=version,
+        location_id=bytes.fromhex(transaction.location_id),
+        revision=transaction.revision,
+        uuid=bytes.fromhex(transaction.uuid),
+        previous_uuid=bytes.fromhex(transaction.previous_uuid),
+        previous_sha256=bytes.fromhex(transaction.previous_sha256),
+        writer_id=transaction.writer_id,
+        committed_at=to_micros(transaction.committed_at),
+        actions=[_encode_action(action) for action in transaction.actions],
+    )
+    body = message.SerializeToString(deterministic=True)
+    return body + hashlib.sha256(body).digest()
+
+
+def decode_transaction(data: bytes, name: str) -> act.Transaction:
+    """Return the transaction in an object's bytes.
+
+    Args:
+        data: The object.
+        name: Its path, for messages.
+
+    Raises:
+        TornObjectError: The bytes do not match their own checksum.
+        UnsupportedVersionError: A newer format, or an action of a kind that this code does not know.
+        DocumentError: The bytes are whole but no transaction.
+    """
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if len(data) <= _DIGEST or hashlib.sha256(body).digest() != digest:
+        raise TornObjectError(f"{name} does not match its own checksum ({len(data)} bytes read).", object=name)
+    message = pb.Transaction()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as cause:
+        raise DocumentError(f"{name} is no transaction: {cause}.", object=name) from cause
+    check_version(message.version, name)
+    try:
+        return act.Transaction(
+            location_id=message.location_id.hex(),
+            revision=message.revision,
+            uuid=message.uuid.hex(),
+            previous_uuid=message.previous_uuid.hex(),
+            previous_sha256=message.previous_sha256.hex(),
+            writer_id=message.writer_id,
+            committed_at=from_micros(message.committed_at),
+            actions=tuple(_decode_action(action, name) for action in message.actions),
+        )
+    except (OverflowError, ValueError) as cause:
+        raise DocumentError(f"{name} holds a value out of range: {cause}.", object=name) from cause
+
+
+def trailing_sha256(data: bytes) -> str:
+    """Return the checksum at the end of a transaction object, to which the next transaction links."""
+    return data[-_DIGEST:].hex()
+
+
+def to_micros(moment: datetime) -> int:
+    """Return an aware moment as microseconds since 1970 in UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return microseconds since 1970 as an aware UTC moment."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+def _encode_action(action: act.Action) -> pb.Action:
+    name, encode = _ENCODERS[type(action)]
+    return pb.Action(**{name: encode(action)})
+
+
+def _decode_action(message: pb.Action, name: str) -> act.Action:
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise UnsupportedVersionError(
+            f"{name} holds an action that this code does not know. Use a newer snapshot_assets.", object=name
+        )
+    return _DECODERS[kind](getattr(message, kind))
+
+
+def _range(start: datetime | None, end: datetime | None) -> pb.TimeRange:
+    return pb.TimeRange(start=None if start is None else to_micros(start), end=None if end is None else to_micros(end))
+
+
+def _bounds(message: pb.TimeRange) -> tuple[datetime | None, datetime | None]:
+    return (
+        from_micros(message.start) if message.HasField("start") else None,
+        from_micros(message.end) if message.HasField("end") else None,
+    )
+
+
+def _encode_header(header: act.Header) -> pb.Header:
+    fields = {key: value for key, value in vars(header).items() if key not in ("start", "end")}
+    return pb.Header(time_range=_range(header.start, header.end), **fields)
+
+
+_LISTS = ("schemas", "requested_schemas", "requested_tables")
+
+
+def _decode_header(message: pb.Header) -> act.Header:
+    start, end = _bounds(message.time_range)
+    names = (field.name for field in message.DESCRIPTOR.fields if field.name != "time_range")
+    values = {name: getattr(message, name) for name in names}
+    return act.Header(start=start, end=end, **(values | {name: tuple(values[name]) for name in _LISTS}))
+
+
+def _encode_refs(refs: Iterable[act.ObjectRef]) -> list[pb.ObjectRef]:
+    return [pb.ObjectRef(path=ref.path, sha256=ref.sha256, bytes=ref.bytes) for ref in refs]
+
+
+def _decode_refs(messages: Iterable[pb.ObjectRef]) -> tuple[act.ObjectRef, ...]:
+    return tuple(act.ObjectRef(ref.path, ref.sha256, ref.bytes) for ref in messages)
+
+
+_STATUS = {act.ChunkStatus.COMPLETED: pb.Chunk.COMPLETED, act.ChunkStatus.FAILED: pb.Chunk.FAILED}
+
+
+def _encode_chunk(chunk: act.Chunk) -> pb.Chunk:
+    return pb.Chunk(
+        id=chunk.id,
+        window=_range(chunk.start, chunk.end),
+        status=_STATUS[chunk.status],
+        checksum=chunk.checksum,
+        rows=chunk.rows,
+        error=chunk.error,
+        fence=dict(chunk.fence),
+        receipts=_encode_refs(chunk.receipts),
+        run=chunk.run,
+    )
+
+
+def _decode_chunk(message: pb.Chunk) -> act.Chunk:
+    start, end = _bounds(message.window)
+    statuses = {number: status for status, number in _STATUS.items()}
+    if message.status not in statuses:
+        raise ValueError(f"chunk status {message.status}")
+    return act.Chunk(
+        id=message.id,
+        start=start,
+        end=end,
+        status=statuses[message.status],
+        checksum=message.checksum,
+        rows=message.rows,
+        error=message.error,
+        fence=dict(message.fence),
+        receipts=_decode_refs(message.receipts),
+        run=message.run,
+    )
+
+
+_FILE_FIELDS = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id")
+
+
+def encode_file(action: act.AddFile) -> pb.AddFile:
+    """Return the message of an add-file action, which receipts carry as well."""
+    file = action.file
+    return pb.AddFile(
+        **{name: getattr(file, name) for name in _FILE_FIELDS},
+        tombstones_through=file.tombstones_through,
+        columns=[_encode_column(column) for column in file.columns],
+        row_groups=[
+            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=[_encode_column(c) for c in group.columns])
+            for group in file.row_groups
+        ],
+    )
+
+
+def decode_file(message: pb.AddFile) -> act.AddFile:
+    """Return the action in an add-file message."""
+    return act.AddFile(
+        DataFile(
+            **{name: getattr(message, name) for name in _FILE_FIELDS},
+            tombstones_through=message.tombstones_through,
+            columns=tuple(_decode_column(column) for column in message.columns),
+            row_groups=tuple(
+                RowGroup(group.rows, group.bytes, tuple(_decode_column(c) for c in group.columns))
+                for group in message.row_groups
+            ),
+        )
+    )
+
+
+def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:
+    return pb.ColumnStatistics(
+        column=column.column,
+        null_count=column.null_count,
+        minimum=_encode_value(column.minimum),
+        maximum=_encode_value(column.maximum),
+    )
+
+
+def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
+    return ColumnStatistics(
+        column=message.column,
+        null_count=message.null_count if message.HasField("null_count") else None,
+        minimum=_decode_value(message.minimum),
+        maximum=_decode_value(message.maximum),
+    )
+
+
+def _encode_value(value: Physical | None) -> pb.Value | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return pb.Value(boolean=value)
+        case int():
+            return pb.Value(integer=value)
+        case float():
+            return pb.Value(floating=value)
+        case bytes():
+            return pb.Value(binary=value)
+
+
+def _decode_value(message: pb.Value) -> Physical | None:
+    kind = message.WhichOneof("kind")
+    value: Physical | None = None if kind is None else getattr(message, kind)
+    return value
+
+
+def _encode_seal(seal: act.Seal) -> pb.Seal:
+    return pb.Seal(
+        verified_revision=seal.verified_revision,
+        checksum=seal.checksum,
+        consistency=seal.consistency,
+        rows_outside=[pb.RowsOutside(schema=o.schema, table=o.table, rows=o.rows) for o in seal.rows_outside],
+    )
+
+
+def _decode_seal(message: pb.Seal) -> act.Seal:
+    return act.Seal(
+        verified_revision=message.verified_revision,
+        checksum=message.checksum,
+        consistency=message.consistency,
+        rows_outside=tuple(act.RowsOutside(o.schema, o.table, o.rows) for o in message.rows_outside),
+    )
+
+
+_ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    act.Begin: (
+        "begin",
+        lambda a: pb.Begin(snapshot_id=bytes.fromhex(a.snapshot_id), header=_encode_header(a.header), force=a.force),
+    ),
+    act.Extend: ("extend", lambda a: pb.Extend(end=to_micros(a.end))),
+    act.SchemaAdded: (
+        "schema",
+        lambda a: pb.SchemaAdded(schema_id=a.schema_id, folder=a.folder, sha256=a.sha256, files=_encode_refs(a.files)),
+    ),
+    act.ChunksInProgress: ("in_progress", lambda a: pb.ChunksInProgress(chunks=a.chunks, run=a.run)),
+    act.Chunk: ("chunk", _encode_chunk),
+    act.AddFile: ("add_file", encode_file),
+    act.RemoveFile: ("remove_file", lambda a: pb.RemoveFile(path=a.path)),
+    act.Seal: ("seal", _encode_seal),
+    act.Deleted: ("deleted", lambda _: pb.Deleted()),
+}
+_DECODERS: dict[str, Callable[[Any], act.Action]] = {
+    "begin": lambda m: act.Begin(m.snapshot_id.hex(), _decode_header(m.header), m.force),
+    "extend": lambda m: act.Extend(from_micros(m.end)),
+    "schema": lambda m: act.SchemaAdded(m.schema_id, m.folder, m.sha256, _decode_refs(m.files)),
+    "in_progress": lambda m: act.ChunksInProgress(tuple(m.chunks), m.run),
+    "chunk": _decode_chunk,
+    "add_file": decode_file,
+    "remove_file": lambda m: act.RemoveFile(m.path),
+    "seal": _decode_seal,
+    "deleted": lambda _: act.Deleted(),
+}

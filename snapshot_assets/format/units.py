@@ -1,0 +1,139 @@
+"""Durations, sizes and times as people write them: parsing, and the one canonical text of each.
+
+Every parser refuses what it does not understand, naming what was found and examples that work: a size or a time
+that is quietly guessed would cut a snapshot other than the one meant.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from snapshot_assets.errors import PlanError
+
+_DURATION = re.compile(r"(\d{1,18})([smhdw])", re.ASCII)
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` then read alike
+
+_SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB)?", re.ASCII)
+_BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_MAX_SIZE = (1 << 63) - 1
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
+_TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
+
+
+def parse_duration(text: object) -> timedelta:
+    """Return the duration a text such as `90m` stands for.
+
+    Args:
+        text: A whole number and one of `s`, `m`, `h`, `d`, `w`; a `timedelta` of whole seconds passes as it is.
+
+    Raises:
+        PlanError: It is anything else, negative, or too long to compute with.
+    """
+    if isinstance(text, timedelta):
+        if text < timedelta(0) or text.microseconds:
+            raise PlanError(f"duration {text} is not a whole number of seconds from 0 up")
+        return text
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise PlanError(
+            f"{text!r} is not a duration; write a whole number and one unit of s, m, h, d, w, such as 90m, 6h or 7d"
+        )
+    try:
+        return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+    except OverflowError:
+        raise PlanError(f"duration {text!r} is longer than {timedelta.max.days}d, the longest there is") from None
+
+
+def duration_text(duration: timedelta) -> str:
+    """Return the canonical text of a duration: the largest of `d`, `h`, `m`, `s` that divides it.
+
+    Raises:
+        PlanError: It is negative or not a whole number of seconds.
+    """
+    seconds = int(parse_duration(duration).total_seconds())
+    unit = next((unit for unit in _CANONICAL_UNITS if seconds and seconds % _SECONDS[unit] == 0), "s")
+    return f"{seconds // _SECONDS[unit]}{unit}"
+
+
+def parse_size(value: object) -> int:
+    """Return the bytes a size such as `256MB` stands for; the multiplier is 1024, as in PostgreSQL.
+
+    Args:
+        value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, case-sensitive.
+
+    Raises:
+        PlanError: It is anything else.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        size: int | None = value
+    else:
+        match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        size = int(match[1]) * _BYTES[match[2] or "B"] if match else None
+    if size is None or size < 0:
+        raise PlanError(
+            f"{value!r} is not a size; write whole bytes, or digits and one unit of B, kB, MB, GB, TB "
+            "(case matters, 1kB is 1024 bytes), such as 256MB"
+        )
+    if size > _MAX_SIZE:
+        raise PlanError(f"size {value!r} is more than {_MAX_SIZE} bytes, the largest there is")
+    return size
+
+
+def size_text(size: int) -> str:
+    """Return the canonical text of a size: the largest unit that divides it."""
+    unit = next((unit for unit in ("TB", "GB", "MB", "kB") if size and size % _BYTES[unit] == 0), "B")
+    return f"{size // _BYTES[unit]}{unit}"
+
+
+def parse_time(text: object) -> datetime:
+    """Return the instant an RFC 3339 text stands for, in UTC.
+
+    Args:
+        text: Date, time with seconds, up to microseconds, and a zone; an aware `datetime` is converted.
+
+    Raises:
+        PlanError: It is anything else, has no zone, or names no existing instant.
+    """
+    if isinstance(text, datetime):
+        return to_utc(text)
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise PlanError(f"{text!r} is not a time; {_TIME_EXAMPLE}")
+    date, clock, fraction, zone = match.groups()
+    if zone is None:
+        raise PlanError(f"time {text!r} has no zone; append Z for UTC or an offset such as +01:00")
+    if fraction and fraction[6:].strip("0"):
+        raise PlanError(f"time {text!r} is finer than a microsecond; write at most six digits after the point")
+    offset = "+00:00" if zone in "Zz" else zone
+    try:
+        return to_utc(datetime.fromisoformat(f"{date}T{clock}.{(fraction or '0')[:6]:0<6}{offset}"))
+    except ValueError as error:
+        raise PlanError(f"time {text!r} does not exist ({error}); {_TIME_EXAMPLE}") from None
+
+
+def time_text(instant: datetime) -> str:
+    """Return the canonical text of an instant: UTC, `Z`, a fraction only where there is one, its zeros cut.
+
+    Raises:
+        PlanError: The instant has no zone.
+    """
+    utc = to_utc(instant).replace(tzinfo=None)
+    text = utc.isoformat(timespec="microseconds" if utc.microsecond else "seconds")
+    return (text.rstrip("0") if utc.microsecond else text) + "Z"
+
+
+def to_utc(instant: datetime) -> datetime:
+    """Return an aware instant in UTC.
+
+    Raises:
+        PlanError: It has no zone (which one is meant would be a guess), or lies outside the years 1 to 9999.
+    """
+    if instant.utcoffset() is None:
+        raise PlanError(f"time {instant} has no zone; give an aware datetime, such as one with tzinfo=UTC")
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise PlanError(f"time {instant} lies outside the years 1 to 9999 in UTC") from None

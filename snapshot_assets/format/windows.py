@@ -1,0 +1,196 @@
+"""Windows: how a time range is cut into chunks. Pure arithmetic, in UTC, from the plan's start.
+
+Windows are half-open, follow each other without gap or overlap, and are numbered from 1 at the plan's own start;
+they align to nothing else. The last window of a bounded range is clipped to its end. An unbounded range has no last
+window: none is ever clipped, so an id means the same interval for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import duration_text, time_text, to_utc
+
+MAX_WINDOWS = 100_000
+"""Most windows of one plan; Dagster keeps this many partitions of an asset, and no more."""
+
+_ROUND_LENGTHS = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 7_200, 10_800, 14_400, 21_600, 43_200, 86_400)
+)
+
+
+class TimeRange(NamedTuple):
+    """A half-open interval `[start, end)` of UTC instants."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, order=True)
+class Window:
+    """One window; its id is the id of its chunk.
+
+    Attributes:
+        id: 1-based index from the plan's start.
+        start: First instant inside.
+        end: First instant after.
+    """
+
+    id: int
+    start: datetime
+    end: datetime
+
+    @property
+    def range(self) -> TimeRange:
+        """The window's interval."""
+        return TimeRange(self.start, self.end)
+
+    def __str__(self) -> str:
+        return f"window {self.id} [{time_text(self.start)}, {time_text(self.end)})"
+
+
+def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
+    """Return how many windows cover `[start, end)`.
+
+    Raises:
+        PlanError: The range or the length is empty or negative, or the windows are more than `MAX_WINDOWS`.
+    """
+    _require_length(length)
+    start, end = to_utc(start), to_utc(end)
+    if end <= start:
+        raise PlanError(
+            f"end_time {time_text(end)} is not after start_time {time_text(start)}; "
+            "give a range that holds at least one instant"
+        )
+    return _limited(-((start - end) // length), end - start, length)
+
+
+def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Window, ...]:
+    """Return the windows that cover `[start, end)`, the last one clipped to `end`.
+
+    Args:
+        start: First instant of the range; aware.
+        end: First instant after the range; aware.
+        length: Length of each window.
+
+    Raises:
+        PlanError: As `count_windows`.
+    """
+    return tuple(window_at(start, length, index, end=end) for index in range(1, count_windows(start, end, length) + 1))
+
+
+def closed_windows(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> tuple[Window, ...]:
+    """Return the windows of an unbounded range that ended at least `lag` before `now`; none is clipped.
+
+    Args:
+        start: First instant of the range; aware.
+        length: Length of each window.
+        now: The present; aware.
+        lag: How long after its end a window may still receive rows.
+
+    Raises:
+        PlanError: The length is not positive, the lag is negative, or the windows are more than `MAX_WINDOWS`.
+    """
+    count = closed_count(start, length, now, lag)
+    return tuple(window_at(start, length, index) for index in range(1, count + 1))
+
+
+def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
+    """Return how many windows `closed_windows` returns, which is also the id of its last.
+
+    Raises:
+        PlanError: As `closed_windows`.
+    """
+    _require_length(length)
+    if lag < timedelta(0):
+        raise PlanError(f"lag {lag} is negative; give 0s or more")
+    elapsed = to_utc(now) - to_utc(start) - lag
+    return _limited(max(0, elapsed // length), elapsed, length)
+
+
+def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
+    """Return the window of an id.
+
+    Args:
+        start: First instant of the plan's range; aware.
+        length: Length of each window.
+        index: The id.
+        end: First instant after the range, which clips the last window; None for an unbounded range.
+
+    Raises:
+        PlanError: There is no window of that id.
+    """
+    _require_length(length)
+    start = to_utc(start)
+    try:
+        first = start + (index - 1) * length
+        last = first + length if end is None else first + min(length, to_utc(end) - first)
+    except OverflowError:
+        first = last = None
+    if index < 1 or first is None or last is None or first >= last:
+        raise PlanError(
+            f"there is no window {index}: windows of {duration_text(length)} are numbered from 1 at "
+            f"{time_text(start)}" + ("" if end is None else f" and the range ends at {time_text(end)}")
+        )
+    return Window(index, first, last)
+
+
+def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
+    """Return the window an instant lies in.
+
+    Args:
+        start: First instant of the plan's range; aware.
+        length: Length of each window.
+        instant: The instant; aware.
+        end: First instant after the range; None for an unbounded range.
+
+    Raises:
+        PlanError: The instant lies before the start, or not before the end.
+    """
+    _require_length(length)
+    instant, start = to_utc(instant), to_utc(start)
+    if instant < start or (end is not None and instant >= to_utc(end)):
+        raise PlanError(
+            f"{time_text(instant)} lies in no window: the range is [{time_text(start)}, "
+            f"{'open' if end is None else time_text(end)})"
+        )
+    return window_at(start, length, (instant - start) // length + 1, end=end)
+
+
+def merge_ranges(windows: Iterable[Window]) -> tuple[TimeRange, ...]:
+    """Return the intervals of windows, in order, with neighbours joined to one."""
+    merged: list[TimeRange] = []
+    for window in sorted(windows):
+        if merged and window.start <= merged[-1].end:
+            merged[-1] = TimeRange(merged[-1].start, max(merged[-1].end, window.end))
+        else:
+            merged.append(window.range)
+    return tuple(merged)
+
+
+def _require_length(length: timedelta) -> None:
+    if length <= timedelta(0) or length.microseconds:
+        raise PlanError(f"window length {length} is not a positive number of whole seconds; give one such as 6h or 1d")
+
+
+def _limited(count: int, span: timedelta, length: timedelta) -> int:
+    """Return the count, unless it is more than a plan may have."""
+    if count > MAX_WINDOWS:
+        raise PlanError(
+            f"chunk_time_window {duration_text(length)} cuts the range into {count} windows; the most is "
+            f"{MAX_WINDOWS}; use {duration_text(_length_that_works(span))} or longer",
+            windows=count,
+        )
+    return count
+
+
+def _length_that_works(span: timedelta) -> timedelta:
+    """Return the shortest round length that cuts a range into few enough windows."""
+    least = -(-span // MAX_WINDOWS)
+    day = timedelta(days=1)
+    return next((length for length in _ROUND_LENGTHS if length >= least), -(-least // day) * day)
