@@ -17,6 +17,7 @@ from snapshot_assets.catalog.state import LogEntry, State
 from snapshot_assets.errors import (
     DamageError,
     GapError,
+    LocationDeletedError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
@@ -51,13 +52,13 @@ class LogScan:
         state: State at the last revision before the first fault.
         entries: The entries folded into it.
         faults: Path and error of every object that could not be read, decoded or linked.
-        foreign: Objects below `transactions/` that are no transaction.
     """
 
     state: State = field(default_factory=State)
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, DamageError | UnsupportedVersionError]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    head: LogEntry | None = None
 
 
 def read_entry(store: ObjectStore, revision: int) -> LogEntry:
@@ -99,6 +100,7 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 def _fold(scan: LogScan, revision: int, entry: LogEntry | DamageError | UnsupportedVersionError) -> None:
     if isinstance(entry, DamageError | UnsupportedVersionError):
         raise entry
+    scan.head = entry
     expected = scan.state.revision + 1
     if revision != expected:
         if not scan.faults:
@@ -130,11 +132,22 @@ def read_state(store: ObjectStore, *, through: int | None = None) -> State:
 
     Raises:
         DamageError: The log has a fault; the first one.
+        LocationDeletedError: A deletion of the snapshot was begun and not finished.
     """
     scan = scan_log(store, through=through)
     if scan.faults:
+        _refuse_half_deleted(store, scan)
         raise scan.faults[0][1]
     return scan.state
+
+
+def _refuse_half_deleted(store: ObjectStore, scan: LogScan) -> None:
+    """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
+    if scan.head and any(isinstance(action, act.Deleted) for action in scan.head.transaction.actions):
+        raise LocationDeletedError(
+            f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
+            uri=store.uri,
+        )
 
 
 def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEntry]:

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import DamageError, DocumentError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.errors import (
+    DamageError,
+    DocumentError,
+    ObjectNotFoundError,
+    SnapshotError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
@@ -160,7 +168,7 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
             supersedes=tuple(str(attempt) for attempt in value["supersedes"]),
             run=str(value["run"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+    except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
         raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)

@@ -225,8 +225,8 @@ def _check_age(header: act.Header, finished: FinishedChunk, now: datetime) -> No
     half = timedelta(microseconds=header.grace) / 2
     if now - finished.opened_at > half:
         raise SupersededError(
-            f"The files of chunk {finished.id} were opened at {time_text(finished.opened_at)}, more than half the grace "
-            f"period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
+            f"The files of chunk {finished.id} were opened at {time_text(finished.opened_at)}, more than half the "
+            f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
             "Use smaller windows or a longer grace.",
             chunk=finished.id,
         )

@@ -1,0 +1,47 @@
+"""Deleting a whole snapshot: first the word in the log, then the objects, the log's head last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.errors import LocationDeletedError
+from snapshot_assets.format.layout import TRANSACTIONS, in_layout
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What a deletion removed.
+
+    Attributes:
+        objects: How many objects were deleted.
+        foreign: Objects that are not part of the format, left where they are.
+    """
+
+    objects: int
+    foreign: tuple[str, ...]
+
+
+def delete_snapshot(store: ObjectStore) -> Deletion:
+    """Delete the snapshot at a location; a deletion that was cut off is finished.
+
+    Objects go only after the log says `deleted`, so that no reader sees a snapshot with missing files. Only objects
+    that match the layout are removed.
+
+    Raises:
+        NoSnapshotError: There is none.
+        DamageError: The log has a fault; nothing is deleted.
+    """
+    try:
+        catalog = Catalog.open_for_writing(store)
+        if not catalog.state.deleted:
+            catalog.commit(rules.delete(catalog.token()))
+    except LocationDeletedError:
+        pass  # an earlier deletion got as far as removing transactions
+    infos = [info.path for info in store.list()]
+    ours = [path for path in infos if in_layout(path)]
+    for path in sorted(ours, key=lambda path: (path.startswith(TRANSACTIONS), path)):
+        store.delete(path)
+    return Deletion(len(ours), tuple(path for path in infos if not in_layout(path)))

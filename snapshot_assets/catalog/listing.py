@@ -1,0 +1,89 @@
+"""Listing the snapshots below a URI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import DamageError, LocationDeletedError, UnsupportedVersionError
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class SnapshotSummary:
+    """One location as `snapshots export list` shows it.
+
+    Attributes:
+        status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
+        error: Why it is unreadable, else "".
+    """
+
+    uri: str
+    status: str
+    snapshot_id: str = ""
+    name: str = ""
+    created_at: datetime | None = None
+    catalog: str = ""
+    schemas: tuple[str, ...] = ()
+    chunks_done: int = 0
+    chunks: int = 0
+    rows: int = 0
+    bytes: int = 0
+    revision: int = 0
+    sealed_revision: int | None = None
+    error: str = ""
+
+
+def list_snapshots(store: ObjectStore, open_child: Callable[[str], ObjectStore]) -> list[SnapshotSummary]:
+    """Return the snapshots at a URI and at its direct children, newest first, unreadable ones last.
+
+    Args:
+        store: The URI itself.
+        open_child: Opens the store of a direct child by name.
+    """
+    folders = store.folders()
+    stores = [store] if "transactions" in folders else [open_child(name) for name in folders]
+    summaries = [
+        summarize(candidate) for candidate in stores if candidate is store or "transactions" in candidate.folders()
+    ]
+    return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
+
+
+def summarize(store: ObjectStore) -> SnapshotSummary:
+    """Return the summary of one location."""
+    try:
+        state = read_state(store)
+    except (DamageError, UnsupportedVersionError) as error:
+        return SnapshotSummary(store.uri, "unreadable", error=str(error))
+    except LocationDeletedError as error:
+        return SnapshotSummary(store.uri, "deleted", error=str(error))
+    if state.header is None:
+        return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")
+    files = [known.file for known in state.live_files()]
+    expected = state.expected_chunks()
+    return SnapshotSummary(
+        uri=store.uri,
+        status=_status(state),
+        snapshot_id=state.snapshot_id,
+        name=state.header.name,
+        created_at=state.created_at,
+        catalog=state.header.catalog,
+        schemas=state.header.schemas,
+        chunks_done=sum(state.completed(chunk) for chunk in expected),
+        chunks=len(expected),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.bytes for file in files),
+        revision=state.revision,
+        sealed_revision=state.newest_seal.revision if state.newest_seal else None,
+    )
+
+
+def _status(state: State) -> str:
+    if state.deleted:
+        return "deleted"
+    if not state.sealed:
+        return "incomplete"
+    return "schema-only" if state.header and state.header.schema_only else "complete"

@@ -1,0 +1,188 @@
+"""manifest.json and SHA256SUMS: hints, every field of which comes from the log.
+
+Because they are pure functions of the state at one revision, verify can compare them byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from snapshot_assets.catalog.state import FileState, State
+from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
+from snapshot_assets.format.checksums import snapshot_checksum, sums_line
+from snapshot_assets.format.documents import FORMAT_VERSION, pretty_json
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
+from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.windows import merge_ranges
+from snapshot_assets.storage.base import ObjectStore
+
+
+def used_schema_files(state: State) -> dict[str, tuple[ObjectRef, int]]:
+    """Return the schema files that the snapshot uses, by path, with their schema id.
+
+    Used are the newest schema and every one that a live file was written with.
+    """
+    ids = {file.file.schema_id for file in state.live_files()} | {state.schema_id}
+    return {ref.path: (ref, number) for number in sorted(ids) for ref in state.schemas[number].files}
+
+
+def checksum_header(state: State) -> dict[str, Any]:
+    """Return the part of the snapshot checksum that is neither schema, chunk nor tombstone."""
+    header = _header(state)
+    return {
+        "catalog": header.catalog,
+        "schemas": list(header.schemas),
+        "time_range": _range(header.start, header.end),
+        "chunk_time_window": duration_text(timedelta(microseconds=header.chunk_time_window)),
+        "empty_windows": _empty_windows(state),
+        "format": header.format,
+        "schema_only": header.schema_only,
+    }
+
+
+def checksum_of(state: State) -> str:
+    """Return the snapshot checksum of a complete state."""
+    return snapshot_checksum(
+        schema_files=[(ref.path, ref.sha256) for ref, _ in used_schema_files(state).values()],
+        chunks={number: known.chunk.checksum for number, known in state.chunks.items() if state.files.get(number)},
+        tombstones={},
+        header=checksum_header(state),
+    )
+
+
+def consistency_of(state: State) -> str:
+    """Return `run` only if all chunks read one database state, else `chunk`."""
+    fences = [known.chunk.fence for number, known in state.chunks.items() if state.files.get(number)]
+    same = all(fence and fence == fences[0] for fence in fences)
+    return "run" if same else "chunk"
+
+
+def manifest_of(state: State) -> dict[str, Any]:
+    """Return the manifest of a state: of its seal if it is sealed, else of the work in progress."""
+    header = _header(state)
+    sealed = state.newest_seal if state.sealed else None
+    outside = sealed.seal.rows_outside if sealed else ()
+    chunks = [_chunk(state, number) for number in _listed_chunks(state)]
+    return {
+        "version": FORMAT_VERSION,
+        "location_id": state.location_id,
+        "snapshot_id": state.snapshot_id,
+        "revision": state.revision,
+        "catalog": header.catalog,
+        "schemas": list(header.schemas),
+        "time_range": _range(header.start, header.end),
+        "chunk_time_window": duration_text(timedelta(microseconds=header.chunk_time_window)),
+        "schema_only": header.schema_only,
+        "format": header.format,
+        "consistency": sealed.seal.consistency if sealed else None,
+        "checksum": sealed.seal.checksum if sealed else None,
+        "rows": sum(chunk["rows"] for chunk in chunks),
+        "rows_visible": sum(chunk["rows"] for chunk in chunks),
+        "tables": _tables(state, outside),
+        "empty_windows": _empty_windows(state),
+        "schema_files": [
+            {"path": path, "sha256": ref.sha256, "bytes": ref.bytes, "schema_id": number}
+            for path, (ref, number) in sorted(used_schema_files(state).items())
+        ],
+        "tombstones": [],
+        "chunks": chunks,
+        "created_at": time_text(state.created_at),
+        "updated_at": time_text(state.committed_at),
+        "created_by": state.created_by,
+    }
+
+
+def sums_of(state: State) -> bytes:
+    """Return SHA256SUMS: the file lines of data and schema files, sorted by path, as coreutils writes them."""
+    lines = {file.file.path: file.file.sha256 for file in state.live_files()}
+    lines |= {path: ref.sha256 for path, (ref, _) in used_schema_files(state).items()}
+    return "".join(sums_line(sha256, path) for path, sha256 in sorted(lines.items())).encode()
+
+
+def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) -> None:
+    """Write the hints of the newest seal: SHA256SUMS, then manifest.json; again while a newer seal exists.
+
+    Before a snapshot's first seal, the work in progress is shown and SHA256SUMS lists what is committed.
+    After it, a head that is not sealed leaves the hints as they are.
+
+    Args:
+        store: The location.
+        state: The state to begin with.
+        refresh: Returns the newest state.
+    """
+    while True:
+        if state.sealed or state.newest_seal is None:
+            store.put(CHECKSUMS, sums_of(state))
+            store.put(MANIFEST, pretty_json(manifest_of(state)))
+        written = state.revision
+        state = refresh()
+        if state.revision == written or not state.sealed:
+            return
+
+
+def _header(state: State) -> Header:
+    if state.header is None:
+        raise NoSnapshotError("No snapshot was begun at this location.")
+    return state.header
+
+
+def _listed_chunks(state: State) -> list[int]:
+    """Chunks that the manifest shows: every expected one but the empty windows (RFC: skipped, not recorded)."""
+    numbers = sorted(set(state.expected_chunks()) | {number for number, files in state.files.items() if files})
+    return [number for number in numbers if not state.completed(number) or state.files.get(number)]
+
+
+def _chunk(state: State, number: int) -> dict[str, Any]:
+    known = state.chunks.get(number)
+    window = None if number == UNTIMED_CHUNK else state.window(number)
+    status = state.status(number)
+    done = known.chunk if known and status is ChunkStatus.COMPLETED else None
+    return {
+        "id": number,
+        "time_range": _range(window.start, window.end) if window else {},
+        "status": status.value,
+        "rows": done.rows if done else 0,
+        "checksum": done.checksum if done else None,
+        "error": known.chunk.error if known and status is ChunkStatus.FAILED else None,
+        "fence": dict(sorted(done.fence.items())) if done else {},
+        "files": [_file(file) for file in state.live_files(number)],
+    }
+
+
+def _file(state: FileState) -> dict[str, Any]:
+    file = state.file
+    return {
+        "path": file.path,
+        "schema": file.schema,
+        "table": file.table,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+        "schema_id": file.schema_id,
+        "tombstones_through": file.tombstones_through,
+    }
+
+
+def _tables(state: State, outside: tuple[RowsOutside, ...]) -> list[dict[str, Any]]:
+    rows: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for known in state.live_files():
+        rows[known.file.schema, known.file.table] += known.file.rows
+    beyond = {(item.schema, item.table): item.rows for item in outside}
+    return [
+        {"schema": schema, "table": table, "rows": rows[schema, table], "rows_outside": beyond.get((schema, table), 0)}
+        for schema, table in sorted(set(rows) | set(beyond))
+    ]
+
+
+def _empty_windows(state: State) -> list[dict[str, str]]:
+    empty = [window for window in state.windows() if state.completed(window.id) and not state.files.get(window.id)]
+    return [_range(start, end) for start, end in merge_ranges(empty)]
+
+
+def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
+    bounds = {"start": start, "end": end}
+    return {name: time_text(bound) for name, bound in bounds.items() if bound is not None}

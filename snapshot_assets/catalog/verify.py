@@ -1,0 +1,331 @@
+"""Verification: collects every fault of a location and never stops at the first; it changes nothing.
+
+`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, orphans. `full` reads every byte
+besides and recomputes all three checksum layers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from snapshot_assets.catalog.log import LogScan, scan_log
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of, sums_of
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.checksums import chunk_checksum, sha256_hex
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, in_layout
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+Depth = Literal["quick", "full"]
+_BLOCK = 4 << 20
+_READERS = 4
+
+
+class FaultKind(StrEnum):
+    """What is wrong; `stale`, `orphan` and `foreign` are warnings, all others are damage."""
+
+    LOG = "log"
+    MISSING = "missing"
+    SIZE = "size"
+    CHECKSUM = "checksum"
+    CHUNK_CHECKSUM = "chunk checksum"
+    SNAPSHOT_CHECKSUM = "snapshot checksum"
+    DUPLICATE = "duplicate"
+    COVERAGE = "coverage"
+    DOCUMENT = "document"
+    STALE = "stale"
+    ORPHAN = "orphan"
+    FOREIGN = "foreign"
+
+
+_WARNINGS = frozenset({FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is not as it was written.
+
+    Attributes:
+        object: Path of the object concerned.
+        chunk: Chunk concerned, if one is.
+    """
+
+    kind: FaultKind
+    object: str
+    message: str
+    chunk: int | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether verification fails because of it."""
+        return self.kind not in _WARNINGS
+
+
+@dataclass
+class Report:
+    """What a verification found.
+
+    Attributes:
+        depth: How deep it went.
+        revision: The revision that was verified.
+        files: Data files checked.
+        bytes: Bytes of data files read and hashed.
+    """
+
+    uri: str
+    depth: Depth
+    revision: int = 0
+    snapshot_id: str = ""
+    files: int = 0
+    bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether any fault is more than a warning."""
+        return any(fault.is_damage for fault in self.faults)
+
+
+def verify(
+    store: ObjectStore,
+    *,
+    depth: Depth = "full",
+    at: Callable[[State], int] | None = None,
+    progress: Callable[[DataFile], None] = lambda _: None,
+) -> Report:
+    """Verify a location and report every fault.
+
+    Args:
+        store: The location.
+        depth: `quick` reads no data; `full` reads all.
+        at: Resolves the revision to verify, from the head's state; None for the head.
+        progress: Called for each data file done.
+
+    Raises:
+        VersionNotFoundError: `at` names no such revision.
+    """
+    scan = scan_log(store)
+    report = Report(store.uri, depth)
+    report.faults += _log_faults(scan)
+    head = scan.state
+    state = head if at is None else scan_log(store, through=at(head)).state
+    report.revision, report.snapshot_id = state.revision, state.snapshot_id
+    if state.header is None:
+        if not report.faults:
+            report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
+        return report
+    objects = {info.path: info for info in store.list()}
+    report.faults += check_files(store, state, objects, depth, report, progress)
+    report.faults += check_documents(store, state, objects)
+    report.faults += _seal_faults(state)
+    report.faults += _hint_faults(store, scan)
+    report.faults += _orphans(scan, objects)
+    report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
+    return report
+
+
+def _log_faults(scan: LogScan) -> Iterator[Fault]:
+    for path, error in scan.faults:
+        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")
+
+
+def check_files(
+    store: ObjectStore,
+    state: State,
+    objects: dict[str, ObjectInfo],
+    depth: Depth,
+    report: Report,
+    progress: Callable[[DataFile], None],
+    hashed: Callable[[int], bool] = lambda _: True,
+) -> Iterator[Fault]:
+    """Yield the faults of live data files.
+
+    Args:
+        store: The location.
+        state: The state whose files are checked.
+        objects: The location's objects by path.
+        depth: `full` hashes the files.
+        report: Gets the counts.
+        progress: Called for each file done.
+        hashed: With depth `full`, whether a file added at this revision is to be hashed.
+    """
+
+    def check(item: tuple[DataFile, int]) -> Fault | None:
+        file, added = item
+        info = objects.get(file.path)
+        if info is None:
+            return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+        if info.size != file.bytes:
+            return Fault(
+                FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
+            )
+        if depth == "quick" or not hashed(added):
+            return None
+        return _hash_fault(store, file, report)
+
+    work = [(known.file, known.added) for known in state.live_files()]
+    with ThreadPoolExecutor(_READERS) as pool:
+        for (file, _), fault in zip(work, pool.map(check, work), strict=True):
+            report.files += 1
+            progress(file)
+            if fault is not None:
+                yield fault
+
+
+def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
+    """Return the SHA-256 and the size of an object, reading it in blocks."""
+    digest, size = hashlib.sha256(), 0
+    with store.open_reader(path) as reader:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | None:
+    try:
+        found, size = hash_object(store, file.path)
+    except ObjectNotFoundError:
+        return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+    report.bytes += size
+    if found == file.sha256:
+        return None
+    return Fault(FaultKind.CHECKSUM, file.path, f"{file.path} has SHA-256 {found}; expected {file.sha256}.", file.chunk)
+
+
+def check_documents(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    """Yield the faults of schema documents, receipts and chunk checksums."""
+    yield from _schema_faults(store, state, objects)
+    yield from _receipt_faults(store, state, objects)
+    yield from _chunk_faults(state)
+
+
+def _schema_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    for added in state.schemas.values():
+        for ref in added.files:
+            yield from _object_faults(store, ref, ref.path in objects)
+
+
+def _receipt_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    for number, known in sorted(state.chunks.items()):
+        for ref in known.chunk.receipts:
+            yield from _object_faults(store, ref, ref.path in objects, number)
+
+
+def _object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
+    try:
+        data = store.get(ref.path, limit=max(ref.bytes, 1)) if exists else None
+    except ObjectNotFoundError:
+        data = None
+    except DamageError as error:
+        yield Fault(FaultKind.SIZE, ref.path, str(error), chunk)
+        return
+    if data is None:
+        yield Fault(FaultKind.MISSING, ref.path, f"{ref.path} is missing.", chunk)
+    elif (found := sha256_hex(data)) != ref.sha256:
+        yield Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
+
+
+def _chunk_faults(state: State) -> Iterator[Fault]:
+    for number, known in sorted(state.chunks.items()):
+        if not state.completed(number):
+            continue
+        files = [known_file.file for known_file in state.live_files(number)]
+        found = chunk_checksum((file.path, file.sha256) for file in files)
+        if found != known.chunk.checksum:
+            message = f"Chunk {number} has checksum {found}; the log says {known.chunk.checksum}."
+            yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{number}", message, number)
+
+
+def _seal_faults(state: State) -> Iterator[Fault]:
+    for number in state.missing() if state.sealed else ():
+        yield Fault(FaultKind.COVERAGE, f"data/{number}", f"Chunk {number} is not in the sealed snapshot.", number)
+    if state.sealed and state.newest_seal is not None:
+        found = checksum_of(state)
+        if found != state.newest_seal.seal.checksum:
+            message = f"The snapshot has checksum {found}; its seal says {state.newest_seal.seal.checksum}."
+            yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
+
+
+def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
+    """Compare the hints with what the log gives at the manifest's own revision."""
+    try:
+        manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
+        revision = parse_json(manifest, MANIFEST).get("revision")
+    except ObjectNotFoundError:
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing; the next writer makes it again.")
+        return
+    except (DamageError, UnsupportedVersionError) as error:
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, str(error))
+        return
+    state = _state_at(scan, revision)
+    if state is None:
+        if not scan.faults:
+            yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
+        return
+    if manifest != pretty_json(manifest_of(state)):
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}.")
+    elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {revision}, not the newest seal.")
+    yield from _sums_faults(store, scan, state)
+
+
+def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
+    """SHA256SUMS is written first, so it may belong to a later seal than the manifest."""
+    try:
+        found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
+    except ObjectNotFoundError:
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing; the next writer makes it again.")
+        return
+    except DamageError as error:
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, str(error))
+        return
+    if found == sums_of(state):
+        return
+    later = (_state_at(scan, revision) for revision in range(state.revision + 1, scan.state.revision + 1))
+    if any(found == sums_of(newer) for newer in later if newer is not None and newer.header is not None):
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is newer than {MANIFEST}; the next writer repairs both.")
+    else:
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
+
+
+def _state_at(scan: LogScan, revision: object) -> State | None:
+    """Return the folded state at a revision that the scan read, or None."""
+    if not isinstance(revision, int) or not 1 <= revision <= len(scan.entries):
+        return None
+    if revision == scan.state.revision:
+        return scan.state
+    state = State()
+    for entry in scan.entries[:revision]:
+        state.apply(entry, "transactions/")
+    return state if state.header is not None else None
+
+
+def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    """Objects that the log never named, and objects that the format does not know at all."""
+    named = _ever_named(scan)
+    for path in objects:
+        if not in_layout(path):
+            yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; nothing here will touch it.")
+        elif path.startswith(("data/", "schema/", "tag/", "savepoint/")) and path not in named and not scan.faults:
+            yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; garbage collection removes it.")
+
+
+def _ever_named(scan: LogScan) -> set[str]:
+    named: set[str] = set()
+    for entry in scan.entries:
+        for action in entry.transaction.actions:
+            file = getattr(action, "file", None)
+            refs: Iterable[object] = (*getattr(action, "receipts", ()), *getattr(action, "files", ()))
+            named.update(str(getattr(ref, "path", "")) for ref in refs)
+            if file is not None:
+                named.add(file.path)
+    return named
