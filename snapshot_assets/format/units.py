@@ -15,7 +15,7 @@ _DURATION = re.compile(r"(\d{1,18})([smhdw])", re.ASCII)
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` then read alike
 
-_SIZE = re.compile(r"(\d{1,18}) ?(B|kB|MB|GB|TB)?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB)?", re.ASCII)
 _BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _MAX_SIZE = (1 << 63) - 1
 

@@ -127,17 +127,13 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
     """
     _require_length(length)
     start = to_utc(start)
-    try:
-        first = start + (index - 1) * length
-        last = first + length if end is None else first + min(length, to_utc(end) - first)
-    except OverflowError:
-        first = last = None
-    if index < 1 or first is None or last is None or first >= last:
+    window = _arithmetic(start, length, index, None if end is None else to_utc(end)) if index >= 1 else None
+    if window is None:
         raise PlanError(
             f"there is no window {index}: windows of {duration_text(length)} are numbered from 1 at "
             f"{time_text(start)}" + ("" if end is None else f" and the range ends at {time_text(end)}")
         )
-    return Window(index, first, last)
+    return window
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
@@ -171,6 +167,16 @@ def merge_ranges(windows: Iterable[Window]) -> tuple[TimeRange, ...]:
         else:
             merged.append(window.range)
     return tuple(merged)
+
+
+def _arithmetic(start: datetime, length: timedelta, index: int, end: datetime | None) -> Window | None:
+    """Return the window of an id, or None if it starts at or after the end, or after the last year there is."""
+    try:
+        first = start + (index - 1) * length
+        last = first + (length if end is None else min(length, end - first))
+    except OverflowError:
+        return None
+    return Window(index, first, last) if first < last else None
 
 
 def _require_length(length: timedelta) -> None:
