@@ -100,6 +100,23 @@ class Estimate:
     bytes: int
 
 
+class HeldState(Protocol):
+    """A database state that is held open for other connections."""
+
+    @property
+    def token(self) -> str | None:
+        """What `DatabaseAddress.consistency` must be to read the state; None where the database has no such means."""
+        ...
+
+    def check(self) -> None:
+        """Make sure that the state is still held.
+
+        Raises:
+            ConsistencyLostError: It is gone, and no connection can ever read it again.
+        """
+        ...
+
+
 class Database(Protocol):
     """One open database, read side.
 
@@ -152,10 +169,11 @@ class Database(Protocol):
         """Return what identifies the state this connection reads, such as PostgreSQL's snapshot and LSN."""
         ...
 
-    def hold(self) -> AbstractContextManager[str | None]:
-        """Hold the present state open for other connections and yield its token (`DatabaseAddress.consistency`).
+    def hold(self) -> AbstractContextManager[HeldState]:
+        """Hold the present state of the database open for other connections until the context ends.
 
-        Yields None where the database has no such means. While it is held, `check_held()` tells whether it lives.
+        Connections whose `DatabaseAddress.consistency` is the state's token read it. The connection that holds does
+        not itself read the state: open another one with the token, also to extract the schema.
         """
         ...
 
