@@ -213,5 +213,13 @@ class ConsistencyLostError(DatabaseError):
 # Running
 
 
+class TaskFailedError(SnapshotError):
+    """A Spark task raised an error that no retry mends."""
+
+
+class TaskLostError(TransientError):
+    """A Spark task died, with its worker or executor, more often than Spark retries."""
+
+
 class ExportFailedError(SnapshotError):
     """Some chunks failed; the others are committed. `attributes["chunks"]` maps chunk id to the error text."""

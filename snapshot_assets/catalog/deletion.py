@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.errors import LocationDeletedError
-from snapshot_assets.format.layout import TRANSACTIONS, in_layout
+from snapshot_assets.format.layout import TRANSACTIONS, in_layout, revision_of
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -42,6 +42,11 @@ def delete_snapshot(store: ObjectStore) -> Deletion:
         pass  # an earlier deletion got as far as removing transactions
     infos = [info.path for info in store.list()]
     ours = [path for path in infos if in_layout(path)]
-    for path in sorted(ours, key=lambda path: (path.startswith(TRANSACTIONS), path)):
+    for path in sorted(ours, key=_order):
         store.delete(path)
     return Deletion(len(ours), tuple(path for path in infos if not in_layout(path)))
+
+
+def _order(path: str) -> tuple[bool, int, str]:
+    """Sort the log behind everything else, oldest revision first, so that its head goes last of all."""
+    return path.startswith(TRANSACTIONS), revision_of(path) or 0, path

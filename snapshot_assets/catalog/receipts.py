@@ -6,7 +6,7 @@ A resume adopts a complete receipt instead of reading the source again; a rebuil
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,7 +26,7 @@ from snapshot_assets.format.actions import AddFile, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import check_data_path, is_receipt, receipt_path
+from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
 from snapshot_assets.format.transactions import decode_file, encode_file
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
@@ -73,16 +73,6 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
     return ObjectRef(receipt.path, sha256_hex(data), len(data))
 
 
-def find_receipts(store: ObjectStore, chunk: int) -> Iterable[tuple[Receipt, ObjectRef]]:
-    """Yield the readable receipts at a chunk; a torn or foreign one is none (nobody committed it)."""
-    for info in list(store.list(f"data/{chunk}/")):
-        if is_receipt(info.path):
-            try:
-                yield read_receipt(store, info.path)
-            except (DamageError, UnsupportedVersionError):
-                continue
-
-
 def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     """Return the receipt at a path, and its reference.
 
@@ -96,25 +86,40 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     return receipt, ObjectRef(path, sha256_hex(data), len(data))
 
 
-def adoptable(store: ObjectStore, state: State, chunk: int, schema_sha256: str) -> tuple[Receipt, ObjectRef] | None:
-    """Return a complete receipt that a resume may commit as it is, the newest first, or None.
+def find_adoptable(store: ObjectStore, state: State, chunks: Iterable[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
+    """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
 
-    Never one of another snapshot id, of another schema, older than the chunk's last commit, or with a file that is
-    missing or has another size.
+    Never one of another snapshot id, of another schema than the newest, older than the chunk's last commit, of a
+    replace, or with a file that is missing or has another size. A torn receipt is none: nobody committed it.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
     """
-    last = state.chunks.get(chunk)
-    known = [
-        (receipt, ref)
-        for receipt, ref in find_receipts(store, chunk)
-        if receipt.snapshot_id == state.snapshot_id
-        and receipt.schema_sha256 == schema_sha256
+    wanted = set(chunks)
+    found: dict[int, tuple[Receipt, ObjectRef]] = {}
+    for info in list(store.list("data/")):
+        if is_receipt(info.path) and chunk_of(info.path) in wanted:
+            try:
+                receipt, ref = read_receipt(store, info.path)
+            except (DamageError, UnsupportedVersionError):
+                continue
+            older = found.get(receipt.chunk)
+            if (older is None or older[0].opened_at < receipt.opened_at) and _fits(store, state, receipt):
+                found[receipt.chunk] = receipt, ref
+    return found
+
+
+def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
+    last = state.chunks.get(receipt.chunk)
+    return (
+        receipt.snapshot_id == state.snapshot_id
+        and receipt.schema_sha256 == state.schemas[state.schema_id].sha256
         and not receipt.supersedes
         and (last is None or receipt.base_revision >= last.revision)
-    ]
-    for receipt, ref in sorted(known, key=lambda pair: pair[0].opened_at, reverse=True):
-        if all(_intact(store, file) for file in receipt.files):
-            return receipt, ref
-    return None
+        and all(_intact(store, file) for file in receipt.files)
+    )
 
 
 def _intact(store: ObjectStore, file: DataFile) -> bool:

@@ -1,0 +1,149 @@
+"""Beginning a snapshot, or going on with one: header, schema documents and range, on what is there already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.schemas import write_schema
+from snapshot_assets.databases.base import Selection
+from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.format.actions import Header
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.units import time_text
+from snapshot_assets.format.windows import TimeRange, closed_count, window_at
+from snapshot_assets.plan import Plan
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class RequestedRange:
+    """The ends of the range as the user wrote them, RFC 3339, "" where left open."""
+
+    start: str = ""
+    end: str = ""
+
+
+def requested_range(plan: Plan) -> RequestedRange:
+    """Return the ends that a plan names."""
+    return RequestedRange(
+        time_text(plan.start_time) if plan.start_time else "", time_text(plan.end_time) if plan.end_time else ""
+    )
+
+
+def selection_of(plan: Plan) -> Selection:
+    """Return what of the source the plan selects."""
+    return Selection(
+        schemas=tuple(plan.schemas),
+        tables=tuple(plan.tables),
+        time_columns=dict(plan.time_columns),
+        carriers=dict(plan.carriers),
+    )
+
+
+def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
+    """Apply the plan's rule for untimed tables to what the source has.
+
+    Raises:
+        PlanError: There are untimed tables and the plan says `fail`.
+        UnknownRelationError: Nothing is selected.
+    """
+    untimed = [table for table in schema.tables if table.time_index is None]
+    if untimed and plan.untimed_tables == "fail":
+        names = ", ".join(str(table.table_name) for table in untimed)
+        raise PlanError(
+            f"untimed_tables is fail, and these tables have no time index: {names}. Name one under time_columns, or "
+            "write untimed_tables: export (each goes whole into chunk 0) or skip."
+        )
+    kept = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
+    if not kept and not schema.views:
+        raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
+    return schema.model_copy(update={"tables": kept})
+
+
+def header_of(plan: Plan, schema: DatabaseSchema, source: str, requested: RequestedRange, now: datetime) -> Header:
+    """Return the header that a plan begins a snapshot with.
+
+    Args:
+        plan: The plan, its range resolved.
+        schema: The source's schema.
+        source: Alias of the source.
+        requested: The ends as the user wrote them.
+        now: The present, for the last closed window of a continuous plan.
+    """
+    end = plan.end_time if plan.kind == "once" else closed_end(plan, now)
+    return Header(
+        name=plan.name,
+        source=source,
+        catalog=plan.catalog or "",
+        schemas=tuple(item.name for item in schema.schemas),
+        start=plan.start_time,
+        end=end,
+        chunk_time_window=plan.chunk_time_window // _MICROSECOND,
+        kind=plan.kind,
+        format=plan.format,
+        schema_only=plan.schema_only,
+        time_zone=plan.time_zone,
+        null_time=plan.null_time,
+        untimed_tables=plan.untimed_tables,
+        grace=plan.grace // _MICROSECOND,
+        requested_schemas=tuple(sorted(plan.schemas)),
+        requested_tables=tuple(sorted(map(str, plan.tables))),
+        requested_start=requested.start,
+        requested_end=requested.end,
+    )
+
+
+def closed_end(plan: Plan, now: datetime) -> datetime | None:
+    """Return the end of a continuous plan's last closed window, None where none is closed yet."""
+    assert plan.start_time is not None
+    count = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
+    return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
+
+
+def begin_snapshot(catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False) -> bool:
+    """Begin the snapshot, or adopt, extend and complete the one that is there.
+
+    Returns:
+        Whether a new snapshot id began.
+
+    Raises:
+        SnapshotExistsError: A snapshot of another plan is there; nothing was written.
+    """
+    if catalog.state.header is not None and not force:
+        rules.check_same_plan(catalog.state.header, header)
+    content = write_schema(catalog.store, schema)
+    revision = catalog.commit(rules.begin(header, content, force=force))
+    token = catalog.token()
+    catalog.commit(rules.add_schema(token, content))
+    if header.kind == "continuous" and header.end is not None:
+        catalog.commit(rules.extend(token, header.end))
+    if revision is not None:
+        write_hints(catalog.store, catalog.state, catalog.refresh)
+    return revision is not None
+
+
+def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:
+    """Fill a plan's open ends, once: from the snapshot that is there, else from the source and the clock.
+
+    Args:
+        plan: A plan that may have open ends.
+        existing: Header of the snapshot at its location.
+        bounds: Least and greatest time in the source, None where it has no timed row.
+        now: The present.
+
+    Returns:
+        The plan with both ends set. A source without timed rows gets the second before `now`.
+    """
+    second = timedelta(seconds=1)
+    start, end = plan.start_time, plan.end_time
+    if existing is not None and existing.kind == "once":
+        start = start or existing.start
+        end = end or existing.end
+    start = start or (bounds.start.replace(microsecond=0) if bounds else now.replace(microsecond=0) - second)
+    end = end or max(now.replace(microsecond=0) + second, start + second)
+    return plan.model_copy(update={"start_time": start, "end_time": end})

@@ -1,0 +1,304 @@
+"""Export of chunks: adopt what an earlier run finished, read the rest, commit each chunk as one transaction.
+
+Where tasks run is a `Runner`'s business (Spark, or this process); everything that decides what is committed is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
+from snapshot_assets.catalog.state import FileState
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
+from snapshot_assets.errors import ConflictError, ExportFailedError, SnapshotError, TransientError
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.relations import Table
+from snapshot_assets.format.scrub import scrub
+
+_LOG = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Runs tasks somewhere."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        """Run tasks side by side and yield one result per chunk's work.
+
+        Raises:
+            TransientError: The tasks were lost, such as with an executor.
+        """
+        ...
+
+    def run_frames(self, task: Task, chunk: int, window: str, frames: Sequence[Frame]) -> Iterable[ChunkResult]:
+        """Write a chunk's DataFrames with the settings of a task and yield the parts' results."""
+        ...
+
+
+Frame = tuple[Table, Any]
+"""A table's document and the DataFrame (of whatever engine the runner drives) that holds its rows."""
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How one chunk is to be read: one work per task, or DataFrames.
+
+    Attributes:
+        size: Estimated bytes, by which small chunks are put into one task.
+    """
+
+    chunk: int
+    works: tuple[ChunkWork, ...] = ()
+    size: int = 0
+    window: str = ""
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a chunk in this run.
+
+    Attributes:
+        status: `exported`, `replaced`, `adopted` (an earlier attempt's receipt), `skipped` (completed before), or
+            `failed`.
+        seconds: From the first read to the commit.
+    """
+
+    chunk: int
+    status: str
+    files: tuple[DataFile, ...] = ()
+    seconds: float = 0.0
+    error: SnapshotError | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows in its files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Export:
+    """One run's settings.
+
+    Attributes:
+        make_task: Makes a task of works: closes over address, store and sizes.
+        parallelism: Spark jobs side by side.
+        replace: Export completed chunks again.
+        replaced: With `replace`, the files of each chunk as they were when the run planned.
+    """
+
+    catalog: Catalog
+    token: Token
+    provenance: Provenance
+    runner: Runner
+    make_task: Callable[[Sequence[ChunkWork]], Task]
+    parallelism: int = 1
+    replace: bool = False
+    retry: RetryPolicy = RetryPolicy()
+    replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
+
+    def supersedes(self, chunk: int) -> tuple[str, ...]:
+        """Return the attempts whose files a replace of the chunk removes."""
+        return tuple(sorted({known.file.attempt for known in self.replaced.get(chunk, ())}))
+
+
+SMALL_CHUNK = 8 << 20
+"""Chunks estimated below this many bytes share a task: a Python task costs about 100 ms."""
+TASK_BYTES = 64 << 20
+TASK_CHUNKS = 32
+
+
+def export_chunks(
+    export: Export, plans: Callable[[Sequence[int]], Iterable[ChunkPlan]], chunks: Sequence[int]
+) -> Iterator[Outcome]:
+    """Export chunks, yielding each one's outcome as soon as it is committed.
+
+    Args:
+        export: The run.
+        plans: Plans the chunks that have to be read; never called for one that is completed or adoptable.
+        chunks: Ids wanted, in order.
+
+    Raises:
+        ExportFailedError: After all others were tried, if some failed; names them.
+        SupersededError: Another snapshot began meanwhile.
+    """
+    failed: dict[int, str] = {}
+    pending: list[int] = []
+    for outcome in _without_reading(export, chunks, pending):
+        yield outcome
+    if pending:
+        if export.replace:
+            state = export.catalog.state
+            export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
+        export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
+        for outcome in _read(export, _batches(plans(pending), export.parallelism)):
+            if outcome.error is not None:
+                failed[outcome.chunk] = scrub(f"{outcome.error}")
+            yield outcome
+    if failed:
+        some = "; ".join(f"chunk {chunk}: {error}" for chunk, error in sorted(failed.items())[:5])
+        raise ExportFailedError(
+            f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
+            "the failed ones.",
+            chunks=failed,
+        )
+
+
+def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) -> Iterator[Outcome]:
+    """Yield the outcomes of chunks that need no read, and put the others into `pending`."""
+    state = export.catalog.refresh()
+    if export.replace:
+        pending += chunks
+        return
+    todo = [chunk for chunk in chunks if not state.completed(chunk)]
+    receipts = find_adoptable(export.catalog.store, state, todo) if todo else {}
+    for chunk in chunks:
+        if state.completed(chunk):
+            yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
+        elif chunk in receipts:
+            receipt, ref = receipts[chunk]
+            result = ChunkResult(chunk, receipt.opened_at, receipt.files, ref)
+            adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
+            yield _commit(adopting, result, "adopted")
+        else:
+            pending.append(chunk)
+
+
+def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
+    """Put small chunks together, in order; a large one is a batch of its own."""
+    plans = list(plans)
+    most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
+    batches: list[list[ChunkPlan]] = []
+    open_bytes = TASK_BYTES
+    for plan in plans:
+        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
+        if not small:
+            batches.append([plan])
+            open_bytes = TASK_BYTES
+        elif open_bytes + plan.size > TASK_BYTES or len(batches[-1]) >= most:
+            batches.append([plan])
+            open_bytes = plan.size
+        else:
+            batches[-1].append(plan)
+            open_bytes += plan.size
+    return batches
+
+
+def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Outcome]:
+    stop = threading.Event()
+    with ThreadPoolExecutor(export.parallelism, thread_name_prefix="export") as pool:
+        futures = [pool.submit(_run_batch, export, batch, stop) for batch in batches]
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+        except BaseException:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
+    """Run one batch; chunks that fail in a way that may pass are tried again, by themselves."""
+    outcomes: list[Outcome] = []
+    waits = export.retry.waits()
+    todo = {plan.chunk: plan for plan in batch}
+    started = time.monotonic()
+    while todo and not stop.is_set():
+        again: dict[int, ChunkPlan] = {}
+        wait = next(waits, None)
+        for result in _attempt(export, list(todo.values())):
+            if result.error is None:
+                outcomes.append(_timed(_commit_or_fail(export, result), started))
+            elif isinstance(result.error, TransientError) and wait is not None:
+                _LOG.warning("Chunk %s failed and is tried again: %s", result.chunk, scrub(str(result.error)))
+                again[result.chunk] = todo[result.chunk]
+            else:
+                outcomes.append(_fail(export, result.chunk, result.error))
+        todo = again
+        if todo and wait is not None:
+            stop.wait(wait)
+    return outcomes
+
+
+def _timed(outcome: Outcome, started: float) -> Outcome:
+    return replace(outcome, seconds=time.monotonic() - started)
+
+
+def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
+    """Run the plans' tasks once and return one result per chunk."""
+    now = datetime.now(UTC)
+    try:
+        parts = list(_run(export, plans))
+    except SnapshotError as error:
+        return [ChunkResult(plan.chunk, now, error=error) for plan in plans]
+    return [_joined(plan.chunk, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
+
+
+def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
+    works = [replace(work, supersedes=export.supersedes(work.chunk)) for plan in plans for work in plan.works]
+    if len(plans) == 1:
+        yield from export.runner.run([export.make_task([work]) for work in works])
+    elif works:
+        yield from export.runner.run([export.make_task(works)])
+    for plan in plans:
+        if plan.frames:
+            yield from export.runner.run_frames(export.make_task([]), plan.chunk, plan.window, plan.frames)
+
+
+def _joined(chunk: int, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
+    errors = [part.error for part in parts if part.error is not None]
+    if errors:
+        permanent = [error for error in errors if not isinstance(error, TransientError)]
+        return ChunkResult(chunk, now, error=(permanent or errors)[0])
+    if len(parts) == 1:
+        return parts[0]
+    files = tuple(file for part in parts for file in part.files)
+    return ChunkResult(chunk, min((part.opened_at for part in parts), default=now), files)
+
+
+def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
+    try:
+        return _commit(export, result, "replaced" if export.replace else "exported")
+    except ConflictError as error:
+        return Outcome(result.chunk, "failed", error=error)
+
+
+def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
+    catalog = export.catalog
+    receipt = result.receipt or write_receipt(
+        catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk))
+    )
+    finished = rules.FinishedChunk(
+        id=result.chunk,
+        files=result.files,
+        receipts=(receipt,),
+        opened_at=result.opened_at,
+        fence=export.provenance.fence,
+        run=export.provenance.run,
+        replaces=tuple(known.file.path for known in export.replaced[result.chunk]) if export.replace else None,
+    )
+    revision = catalog.commit(rules.complete_chunk(export.token, finished, datetime.now(UTC)))
+    if revision is None:
+        files = tuple(known.file for known in catalog.state.live_files(result.chunk))
+        return Outcome(result.chunk, "skipped", files)
+    return Outcome(result.chunk, status, result.files)
+
+
+def _fail(export: Export, chunk: int, error: SnapshotError) -> Outcome:
+    export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
+    return Outcome(chunk, "failed", error=error)

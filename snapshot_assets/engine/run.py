@@ -1,0 +1,196 @@
+"""One export run of one plan: everything between opening the location and the seal.
+
+Dagster's assets, the command line and the tests drive this one class; it needs Spark only through its runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.seal import Sealed, seal
+from snapshot_assets.databases.base import Database, DatabaseAddress
+from snapshot_assets.databases.open import open_database
+from snapshot_assets.engine.begin import (
+    RequestedRange,
+    begin_snapshot,
+    exported_schema,
+    header_of,
+    requested_range,
+    selection_of,
+)
+from snapshot_assets.engine.export import Export, Outcome, Runner, export_chunks
+from snapshot_assets.engine.planning import ChunkPlanner
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
+from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass
+class ExportRun:
+    """Exports, and seals, one plan's snapshot.
+
+    Attributes:
+        plan: The plan, its range resolved.
+        address: The source.
+        store: The location.
+        runner: Where tasks run; only asked when there is something to read.
+        run_id: Name of the run, in fences and receipts.
+        requested: The ends as the user wrote them; the plan's own by default.
+        force: Begin a new snapshot in place of the one that is there, once.
+        most_parts: Most slices of one table's scan.
+    """
+
+    plan: Plan
+    address: DatabaseAddress
+    store: ObjectStore
+    runner: Runner
+    run_id: str
+    requested: RequestedRange | None = None
+    force: bool = False
+    most_parts: int = 2
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    _catalog: Catalog | None = None
+    _source: _Source | None = None
+    _resources: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The location, opened for writing on first use."""
+        if self._catalog is None:
+            self._catalog = Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer)
+        return self._catalog
+
+    def begin(self) -> DatabaseSchema:
+        """Begin the snapshot or go on with it, once per run; returns the schema that is exported.
+
+        From here to `close` all tasks of the run read one state of the database, where it has such a means.
+        """
+        if self._source is None:
+            catalog = self.catalog
+            source = self._open_source()
+            header = header_of(
+                self.plan,
+                source.schema,
+                self.address.alias,
+                self.requested or requested_range(self.plan),
+                datetime.now(UTC),
+            )
+            begin_snapshot(catalog, header, source.schema, force=self.force)
+            self._source = source
+        return self._source.schema
+
+    def _open_source(self) -> _Source:
+        holder = open_database(self.address)
+        self._resources.callback(holder.close)
+        token = self._resources.enter_context(holder.hold())
+        address = replace(self.address, consistency=token)
+        database = open_database(address)
+        self._resources.callback(database.close)
+        schema = exported_schema(self.plan, database.extract(selection_of(self.plan)))
+        return _Source(address, database, schema, {"run": self.run_id, **database.fence()})
+
+    def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
+        """Export chunks that are not completed, or again all of them; yields each outcome once it is committed.
+
+        Raises:
+            ExportFailedError: Some failed; the others are committed.
+        """
+        if not replace_completed and all(self.catalog.refresh().completed(chunk) for chunk in chunks):
+            yield from (self._skipped(chunk) for chunk in chunks)
+            return
+        schema = self.begin()
+        source = self._source
+        assert source is not None
+        planner = ChunkPlanner(self.catalog.state, schema, source.database, self.most_parts)
+        export = self._export(source.address, source.fence, replace_completed)
+        yield from export_chunks(export, planner.plans, chunks)
+
+    def _skipped(self, chunk: int) -> Outcome:
+        return Outcome(chunk, "skipped", tuple(known.file for known in self.catalog.state.live_files(chunk)))
+
+    def _export(self, address: DatabaseAddress, fence: Mapping[str, str], replace_completed: bool) -> Export:
+        state = self.catalog.state
+        schema = state.schemas[state.schema_id]
+        provenance = Provenance(
+            location_id=state.location_id,
+            snapshot_id=state.snapshot_id,
+            base_revision=state.revision,
+            schema_id=schema.schema_id,
+            schema_sha256=schema.sha256,
+            run=self.run_id,
+            fence=fence,
+            metadata={"database": address.alias, "writer": self.catalog.writer_id},
+        )
+
+        def make_task(works: Sequence[ChunkWork]) -> Task:
+            return Task(address, self.store, provenance, tuple(works), self.plan.max_file_size)
+
+        return Export(
+            catalog=self.catalog,
+            token=self.catalog.token(),
+            provenance=provenance,
+            runner=self.runner,
+            make_task=make_task,
+            parallelism=self.plan.parallelism,
+            replace=replace_completed,
+            retry=self.retry,
+        )
+
+    def seal(self) -> Sealed:
+        """Count the rows outside the range, verify the snapshot, seal it, and write the hints.
+
+        Raises:
+            IncompleteError: Chunks are missing or damaged.
+        """
+        state = self.catalog.refresh()
+        if state.sealed and self._source is None and self.plan.seal_verify != "full":
+            return seal(self.catalog, rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else ())
+        self.begin()
+        return seal(self.catalog, rows_outside=self._rows_outside(), seal_verify=self.plan.seal_verify)
+
+    def _rows_outside(self) -> list[RowsOutside]:
+        source, header = self._source, self.catalog.state.header
+        assert source is not None
+        assert header is not None
+        if header.start is None or header.end is None or header.schema_only:
+            return []
+        timed = [table for table in source.schema.tables if table.time_index]
+        counts = (
+            (table.table_name, source.database.count_outside(table, header.start, header.end, header.time_zone))
+            for table in timed
+        )
+        return [RowsOutside(name.schema, name.table, rows) for name, rows in counts if rows]
+
+    def show_progress(self) -> None:
+        """Write the hints of a snapshot that was never sealed, so that manifest.json shows the work in progress."""
+        if self._catalog is not None and self._catalog.state.begun:
+            write_hints(self.store, self._catalog.state, self._catalog.refresh)
+
+    def committed_schema(self) -> DatabaseSchema:
+        """Return the newest schema that the log knows, read from the location."""
+        state = self.catalog.begun()
+        return read_schema(self.store, state.schemas[state.schema_id])
+
+    def close(self) -> None:
+        """Close the database and release its snapshot."""
+        self._source = None
+        self._resources.close()
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The open source of a run."""
+
+    address: DatabaseAddress
+    database: Database
+    schema: DatabaseSchema
+    fence: dict[str, str]

@@ -1,0 +1,92 @@
+"""Where tasks run: in Spark, or in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from snapshot_assets.engine.session import prepare_session, spark_errors
+from snapshot_assets.engine.tasks import ChunkResult, Task, run_task, write_table
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import Table
+
+_RESULT = "result binary"
+
+
+class InlineRunner:
+    """Runs tasks one after the other in this process, without Spark."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        """Run tasks; see `Runner.run`."""
+        for task in tasks:
+            yield from run_task(task)
+
+
+class SparkRunner:
+    """Runs every task as one Spark task: the task itself opens the database, and rows never cross into the JVM.
+
+    Args:
+        spark: A session; prepared on first use.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = prepare_session(spark)
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        """Run tasks as one Spark job; see `Runner.run`.
+
+        Raises:
+            TaskLostError: Spark gave up on a task that died; a retry may help.
+            TaskFailedError: A task raised something that is no error of this package.
+        """
+        if not tasks:
+            return []
+        shared = tuple(tasks)
+
+        def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield _as_batch(run_task(shared[number]))
+
+        return _collect(self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(execute, _RESULT))
+
+    def run_frames(
+        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
+    ) -> Iterable[ChunkResult]:
+        """Write DataFrames as one chunk: each of their partitions writes files of its own; see `Runner.run_frames`."""
+        for table, frame in frames:
+            yield from _collect(frame.mapInArrow(_frame_writer(task, chunk, window, table), _RESULT))
+
+
+def _frame_writer(task: Task, chunk: int, window: str, table: Table):  # type: ignore[no-untyped-def]
+    def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened_at = datetime.now(UTC)
+        schema = table.arrow_schema()
+        try:
+            cast = (_cast(batch, schema) for batch in batches if batch.num_rows)
+            files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
+            result = ChunkResult(chunk, opened_at, tuple(files))
+        except SnapshotError as error:
+            result = ChunkResult(chunk, opened_at, error=error)
+        yield _as_batch([result])
+
+    return execute
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch in the exact types of the files; Spark's own Arrow types may be wider or named otherwise."""
+    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_batch(results: Iterable[ChunkResult]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"result": pa.array([pickle.dumps(result) for result in results], pa.binary())})
+
+
+def _collect(frame: DataFrame) -> list[ChunkResult]:
+    with spark_errors():
+        return [pickle.loads(bytes(row["result"])) for row in frame.collect()]

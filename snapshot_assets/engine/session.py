@@ -1,0 +1,101 @@
+"""The Spark session: how one is configured, how this package reaches its executors, and what Spark's errors mean.
+
+Nothing else in the package knows how Spark runs Python, and nothing at all uses RDDs, `sparkContext` or the JVM
+gateway, so that Spark Connect works too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import SparkSession
+
+import snapshot_assets
+from snapshot_assets.errors import TaskFailedError, TaskLostError
+
+SPARK_CONFIG: dict[str, str] = {
+    "spark.master": "local[*,4]",
+    "spark.app.name": "snapshot_assets",
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a session needs, and sensible defaults. `local[*,4]` lets a task that dies be tried four times in all."""
+
+_REQUIRED = {"spark.sql.session.timeZone": "UTC"}
+_prepared: set[int] = set()
+
+
+def prepare_session(spark: SparkSession) -> SparkSession:
+    """Check a session, and send this package to its executors once.
+
+    Executors need the same Python with the dependencies, not this package.
+
+    Raises:
+        TaskFailedError: The session's time zone is not UTC, so timestamps would shift.
+    """
+    for name, expected in _REQUIRED.items():
+        found = spark.conf.get(name)
+        if found != expected:
+            raise TaskFailedError(f"The Spark session has {name} = {found!r}; set it to {expected!r}.")
+    if id(spark) not in _prepared:
+        spark.addArtifacts(str(_package_zip()), pyfile=True)
+        _prepared.add(id(spark))
+    return spark
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Tell whether the session's tasks run on this machine, so that local files are the same files."""
+    return (spark.conf.get("spark.master", "") or "").startswith("local")
+
+
+def default_parts(spark: SparkSession) -> int:
+    """Return how many tasks run side by side, as far as the session tells."""
+    text = spark.conf.get("spark.default.parallelism", "") or ""
+    return int(text) if text.isdecimal() else os.cpu_count() or 1
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn Spark's errors into ours: an error raised by Python code is permanent, a lost task is not."""
+    try:
+        yield
+    except PythonException as cause:
+        raise TaskFailedError(f"A Spark task failed: {_last_lines(cause)}") from cause
+    except PySparkException as cause:
+        raise TaskLostError(f"A Spark job was lost: {_last_lines(cause)}") from cause
+    except Exception as cause:
+        # Classic Spark reports an aborted job through py4j, whose exception is no PySparkException.
+        if type(cause).__module__.startswith("py4j."):
+            raise TaskLostError(f"A Spark job was lost: {_last_lines(cause)}") from cause
+        raise
+
+
+def _last_lines(error: Exception) -> str:
+    return " | ".join(line.strip() for line in str(error).splitlines() if line.strip())[-2000:]
+
+
+def _package_zip() -> Path:
+    """Return a zip of this package's modules, named by its content, made once per machine."""
+    root = Path(snapshot_assets.__file__).parent
+    sources = sorted(path for path in root.rglob("*") if path.suffix in {".py", ".pyi"} or path.name == "py.typed")
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    target = Path(tempfile.mkdtemp(prefix="snapshot-assets-")) / f"snapshot_assets-{digest.hexdigest()[:12]}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sources:
+            archive.write(source, Path("snapshot_assets") / source.relative_to(root))
+    return target
