@@ -1,0 +1,70 @@
+"""The credential scrubber: every text of foreign origin passes it before storage, a log, a tag or an event sees it.
+
+Drivers and stores put whole connection strings into their errors. Known secrets are removed wherever they stand;
+what only looks like a credential is removed too, and in doubt too much is removed rather than too little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+
+_NAMES = (
+    r"passw(?:or)?d|passphrase|\bpass(?=\s*=)|pwd|secret|token|credentials?|signature|\bsig(?=\s*=)"
+    r"|(?:access|account|api|private|shared)[_.\-]?key|authorization"
+)
+_ASSIGNED = rf"(?:{_NAMES})[\w.\-]{{0,40}}[\"']?"
+_QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)" + r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
+_VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_QUOTED}|(?:\\\s|\S)+)"
+_QUERY_VALUE = r"(?![\"'])[^&#\s\"<>]*"
+
+# Repetitions are bounded so that a hostile text costs no more than linear time.
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    # scheme://user:pass@word@host: with a colon, everything to the last @, for people forget to encode / and @.
+    (
+        re.compile(
+            r"([a-z][a-z0-9+.\-]{0,30}://)(?:[^\s/?#\"<>:@]{0,128}:[^\s\"<>]{0,512}|[^\s/?#\"<>]{0,512})@",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}@",
+    ),
+    # A value in a query string ends at the next parameter; any other at its quote, or at white space.
+    (
+        re.compile(
+            rf"([?&][\w.\-]{{0,40}}?{_ASSIGNED}=)(?:{_QUERY_VALUE})|({_ASSIGNED}\s{{0,8}}[=:]\s{{0,8}})(?:{_VALUE})",
+            re.IGNORECASE | re.DOTALL,
+        ),
+        rf"\1\2{MASK}",
+    ),
+    (re.compile(r"\b(Bearer|Basic)\s{1,8}[A-Za-z0-9+/=._~\-]{8,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"), MASK),
+    (re.compile(r"\beyJ[A-Za-z0-9_\-]{8,512}\.[A-Za-z0-9_\-]{1,4096}\.[A-Za-z0-9_\-]*"), MASK),
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)", re.DOTALL
+        ),
+        MASK,
+    ),
+)
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text without the credentials in it.
+
+    Args:
+        text: Any text, such as an error of a driver.
+        secrets: Values known to be secret; removed plain and percent-encoded, the longest first.
+
+    Returns:
+        The text with `***` in the place of user and password of URIs, of values assigned to names such as `password`
+        or `sig`, of tokens and keys of known shape, and of the known secrets.
+    """
+    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret)) if secret}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
