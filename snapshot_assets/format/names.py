@@ -1,0 +1,91 @@
+"""Names of tables and columns as people write them: `schema.table`, quoted where a part holds a dot.
+
+The quoting is SQL's: `"a.b"."c"`, with a quote inside doubled. Names are true names: case is kept, nothing is folded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import TableName
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+
+class ColumnPath(NamedTuple):
+    """A column of a table."""
+
+    table: TableName
+    column: str
+
+
+def parse_table(value: object) -> TableName:
+    """Return the table a text names.
+
+    Args:
+        value: `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
+
+    Raises:
+        PlanError: It does not name a schema and a table.
+    """
+    if isinstance(value, TableName):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"schema", "table"}:
+        parts: list[object] | None = [value["schema"], value["table"]]
+    else:
+        parts = [*_parts(value)] if isinstance(value, str) else None
+    match parts:
+        case [str(schema), str(table)] if schema and table:
+            return TableName(schema, table)
+    raise PlanError(
+        f"{value!r} is not a schema and a table; write one such as public.trips, or "
+        '"my.schema"."my.table" where a name holds a dot'
+    )
+
+
+def table_text(name: TableName) -> str:
+    """Return the text that `parse_table` reads as this table."""
+    return ".".join(map(_quoted, name))
+
+
+def parse_column(value: object) -> ColumnPath:
+    """Return the column a text such as `schema.table.column` names.
+
+    Raises:
+        PlanError: It does not name a schema, a table and a column.
+    """
+    if isinstance(value, ColumnPath):
+        return value
+    match _parts(value) if isinstance(value, str) else ():
+        case [schema, table, column]:
+            return ColumnPath(TableName(schema, table), column)
+    raise PlanError(
+        f"{value!r} is not a schema, a table and a column; write one such as public.trips.fare, "
+        'quoting a part that holds a dot: public."my.table".fare'
+    )
+
+
+def column_text(path: ColumnPath) -> str:
+    """Return the text that `parse_column` reads as this column."""
+    return f"{table_text(path.table)}.{_quoted(path.column)}"
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Return the dotted parts of a text, unquoted; none if it is no dotted name."""
+    parts: list[str] = []
+    position = 0
+    while match := _PART.match(text, position):
+        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2])
+        position = match.end() + 1
+        if match.end() == len(text):
+            return tuple(parts)
+        if text[match.end()] != ".":
+            break
+    return ()
+
+
+def _quoted(part: str) -> str:
+    return part if part and not set('."') & set(part) else '"' + part.replace('"', '""') + '"'
