@@ -103,9 +103,7 @@ def _check_whole(catalog: Catalog, state: State, verified: int) -> int:
     """
     objects = {info.path: info for prefix in ("data/", "schema/") for info in catalog.store.list(prefix)}
     report = Report(catalog.store.uri, "full")
-    report.faults += check_files(
-        catalog.store, state, objects, "full", report, lambda _: None, lambda added: added > verified
-    )
+    report.faults += check_files(catalog.store, state, objects, report, hashed=lambda added: added > verified)
     report.faults += check_documents(catalog.store, state, objects)
     if report.damaged:
         some = "; ".join(fault.message for fault in islice(report.faults, _SHOWN))

@@ -123,7 +123,7 @@ def verify(
             report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
         return report
     objects = {info.path: info for info in store.list()}
-    report.faults += check_files(store, state, objects, depth, report, progress)
+    report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
     report.faults += _hint_faults(store, scan)
@@ -141,9 +141,10 @@ def check_files(
     store: ObjectStore,
     state: State,
     objects: dict[str, ObjectInfo],
-    depth: Depth,
     report: Report,
-    progress: Callable[[DataFile], None],
+    *,
+    chunk: int | None = None,
+    progress: Callable[[DataFile], None] = lambda _: None,
     hashed: Callable[[int], bool] = lambda _: True,
 ) -> Iterator[Fault]:
     """Yield the faults of live data files.
@@ -152,10 +153,10 @@ def check_files(
         store: The location.
         state: The state whose files are checked.
         objects: The location's objects by path.
-        depth: `full` hashes the files.
-        report: Gets the counts.
+        report: Its depth says whether files are hashed; it gets the counts.
+        chunk: Check the files of one chunk only.
         progress: Called for each file done.
-        hashed: With depth `full`, whether a file added at this revision is to be hashed.
+        hashed: At depth `full`, whether a file added at this revision is to be hashed.
     """
 
     def check(item: tuple[DataFile, int]) -> Fault | None:
@@ -167,11 +168,11 @@ def check_files(
             return Fault(
                 FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
             )
-        if depth == "quick" or not hashed(added):
+        if report.depth == "quick" or not hashed(added):
             return None
         return _hash_fault(store, file, report)
 
-    work = [(known.file, known.added) for known in state.live_files()]
+    work = [(known.file, known.added) for known in state.live_files(chunk)]
     with ThreadPoolExecutor(_READERS) as pool:
         for (file, _), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
@@ -235,14 +236,18 @@ def _object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int 
 
 
 def _chunk_faults(state: State) -> Iterator[Fault]:
-    for number, known in sorted(state.chunks.items()):
-        if not state.completed(number):
-            continue
-        files = [known_file.file for known_file in state.live_files(number)]
-        found = chunk_checksum((file.path, file.sha256) for file in files)
-        if found != known.chunk.checksum:
-            message = f"Chunk {number} has checksum {found}; the log says {known.chunk.checksum}."
-            yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{number}", message, number)
+    for number in sorted(state.chunks):
+        if state.completed(number):
+            yield from check_chunk_checksum(state, number)
+
+
+def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
+    """Yield a fault if a completed chunk's checksum is not that of its live files."""
+    files = [known.file for known in state.live_files(chunk)]
+    found, expected = chunk_checksum((file.path, file.sha256) for file in files), state.chunks[chunk].chunk.checksum
+    if found != expected:
+        message = f"Chunk {chunk} has checksum {found}; the log says {expected}."
+        yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)
 
 
 def _seal_faults(state: State) -> Iterator[Fault]:

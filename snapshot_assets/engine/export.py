@@ -108,7 +108,7 @@ class Export:
     make_task: Callable[[Sequence[ChunkWork]], Task]
     parallelism: int = 1
     replace: bool = False
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
 
     def supersedes(self, chunk: int) -> tuple[str, ...]:

@@ -24,11 +24,13 @@ from snapshot_assets.engine.begin import (
     requested_range,
     selection_of,
 )
-from snapshot_assets.engine.export import Export, Outcome, Runner, export_chunks
+from snapshot_assets.engine.export import ChunkPlan, Export, Outcome, Runner, export_chunks
+from snapshot_assets.engine.frames import FrameChunk, merged_schema
 from snapshot_assets.engine.planning import ChunkPlanner
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
 from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -75,24 +77,22 @@ class ExportRun:
         From here to `close` all tasks of the run read one state of the database, where it has such a means.
         """
         if self._source is None:
-            catalog = self.catalog
             source = self._open_source()
-            header = header_of(
-                self.plan,
-                source.schema,
-                self.address.alias,
-                self.requested or requested_range(self.plan),
-                datetime.now(UTC),
-            )
-            begin_snapshot(catalog, header, source.schema, force=self.force)
+            self._begin(source.schema)
             self._source = source
         return self._source.schema
+
+    def _begin(self, schema: DatabaseSchema) -> None:
+        requested = self.requested or requested_range(self.plan)
+        header = header_of(self.plan, schema, self.address.alias, requested, datetime.now(UTC))
+        begin_snapshot(self.catalog, header, schema, force=self.force)
+        self.force = False
 
     def _open_source(self) -> _Source:
         holder = open_database(self.address)
         self._resources.callback(holder.close)
-        token = self._resources.enter_context(holder.hold())
-        address = replace(self.address, consistency=token)
+        held = self._resources.enter_context(holder.hold())
+        address = replace(self.address, consistency=held.token)
         database = open_database(address)
         self._resources.callback(database.close)
         schema = exported_schema(self.plan, database.extract(selection_of(self.plan)))
@@ -113,6 +113,29 @@ class ExportRun:
         planner = ChunkPlanner(self.catalog.state, schema, source.database, self.most_parts)
         export = self._export(source.address, source.fence, replace_completed)
         yield from export_chunks(export, planner.plans, chunks)
+
+    def export_frames(self, chunks: Sequence[FrameChunk], *, replace_completed: bool = False) -> Iterator[Outcome]:
+        """Write a user's own DataFrames as chunks; see `export`.
+
+        The tables' documents come from the DataFrames and join those that the snapshot knows.
+        """
+        tables = {
+            name: frame_table(name, frame, self.plan.time_columns.get(name))
+            for chunk in chunks
+            for name, frame in chunk.frames.items()
+        }
+        known = self.committed_schema() if self.catalog.state.begun else DatabaseSchema(database="spark")
+        self._begin(merged_schema(known, list(tables.values())))
+        plans = {
+            chunk.chunk: ChunkPlan(
+                chunk.chunk,
+                window=str(self.catalog.state.window(chunk.chunk)) if chunk.chunk != UNTIMED_CHUNK else "",
+                frames=tuple((tables[name], frame) for name, frame in chunk.frames.items()),
+            )
+            for chunk in chunks
+        }
+        export = self._export(self.address, {"run": self.run_id}, replace_completed)
+        yield from export_chunks(export, lambda wanted: [plans[chunk] for chunk in wanted], list(plans))
 
     def _skipped(self, chunk: int) -> Outcome:
         return Outcome(chunk, "skipped", tuple(known.file for known in self.catalog.state.live_files(chunk)))

@@ -1,0 +1,61 @@
+# Every target makes `.venv` itself and is safe to repeat. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := $(CURDIR)/demo
+export DAGSTER_HOME ?= $(DEMO)/dagster
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
+
+.PHONY: help install demo ui test test-slow lint format bench lock proto clean
+
+help:  ## Show this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+install: $(STAMP)  ## Make .venv with every pinned dependency
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test "$$($(BIN)/uv --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || \
+		$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+demo: install  ## Export real flight data to a verified snapshot below ./demo, and check it
+	$(BIN)/python -m snapshot_assets.demo
+
+ui: install  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
+	mkdir -p $(DAGSTER_HOME) && cp -n dagster.yaml $(DAGSTER_HOME)/dagster.yaml || true
+	$(BIN)/dagster dev --host 127.0.0.1 --port 3000
+
+test: install  ## Run the tests (under 10 minutes on 2 cores)
+	$(BIN)/pytest -q
+
+test-slow: install  ## Run the long tests too
+	$(BIN)/pytest -q -m slow
+
+lint: install  ## Check style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## Rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## Compare the export with other tools, interleaved
+	$(BIN)/python -m benchmarks.export
+
+lock: install  ## Resolve the dependencies anew into requirements/
+	$(LOCK) pyproject.toml --extra postgres --extra ui --extra demo --group dev -o requirements/dev.txt
+
+proto: install  ## Generate the log's message classes from log.proto
+	cd snapshot_assets/format && ../../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. log.proto
+
+clean:  ## Remove the demo and caches
+	rm -rf $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis

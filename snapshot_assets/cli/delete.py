@@ -1,0 +1,42 @@
+"""`snapshots export delete`."""
+
+from __future__ import annotations
+
+import argparse
+
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.listing import summarize
+from snapshot_assets.cli.location import open_location
+from snapshot_assets.cli.output import human_bytes, say, show, show_json
+from snapshot_assets.errors import NoSnapshotError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Delete a snapshot after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    store, _ = open_location(options, options.snapshot)
+    if "transactions" not in store.folders():
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
+    summary = summarize(store)
+    say(
+        f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, {summary.chunks_done}/{summary.chunks} chunks, "
+        f"{summary.rows} rows, {human_bytes(summary.bytes)}"
+    )
+    if not options.yes and not _confirmed():
+        say("Nothing was deleted.")
+        return 1
+    deletion = delete_snapshot(store)
+    for path in deletion.foreign:
+        say(f"left alone: {path} is not part of the format")
+    if options.json:
+        show_json({"uri": store.uri, "objects": deletion.objects, "foreign": list(deletion.foreign)})
+    else:
+        show(f"Deleted {deletion.objects} objects of {store.uri}.")
+    return 0
+
+
+def _confirmed() -> bool:
+    say("Everything the snapshot wrote will be removed. Type yes to go on:")
+    try:
+        return input().strip() == "yes"
+    except EOFError:
+        return False

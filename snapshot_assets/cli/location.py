@@ -1,0 +1,30 @@
+"""Opening a location that a command names by URI, with the configuration's storage options where it knows it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from snapshot_assets.plan import load_configuration_or_default
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+
+def open_location(
+    options: argparse.Namespace, uri: str, *, allow_root: bool = False
+) -> tuple[ObjectStore, Callable[[str], ObjectStore]]:
+    """Return the store of a URI, and a function that opens the store of a direct child.
+
+    Args:
+        options: The command's options.
+        uri: The location.
+        allow_root: Accept a bucket's root, for listing only.
+
+    Raises:
+        LocationUriError: The URI is not one that snapshots may live at.
+    """
+    configuration = load_configuration_or_default(options.config)
+    location = parse_location(uri, allow_root=allow_root)
+    storage = configuration.store_options_for(location)
+    return open_store(location, storage), lambda name: open_store(location.child(name), storage)

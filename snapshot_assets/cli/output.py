@@ -1,0 +1,46 @@
+"""What the command prints: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def say(text: str) -> None:
+    """Print a message to stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def show(text: str) -> None:
+    """Print a result to stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document to stdout."""
+    show(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print aligned columns to stdout, numbers to the right."""
+    cells = [list(headers), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    right = [bool(rows) and all(isinstance(row[column], int) for row in rows) for column in range(len(headers))]
+    for row in cells:
+        padded = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        )
+        show("  ".join(padded).rstrip())
+
+
+def human_bytes(size: float) -> str:
+    """Return a size for people, multiplier 1024."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"

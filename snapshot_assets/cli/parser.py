@@ -1,0 +1,95 @@
+"""The command line's grammar; importing it imports nothing heavy, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+from snapshot_assets import __version__
+
+_RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of `snapshots`; the chosen command is `options.run`."""
+    parser = argparse.ArgumentParser(
+        prog="snapshots", description="Verified, versioned database snapshots on object storage."
+    )
+    parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
+    groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    export = groups.add_parser("export", help="create, list, verify and delete snapshots")
+    commands = export.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _create(commands.add_parser("create", help="export a database; goes on with a snapshot that is there"))
+    _list(commands.add_parser("list", help="list the snapshots at or below a location"))
+    _verify(commands.add_parser("verify", help="check a snapshot and name every fault"))
+    _delete(commands.add_parser("delete", help="delete a snapshot and everything it wrote"))
+    return parser
+
+
+def _create(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
+    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration")
+    what.add_argument("--source", metavar="S", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>")
+    what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
+    what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
+    what.add_argument("--catalog", help="catalog name recorded in the manifest")
+    what.add_argument("--schemas", type=_names, metavar="a,b", help="schemas (default: all)")
+    what.add_argument("--tables", type=_names, metavar="s.t,…", help="tables (default: all)")
+    what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
+    what.add_argument("--end-time", metavar="T", help=f"range end, exclusive (default: now)")
+    what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
+    what.add_argument("--format", help="parquet (default)")
+    what.add_argument("--schema-only", action="store_true", default=None, help="no data")
+    how = parser.add_argument_group("how")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported side by side (default: 1)")
+    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--force", action="store_true", help="begin a new snapshot in place of the one that is there")
+    how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
+    _json(parser)
+    parser.set_defaults(run=_command("create"))
+
+
+def _list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--location", required=True, metavar="URI", help="a location, or the folder above several")
+    _json(parser)
+    parser.set_defaults(run=_command("list_"))
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    _snapshot(parser)
+    parser.add_argument("--at", metavar="VERSION", help="rev:12 or ts:2025-01-31T00:00:00Z (default: head)")
+    parser.add_argument("--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)")
+    _json(parser)
+    parser.set_defaults(run=_command("verify"))
+
+
+def _delete(parser: argparse.ArgumentParser) -> None:
+    _snapshot(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
+    _json(parser)
+    parser.set_defaults(run=_command("delete"))
+
+
+def _snapshot(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--snapshot", required=True, metavar="URI", help="the snapshot's location")
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _command(module: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command that imports its module only when it runs."""
+
+    def run(options: argparse.Namespace) -> int:
+        status: int = import_module(f"snapshot_assets.cli.{module}").run(options)
+        return status
+
+    return run

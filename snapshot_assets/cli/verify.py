@@ -1,0 +1,36 @@
+"""`snapshots export verify`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from snapshot_assets.catalog.verify import Report, verify
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.location import open_location
+from snapshot_assets.cli.output import human_bytes, show, show_json
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify a snapshot; exit status 1 if it is damaged."""
+    store, _ = open_location(options, options.snapshot)
+    at = (lambda state: resolve_version(options.at, state)) if options.at else None
+    report = verify(store, depth=options.depth, at=at)
+    if options.json:
+        show_json(_as_json(report))
+    else:
+        _show(report)
+    return 1 if report.damaged else 0
+
+
+def _as_json(report: Report) -> dict[str, object]:
+    faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
+    return asdict(report) | {"faults": faults, "damaged": report.damaged}
+
+
+def _show(report: Report) -> None:
+    for fault in report.faults:
+        show(f"{'DAMAGE ' if fault.is_damage else 'warning'}  {fault.kind}: {fault.message}")
+    read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
+    verdict = "DAMAGED" if report.damaged else "OK"
+    show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")

@@ -1,0 +1,181 @@
+"""The factory: a plan's assets, checks and job, under the key prefix of the plan's name. Nothing here connects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
+from snapshot_assets.pipeline.io_manager import ChunkScans, as_failure, snapshot_io_manager
+from snapshot_assets.pipeline.metadata import seal_metadata
+from snapshot_assets.pipeline.partitions import partitions_of, window_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.plan import Plan
+
+POOL = "snapshots"
+"""Concurrency pool of the assets that read the source."""
+
+
+class ChunkConfig(dg.Config):
+    """Run config of `chunks` and `untimed_tables`."""
+
+    replace: bool = Field(default=False, description="Export completed chunks again, such as for late rows.")
+
+
+def io_manager_key(plan: Plan) -> str:
+    """Return the resource key of a plan's IO manager."""
+    return f"{plan.name}_io_manager"
+
+
+def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
+    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`.
+
+    Args:
+        plan: A plan with a start time.
+
+    Raises:
+        PlanError: The plan's windows cannot be Dagster partitions; says which lengths work.
+    """
+    plan.require_dagster()
+    return [_schema(plan), _chunks(plan), _untimed_tables(plan), _manifest(plan)]
+
+
+def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of a plan's assets."""
+    return [*chunk_checks(plan, partitions_of(plan)), *manifest_checks(plan)]
+
+
+def snapshot_definitions(plan: Plan) -> dg.Definitions:
+    """Return a plan's assets, checks, job and IO manager; the resources `snapshots` and `pyspark` are the caller's.
+
+    Args:
+        plan: A plan with a start time.
+    """
+    assets = snapshot_assets(plan)
+    job = dg.define_asset_job(
+        f"{plan.name}_chunks",
+        selection=dg.AssetSelection.assets(assets[1].key),
+        description=f"Exports windows of {plan.name}; used by schedules and backfills.",
+    )
+    return dg.Definitions(
+        assets=assets,
+        asset_checks=snapshot_checks(plan),
+        jobs=[job],
+        resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
+        executor=dg.in_process_executor,
+    )
+
+
+def _policy(plan: Plan) -> dg.BackfillPolicy:
+    if plan.chunks_per_run is None:
+        return dg.BackfillPolicy.single_run()
+    return dg.BackfillPolicy.multi_run(plan.chunks_per_run)
+
+
+def _common(plan: Plan, name: str, *kinds: str) -> dict[str, Any]:
+    return {
+        "key": dg.AssetKey([plan.name, name]),
+        "group_name": plan.name,
+        "kinds": set(kinds),
+        "code_version": "1",
+        "required_resource_keys": {SNAPSHOTS},
+    }
+
+
+def _snapshots(context: dg.AssetExecutionContext) -> Snapshots:
+    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
+    return snapshots
+
+
+def _schema(plan: Plan) -> dg.AssetsDefinition:
+    @dg.asset(
+        **_common(plan, "schema", "json"),
+        pool=POOL,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
+    )
+    def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        run = _snapshots(context).run(plan.name)
+        try:
+            found = run.begin()
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        state = run.catalog.state
+        return dg.MaterializeResult(
+            metadata={
+                "snapshot_id": state.snapshot_id,
+                "schema_id": state.schema_id,
+                "folder": state.schemas[state.schema_id].folder,
+                "table_count": len(found.tables),
+                "view_count": len(found.views),
+                "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in found.tables)),
+            }
+        )
+
+    return schema
+
+
+def _chunks(plan: Plan) -> dg.AssetsDefinition:
+    common = _common(plan, "chunks", "pyspark", plan.format)
+    common["required_resource_keys"] = {SNAPSHOTS, SPARK}
+
+    @dg.asset(
+        **common,
+        deps=[dg.AssetKey([plan.name, "schema"])],
+        partitions_def=partitions_of(plan),
+        backfill_policy=_policy(plan),
+        io_manager_key=io_manager_key(plan),
+        pool=POOL,
+        metadata={"location": plan.to},
+        description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
+    )
+    def chunks(context: dg.AssetExecutionContext, config: ChunkConfig) -> ChunkScans:
+        windows = sorted(window_of(plan, key) for key in context.partition_keys)
+        return ChunkScans(tuple(window.id for window in windows), config.replace)
+
+    return chunks
+
+
+def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
+    common = _common(plan, "untimed_tables", "pyspark", plan.format)
+    common["required_resource_keys"] = {SNAPSHOTS, SPARK}
+
+    @dg.asset(
+        **common,
+        deps=[dg.AssetKey([plan.name, "schema"])],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        io_manager_key=io_manager_key(plan),
+        pool=POOL,
+        metadata={"location": plan.to},
+        description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
+    )
+    def untimed_tables(config: ChunkConfig) -> ChunkScans:
+        return ChunkScans((UNTIMED_CHUNK,), config.replace or plan.kind == "continuous")
+
+    return untimed_tables
+
+
+def _manifest(plan: Plan) -> dg.AssetsDefinition:
+    @dg.asset(
+        **_common(plan, "manifest", "json"),
+        deps=[
+            dg.AssetDep(dg.AssetKey([plan.name, "chunks"]), partition_mapping=dg.AllPartitionMapping()),
+            dg.AssetKey([plan.name, "untimed_tables"]),
+        ],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=POOL,
+        description="Verifies every file for itself, seals the snapshot, and writes `manifest.json` and `SHA256SUMS`.",
+    )
+    def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        run = _snapshots(context).run(plan.name)
+        try:
+            sealed = run.seal()
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        return dg.MaterializeResult(metadata=seal_metadata(sealed, run.catalog.state, run.store.uri))
+
+    return manifest

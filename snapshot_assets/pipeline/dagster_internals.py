@@ -1,0 +1,33 @@
+"""The only module that imports private parts of Dagster; a test names each of them and why it is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+
+def target_materialization(
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, partition: str | None
+) -> AssetCheckEvaluationTargetMaterializationData | None:
+    """Return the newest materialization that a check result is about, or None if there is none.
+
+    Without it, Dagster does not count a partition's result as current, and the UI shows none.
+    """
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=asset_key, asset_partitions=[partition] if partition else None), limit=1
+    ).records
+    if not records:
+        return None
+    return AssetCheckEvaluationTargetMaterializationData(
+        storage_id=records[0].storage_id, run_id=records[0].run_id, timestamp=records[0].timestamp
+    )
+
+
+def add_partition_metadata(context: dg.OutputContext, partition: str | None, metadata: dict[str, Any]) -> None:
+    """Attach metadata to one partition's materialization from an IO manager.
+
+    `OutputContext.add_output_metadata` would put the same entries on every partition of a range run.
+    """
+    context.step_context.add_asset_metadata(metadata=metadata, asset_key=context.asset_key, partition_key=partition)

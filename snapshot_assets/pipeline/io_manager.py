@@ -1,0 +1,177 @@
+"""The PySpark IO manager: one partition of an asset is one chunk, committed with its checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from snapshot_assets.engine.export import Outcome
+from snapshot_assets.engine.frames import FrameChunk, load_frames
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.errors import ExportFailedError, PlanError, SnapshotError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.pipeline.dagster_internals import add_partition_metadata
+from snapshot_assets.pipeline.metadata import chunk_metadata
+from snapshot_assets.pipeline.partitions import window_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.plan import Plan
+
+
+@dataclass(frozen=True)
+class ChunkScans:
+    """What the `chunks` and `untimed_tables` assets return: the scans of all the plan's tables, for some chunks.
+
+    Attributes:
+        chunks: Chunk ids, in order.
+        replace: Export completed chunks again.
+    """
+
+    chunks: tuple[int, ...]
+    replace: bool = False
+
+
+Frames = DataFrame | Mapping[str, DataFrame]
+
+
+class SnapshotIOManager(dg.IOManager):
+    """Writes what an asset returns as chunks of a plan's snapshot, and loads chunks back as DataFrames.
+
+    Features:
+
+    - takes scans (from this package's own assets), a Spark `DataFrame`, or a dict of them by `schema.table`
+    - works alike for one partition, a range in one run, and a backfill
+    - skips chunks that are completed, unless run config asks to replace them
+    - attaches rows, bytes, files and checksums to each partition
+
+    A DataFrame becomes table `<plan's name>.<asset's name>`; in a run of several partitions it must come as a dict of
+    partition keys.
+
+    Args:
+        plan: Name of the plan whose snapshot is written.
+
+    Example:
+        .. code-block:: python
+
+            @dg.asset(partitions_def=partitions_of(plan), io_manager_key="demo_io_manager")
+            def daily_delays(context, pyspark: LazyPySparkResource) -> DataFrame:
+                return pyspark.spark_session.table("delays").where(...)
+    """
+
+    def __init__(self, plan: str) -> None:
+        self.plan = plan
+
+    def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
+        """Write and commit chunks; the run fails after the others are committed if some failed."""
+        run = _snapshots(context).run(self.plan)
+        if isinstance(obj, ChunkScans):
+            outcomes = run.export(obj.chunks, replace_completed=obj.replace)
+        else:
+            outcomes = run.export_frames(_frame_chunks(context, run.plan, obj))
+        keys = _partition_keys(context, run.plan)
+        done: list[Outcome] = []
+        try:
+            for outcome in outcomes:
+                _snapshots(context).on_outcome(outcome)
+                if outcome.error is None:
+                    done.append(outcome)
+        except SnapshotError as error:
+            _log_completed(context, run, done, keys)
+            raise as_failure(error) from error
+        finally:
+            run.show_progress()
+        for outcome in done:
+            add_partition_metadata(context, keys.get(outcome.chunk), chunk_metadata(outcome, run.catalog.state))
+
+    def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:
+        """Return the rows of the upstream partitions as DataFrames by `schema.table`; one alone as itself.
+
+        Raises:
+            dagster.Failure: A chunk is not completed, or a file does not have its checksum.
+        """
+        snapshots = _snapshots(context)
+        run = snapshots.run(self.plan)
+        keys = context.asset_partition_keys if context.has_asset_partitions else []
+        chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
+        try:
+            frames = load_frames(snapshots.session(), run.store, run.catalog.refresh(), chunks)
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        named = {str(name): frame for name, frame in frames.items()}
+        return next(iter(named.values())) if len(named) == 1 else named
+
+
+def as_failure(error: SnapshotError) -> dg.Failure:
+    """Return an error as a Dagster failure that no retry policy repeats: retries happened inside."""
+    metadata: dict[str, Any] = {"error": type(error).__name__}
+    if isinstance(error, ExportFailedError):
+        metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
+    return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
+
+
+def _snapshots(context: dg.OutputContext | dg.InputContext) -> Snapshots:
+    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
+    return snapshots
+
+
+def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
+    """Return the run's partition keys by chunk id, in the windows' order."""
+    if not context.has_asset_partitions:
+        return {}
+    windows = sorted((window_of(plan, key), key) for key in context.asset_partition_keys)
+    return {window.id: key for window, key in windows}
+
+
+def _log_completed(context: dg.OutputContext, run: ExportRun, done: Iterable[Outcome], keys: dict[int, str]) -> None:
+    """Record the completed partitions of a run that is about to fail: Dagster would record none."""
+    for outcome in done:
+        context.log_event(
+            dg.AssetMaterialization(
+                asset_key=context.asset_key,
+                partition=keys.get(outcome.chunk),
+                metadata=chunk_metadata(outcome, run.catalog.state),
+            )
+        )
+
+
+def _frame_chunks(context: dg.OutputContext, plan: Plan, obj: Any) -> list[FrameChunk]:
+    keys = _partition_keys(context, plan)
+    if len(keys) > 1:
+        if not isinstance(obj, Mapping) or set(obj) != set(keys.values()):
+            raise PlanError(
+                f"{context.asset_key.to_user_string()} runs for {len(keys)} partitions at once; return a dict with one "
+                "entry per partition key, or give the asset BackfillPolicy.multi_run(1)."
+            )
+        return [FrameChunk(chunk, _named(context, plan, obj[key])) for chunk, key in keys.items()]
+    return [FrameChunk(next(iter(keys), UNTIMED_CHUNK), _named(context, plan, obj))]
+
+
+def _named(context: dg.OutputContext, plan: Plan, obj: Any) -> dict[TableName, DataFrame]:
+    own = context.asset_key.path[-1]
+    frames = obj if isinstance(obj, Mapping) else {own: obj}
+    for name, frame in frames.items():
+        if not isinstance(frame, DataFrame):
+            raise PlanError(
+                f"{context.asset_key.to_user_string()} returned {type(frame).__name__} for {name!r}; the snapshot IO "
+                "manager takes a Spark DataFrame or a dict of them by table."
+            )
+    return {_table_name(plan, name): frame for name, frame in frames.items()}
+
+
+def _table_name(plan: Plan, name: str) -> TableName:
+    schema, dot, table = name.rpartition(".")
+    return TableName(schema if dot else plan.name, table)
+
+
+def snapshot_io_manager(plan: str) -> dg.IOManagerDefinition:
+    """Return the IO manager of a plan as a Dagster definition; it needs the resources `snapshots` and `pyspark`."""
+
+    @dg.io_manager(required_resource_keys={SNAPSHOTS, SPARK})
+    def manager(_: dg.InitResourceContext) -> SnapshotIOManager:
+        return SnapshotIOManager(plan)
+
+    return manager

@@ -1,0 +1,81 @@
+"""What Dagster's UI shows of a chunk, a seal and a check: numbers as numbers, so that they are plotted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.seal import Sealed
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import Fault
+from snapshot_assets.engine.export import Outcome
+from snapshot_assets.format.files import DataFile
+
+_MOST_ROWS = 50
+
+
+def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
+    """Return the metadata of one chunk's materialization."""
+    known = state.chunks.get(outcome.chunk)
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": outcome.rows,
+        "bytes": outcome.bytes,
+        "file_count": len(outcome.files),
+        "status": outcome.status,
+        "chunk": outcome.chunk,
+        "snapshot_id": state.snapshot_id,
+        "chunk_checksum": known.chunk.checksum if known else "",
+    }
+    if outcome.seconds:
+        metadata["seconds"] = round(outcome.seconds, 3)
+        metadata["rows_per_second"] = round(outcome.rows / outcome.seconds)
+    if outcome.files:
+        metadata["files"] = file_table(outcome.files)
+    return metadata
+
+
+def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
+    """Return a table of files, the first 50 of them."""
+    rows = [
+        dg.TableRecord(
+            {
+                "path": file.path,
+                "table": f"{file.schema}.{file.table}",
+                "rows": file.rows,
+                "bytes": file.bytes,
+                "sha256": file.sha256,
+            }
+        )
+        for file in files[:_MOST_ROWS]
+    ]
+    return dg.MetadataValue.table(records=rows)
+
+
+def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
+    """Return the metadata of the manifest's materialization."""
+    manifest = manifest_of(state)
+    return {
+        "location": dg.MetadataValue.text(uri),
+        "snapshot_id": state.snapshot_id,
+        "revision": sealed.seal.revision,
+        "snapshot_checksum": sealed.seal.seal.checksum,
+        "consistency": sealed.seal.seal.consistency,
+        "dagster/row_count": manifest["rows"],
+        "chunk_count": len(manifest["chunks"]),
+        "file_count": sum(len(chunk["files"]) for chunk in manifest["chunks"]),
+        "bytes": sum(file["bytes"] for chunk in manifest["chunks"] for file in chunk["files"]),
+        "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
+        "hashed_bytes": sealed.hashed_bytes,
+        "newly_sealed": sealed.new,
+    }
+
+
+def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
+    """Return the metadata of a check: how many faults, and the first 50 of them."""
+    metadata: dict[str, Any] = {"faults": len(faults)}
+    if faults:
+        rows = [dg.TableRecord({"object": f.object, "kind": str(f.kind), "message": f.message}) for f in faults]
+        metadata["first_faults"] = dg.MetadataValue.table(records=rows[:_MOST_ROWS])
+    return metadata

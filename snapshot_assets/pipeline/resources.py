@@ -1,0 +1,171 @@
+"""What the assets of a run share: configuration, the Spark session, and one export run per plan.
+
+The configuration is a plain Python object, not Dagster config: its secrets can then appear in no run config, tag or
+event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+from dagster_aws.s3 import S3Resource
+from dagster_pyspark import LazyPySparkResource
+from pyspark.sql import DataFrame, SparkSession
+
+from snapshot_assets.engine.begin import RequestedRange
+from snapshot_assets.engine.export import Outcome
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.engine.session import SPARK_CONFIG
+from snapshot_assets.engine.tasks import ChunkResult, Task
+from snapshot_assets.format.relations import Table
+from snapshot_assets.plan import Configuration, Plan
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.cloud import StoreOptions
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+SNAPSHOTS = "snapshots"
+"""Resource key of `Snapshots`."""
+
+SPARK = "pyspark"
+"""Resource key of the Spark session, as dagster-pyspark's own examples name it."""
+
+
+class LazyRunner:
+    """Starts Spark only when a run has something to read.
+
+    Args:
+        session: Returns the session.
+    """
+
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
+        self._runner: SparkRunner | None = None
+
+    def started(self) -> SparkRunner:
+        """Return the runner, starting Spark on first use."""
+        if self._runner is None:
+            self._runner = SparkRunner(self._session())
+        return self._runner
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[ChunkResult]:
+        """Run tasks in Spark; see `Runner.run`."""
+        yield from self.started().run(tasks)
+
+    def run_frames(
+        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
+    ) -> Iterator[ChunkResult]:
+        """Write DataFrames in Spark; see `Runner.run_frames`."""
+        yield from self.started().run_frames(task, chunk, window, frames)
+
+
+@dataclass
+class Snapshots:
+    """Opens locations and sources for the assets of one Dagster run.
+
+    Attributes:
+        configuration: Sources, storage options and plans.
+        run_id: The Dagster run.
+        session: Returns the Spark session.
+        s3: Supplies endpoint and credentials for `s3://` locations that the configuration gives none for.
+        requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
+        force: Names of plans whose snapshot is begun anew.
+        on_outcome: Told of every chunk as soon as it is committed.
+    """
+
+    configuration: Configuration
+    run_id: str
+    session: Callable[[], SparkSession]
+    s3: S3Resource | None = None
+    requested: dict[str, RequestedRange] = field(default_factory=dict)
+    force: frozenset[str] = frozenset()
+    on_outcome: Callable[[Outcome], None] = lambda _: None
+    _runs: dict[str, ExportRun] = field(default_factory=dict)
+
+    def plan(self, name: str) -> Plan:
+        """Return a plan by name."""
+        return self.configuration.plan(name)
+
+    def store(self, name: str) -> ObjectStore:
+        """Return the store of a plan's location."""
+        return plan_store(self.configuration, self.plan(name), self.s3)
+
+    def run(self, name: str) -> ExportRun:
+        """Return this Dagster run's export run of a plan, opened on first use."""
+        if name not in self._runs:
+            plan = self.plan(name)
+            self._runs[name] = ExportRun(
+                plan=plan,
+                address=self.configuration.source(plan.source),
+                store=self.store(name),
+                runner=LazyRunner(self.session),
+                run_id=self.run_id,
+                requested=self.requested.get(name),
+                force=name in self.force,
+            )
+        return self._runs[name]
+
+    def close(self) -> None:
+        """Close all runs: connections, and database snapshots held."""
+        for run in self._runs.values():
+            run.close()
+        self._runs.clear()
+
+
+def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None = None) -> ObjectStore:
+    """Return the store of a plan's location, with the plan's storage options, else those of an S3 resource."""
+    options = configuration.store_options(plan)
+    if s3 is not None and options is None and plan.to.startswith("s3://"):
+        options = options_of(s3)
+    return open_store(parse_location(plan.to), options)
+
+
+def options_of(s3: S3Resource) -> StoreOptions:
+    """Return an S3 resource's endpoint, region and credentials as options of a store."""
+    resolved: Any = s3.process_config_and_initialize()
+    return StoreOptions(
+        endpoint=resolved.endpoint_url,
+        region=resolved.region_name,
+        access_key_id=resolved.aws_access_key_id,
+        secret_access_key=resolved.aws_secret_access_key,
+        session_token=resolved.aws_session_token,
+        allow_http=bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://")),
+    )
+
+
+def spark_resource(**config: str) -> LazyPySparkResource:
+    """Return a Spark session resource that starts on first use.
+
+    Args:
+        **config: Settings over `SPARK_CONFIG`, dots written as they are, such as `{"spark.master": "local[2]"}`.
+    """
+    return LazyPySparkResource(spark_config=SPARK_CONFIG | config)
+
+
+def snapshots_resource(
+    configuration: Configuration, *, s3: S3Resource | None = None, **settings: Any
+) -> dg.ResourceDefinition:
+    """Return the resource that the assets of `configuration`'s plans need.
+
+    Args:
+        configuration: Sources, storage options and plans.
+        s3: See `Snapshots`.
+        **settings: Further attributes of `Snapshots`.
+    """
+
+    @dg.resource(required_resource_keys={SPARK}, description="Locations and sources of the snapshot plans.")
+    @contextmanager
+    def snapshots(context: dg.InitResourceContext) -> Iterator[Snapshots]:
+        pyspark = getattr(context.resources, SPARK)
+        opened = Snapshots(configuration, context.run_id or "", lambda: pyspark.spark_session, s3, **settings)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    return snapshots

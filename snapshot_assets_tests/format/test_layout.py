@@ -1,0 +1,76 @@
+import pytest
+
+from snapshot_assets.errors import UnsafePathError
+from snapshot_assets.format.layout import (
+    check_data_path,
+    check_receipt_path,
+    check_schema_path,
+    chunk_of,
+    data_file_stem,
+    encode_segment,
+    in_layout,
+    revision_of,
+    table_stem,
+    transaction_path,
+)
+from snapshot_assets.format.relations import TableName
+
+
+def test_segments_encode_everything_but_letters_digits_dash_and_underscore():
+    assert encode_segment("../évil table~1") == "%2E%2E%2F%C3%A9vil%20table%7E1"
+
+
+def test_a_dot_inside_a_name_cannot_be_taken_for_the_one_between_schema_and_table():
+    assert table_stem(TableName("a.b", "c")) != table_stem(TableName("a", "b.c"))
+
+
+def test_long_names_are_cut_and_told_apart_by_their_hash():
+    one, other = (table_stem(TableName("公" * 60, "表" * 60 + end)) for end in "xy")
+    assert one != other
+    assert one[:160] == other[:160]
+    assert len(one) == 160 + 1 + 16
+    assert check_data_path(f"data/1/{one}-00000000-0000.parquet", 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data/7/../../etc/passwd",
+        "/data/7/public.t-00000000-0000.parquet",
+        "data/7/public.t-00000000-0000.parquet/",
+        "data\\7\\public.t-00000000-0000.parquet",
+        "s3://other/data/7/public.t-00000000-0000.parquet",
+        "data/07/public.t-00000000-0000.parquet",
+        "data/8/public.t-00000000-0000.parquet",
+        "data/7/public.t-00000000-000.parquet",
+        "data/7/public.t-0000000G-0000.parquet",
+        "data/7/public.t-00000000-0000.exe",
+        "data/7/pub/lic.t-00000000-0000.parquet",
+        "data/7/public.t-00000000-0000.parquet\n",
+    ],
+)
+def test_a_data_path_that_leaves_the_layout_is_refused(path):
+    with pytest.raises(UnsafePathError, match="does not follow the layout"):
+        check_data_path(path, 7)
+
+
+def test_paths_of_the_layout_are_accepted():
+    path = data_file_stem(7, TableName("public", "t"), "0a1b2c3d") + "-12345.parquet"
+    assert check_data_path(path, 7) == path == "data/7/public.t-0a1b2c3d-12345.parquet"
+    assert check_receipt_path("data/0/chunk-0a1b2c3d.json", 0)
+    assert check_schema_path("schema/0123456789ab/tables.json")
+    assert chunk_of(path) == 7
+    assert revision_of(transaction_path(12)) == 12
+    assert transaction_path(12) == "transactions/00000000000000000012.txn"
+
+
+@pytest.mark.parametrize("path", ["notes.txt", "data/readme.md", "transactions/1.txn", "schema/x/tables.json"])
+def test_foreign_objects_are_not_of_the_layout(path):
+    assert not in_layout(path)
+
+
+def test_receipts_and_schema_documents_are_guarded_too():
+    with pytest.raises(UnsafePathError):
+        check_receipt_path("data/1/chunk-0a1b2c3d.json", 2)
+    with pytest.raises(UnsafePathError):
+        check_schema_path("schema/0123456789ab/../tables.json")
