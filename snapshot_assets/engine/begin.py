@@ -9,7 +9,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import write_schema
-from snapshot_assets.databases.base import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.relations import DatabaseSchema
@@ -32,16 +31,6 @@ def requested_range(plan: Plan) -> RequestedRange:
     """Return the ends that a plan names."""
     return RequestedRange(
         time_text(plan.start_time) if plan.start_time else "", time_text(plan.end_time) if plan.end_time else ""
-    )
-
-
-def selection_of(plan: Plan) -> Selection:
-    """Return what of the source the plan selects."""
-    return Selection(
-        schemas=tuple(plan.schemas),
-        tables=tuple(plan.tables),
-        time_columns=dict(plan.time_columns),
-        carriers=dict(plan.carriers),
     )
 
 
@@ -137,13 +126,11 @@ def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None,
         now: The present.
 
     Returns:
-        The plan with both ends set. A source without timed rows gets the second before `now`.
+        The plan with its ends set. A source without timed rows gets the second before `now`.
     """
     second = timedelta(seconds=1)
-    start, end = plan.start_time, plan.end_time
-    if existing is not None and existing.kind == "once":
-        start = start or existing.start
-        end = end or existing.end
-    start = start or (bounds.start.replace(microsecond=0) if bounds else now.replace(microsecond=0) - second)
-    end = end or max(now.replace(microsecond=0) + second, start + second)
-    return plan.model_copy(update={"start_time": start, "end_time": end})
+    if existing is not None and existing.kind == "once" and existing.start and existing.end:
+        return plan.resolved(existing.start, existing.end)
+    this_second = now.replace(microsecond=0)
+    start = bounds.start.replace(microsecond=0) if bounds else this_second
+    return plan.resolved(start, max(this_second, start) + second)

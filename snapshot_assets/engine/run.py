@@ -22,7 +22,6 @@ from snapshot_assets.engine.begin import (
     exported_schema,
     header_of,
     requested_range,
-    selection_of,
 )
 from snapshot_assets.engine.export import ChunkPlan, Export, Outcome, Runner, export_chunks
 from snapshot_assets.engine.frames import FrameChunk, merged_schema
@@ -95,7 +94,7 @@ class ExportRun:
         address = replace(self.address, consistency=held.token)
         database = open_database(address)
         self._resources.callback(database.close)
-        schema = exported_schema(self.plan, database.extract(selection_of(self.plan)))
+        schema = exported_schema(self.plan, database.extract(self.plan.selection))
         return _Source(address, database, schema, {"run": self.run_id, **database.fence()})
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:

@@ -23,7 +23,8 @@ UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
-_MAX_ENCODED = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*"
+_MAX_STEM = 160
+_ENCODED = r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})*"
 _STEM = rf"(?:{_ENCODED}\.{_ENCODED}|[A-Za-z0-9_.%-]{{160}}~[0-9a-f]{{16}})"
 _DATA_FILE = re.compile(rf"data/(0|[1-9]\d*)/({_STEM})-([0-9a-f]{{8}})-(\d{{4,}})\.({'|'.join(DATA_FORMATS)})")
 _RECEIPT = re.compile(r"data/(0|[1-9]\d*)/chunk-([0-9a-f]{8})\.json")
