@@ -17,12 +17,13 @@ help:  ## Show this help
 
 install: $(STAMP)  ## Make .venv with every pinned dependency
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(BIN)/uv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test "$$($(BIN)/uv --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || \
-		$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+
+$(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
 demo: install  ## Export real flight data to a verified snapshot below ./demo, and check it
@@ -51,7 +52,7 @@ format: install  ## Rewrite the code in the house style
 bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
-lock: install  ## Resolve the dependencies anew into requirements/
+lock: $(BIN)/uv  ## Resolve the dependencies anew into requirements/
 	$(LOCK) pyproject.toml --extra postgres --extra ui --extra demo --group dev -o requirements/dev.txt
 
 proto: install  ## Generate the log's message classes from log.proto
