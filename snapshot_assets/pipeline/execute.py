@@ -1,0 +1,104 @@
+"""Running a plan's assets in this process, as the command line does: the same assets that the UI shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from snapshot_assets.configuration import Configuration
+from snapshot_assets.engine.begin import RequestedRange
+from snapshot_assets.engine.export import Outcome
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.pipeline.assets import snapshot_definitions
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_resource, spark_resource
+from snapshot_assets.plan import Plan
+
+_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+
+
+def open_instance() -> dg.DagsterInstance:
+    """Return the instance at `DAGSTER_HOME`, or where that is not set, one below the user's state folder."""
+    home = Path(os.environ.get("DAGSTER_HOME") or _state_home() / "snapshot_assets" / "dagster")
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["DAGSTER_HOME"] = str(home.resolve())
+    return dg.DagsterInstance.get()
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+
+
+def run_plan(
+    configuration: Configuration,
+    plan: Plan,
+    keys: Sequence[str],
+    *,
+    instance: dg.DagsterInstance,
+    requested: RequestedRange,
+    force: bool = False,
+    replace: bool = False,
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
+) -> str:
+    """Materialise a plan's assets, with their checks, in one run; returns the run's id.
+
+    Args:
+        configuration: Where sources and storage options come from; it holds the plan.
+        plan: The plan, its range resolved.
+        keys: Partition keys of the windows to export, one contiguous range in order; none for no windows.
+        instance: Where the run is recorded.
+        requested: The ends of the range as the user wrote them.
+        force: Begin a new snapshot.
+        replace: Export completed windows again.
+        on_outcome: Told of every chunk as soon as it is committed.
+
+    Raises:
+        SnapshotError: What made the run fail.
+    """
+    definitions = dg.Definitions.merge(
+        snapshot_definitions(plan),
+        dg.Definitions(
+            resources={
+                SPARK: spark_resource(),
+                SNAPSHOTS: snapshots_resource(
+                    configuration,
+                    requested={plan.name: requested},
+                    force=frozenset({plan.name} if force else ()),
+                    on_outcome=on_outcome,
+                ),
+            }
+        ),
+    )
+    assets = [dg.AssetKey([plan.name, name]) for name in _assets(plan, keys, replace)]
+    job = definitions.resolve_implicit_global_asset_job_def()
+    config = {"ops": {f"{plan.name}__chunks": {"config": {"replace": replace}}}} if replace else {}
+    result = job.execute_in_process(
+        instance=instance,
+        asset_selection=assets,
+        tags={_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {},
+        run_config=_QUIET | config,
+        raise_on_error=False,
+    )
+    if not result.success:
+        raise _failure(result)
+    return result.run_id
+
+
+def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
+    if plan.schema_only:
+        return ["schema", "manifest"]
+    return ["schema", *(["chunks"] if keys else []), *([] if replace else ["untimed_tables"]), "manifest"]
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
+    """Return the first failed step's error as one of ours: the assets raise failures that describe themselves."""
+    for event in result.all_events:
+        if event.is_step_failure:
+            data = event.step_failure_data
+            described = data.user_failure_data.description if data.user_failure_data else None
+            cause = data.error.message.strip() if data.error else "unknown"
+            return SnapshotError(described or f"{event.step_key} failed: {cause}", run=result.run_id)
+    return SnapshotError(f"Dagster run {result.run_id} failed.", run=result.run_id)

@@ -1,0 +1,106 @@
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.listing import list_snapshots
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import Writer
+
+
+@pytest.fixture
+def parent(tmp_path):
+    return parse_location(f"file://{tmp_path}/snapshots")
+
+
+def listed(parent):
+    return list_snapshots(open_store(parent), lambda name: open_store(parent.child(name)))
+
+
+def test_locations_below_a_folder_are_listed_and_what_is_none_is_not(parent):
+    for name in ("one", "two", "three"):
+        writer = Writer(open_store(parent.child(name)))
+        writer.begin()
+        writer.complete(1, writer.file(1))
+    writer.complete(2)
+    writer.complete(3)
+    seal(writer.catalog)
+    open_store(parent).put("other/notes.txt", b"x")
+    torn = open_store(parent.child("two"))
+    torn.put(transaction_path(2), torn.get(transaction_path(2))[:-1])
+    found = {summary.uri.rsplit("/", 1)[-1]: summary for summary in listed(parent)}
+    assert set(found) == {"one", "two", "three"}
+    assert (found["one"].status, found["one"].chunks_done, found["one"].chunks) == ("incomplete", 1, 3)
+    assert found["two"].status == "unreadable"
+    assert "0002.txn" in found["two"].error
+    assert (found["three"].status, found["three"].rows, found["three"].sealed_revision) == ("complete", 2, 5)
+
+
+def test_a_location_itself_is_listed(parent):
+    Writer(open_store(parent)).begin()
+    assert [summary.uri for summary in listed(parent)] == [parent.uri]
+
+
+def test_an_empty_folder_lists_nothing(parent):
+    assert listed(parent) == []
+
+
+def test_deletion_removes_everything_of_the_format_and_nothing_else(writer):
+    writer.fill()
+    writer.store.put("data/notes.txt", b"mine")
+    deletion = delete_snapshot(writer.store)
+    assert deletion.foreign == ("data/notes.txt",)
+    assert [info.path for info in writer.store.list()] == ["data/notes.txt"]
+
+
+def test_a_location_can_be_used_again_after_deletion(writer):
+    delete_snapshot(writer.store)
+    assert Writer(writer.store).begin() == 1
+
+
+def test_a_deletion_killed_at_any_object_is_finished_by_the_next(writer):
+    """The log's head goes last, so a half-deleted location is never taken for a snapshot or for damage."""
+    writer.fill()
+
+    class Killed(Exception):
+        pass
+
+    class Store:
+        def __init__(self, left):
+            self.left = left
+
+        def __getattr__(self, name):
+            return getattr(writer.store, name)
+
+        def delete(self, path):
+            if not path.startswith("transactions/probe-"):
+                if not self.left:
+                    raise Killed
+                self.left -= 1
+            writer.store.delete(path)
+
+    for _ in range(100):
+        try:
+            delete_snapshot(Store(1))
+            break
+        except Killed:
+            with pytest.raises(LocationDeletedError):
+                Catalog.open(writer.store).begun()
+    assert list(writer.store.list()) == []
+
+
+def test_nothing_is_deleted_where_there_is_no_snapshot(store):
+    store.put("data/notes.txt", b"mine")
+    with pytest.raises(NoSnapshotError):
+        delete_snapshot(store)
+
+
+def test_a_deleted_snapshot_is_listed_as_such(writer, parent):
+    writer.catalog.commit(rules.delete(writer.token))
+    from snapshot_assets.catalog.listing import summarize
+
+    assert summarize(writer.store).status == "deleted"
