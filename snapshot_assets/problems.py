@@ -1,0 +1,102 @@
+"""Mistakes in what the user wrote: pydantic's findings as sentences, and many of them as one `PlanError`."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.scrub import scrub
+from snapshot_assets.storage.options import StoreOptions
+
+STORE_OPTIONS = tuple(option.name for option in fields(StoreOptions))
+_T = TypeVar("_T")
+_LONGEST_SHOWN = 200
+_SCALARS = (str, int, float, bool, types.NoneType)
+
+
+class Problem(NamedTuple):
+    """One mistake.
+
+    Attributes:
+        path: The field, from the outermost name inwards.
+        message: What was found and what would work; without secrets.
+    """
+
+    path: tuple[str, ...]
+    message: str
+
+    def under(self, *outer: str) -> Problem:
+        """Return the same mistake seen from further out."""
+        return self._replace(path=(*outer, *self.path))
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.message}" if self.path else self.message
+
+
+def plan_error(what: str, problems: Iterable[Problem]) -> PlanError:
+    """Return one error that lists all mistakes, which it also carries as `attributes["problems"]`.
+
+    Args:
+        what: What has the mistakes, such as `plan 'demo'`.
+        problems: At least one.
+    """
+    found = tuple(problems)
+    count = "1 mistake" if len(found) == 1 else f"{len(found)} mistakes"
+    return PlanError("\n  ".join([f"{what} has {count}:", *map(str, found)]), problems=found)
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], secret: Collection[str] = ()) -> list[Problem]:
+    """Return what pydantic found, in this package's words.
+
+    Args:
+        error: What validating a `model` raised.
+        model: The outermost model.
+        secret: Its fields that may hold secrets: what was found in them is not shown.
+    """
+    return [_problem(detail, model, secret) for detail in error.errors(include_url=False)]
+
+
+def raising_value_errors(parse: Callable[[Any], _T]) -> Callable[[Any], _T]:
+    """Return a parser as pydantic wants it, which collects only a `ValueError` as a finding."""
+
+    def parse_or_value_error(value: Any) -> _T:
+        try:
+            return parse(value)
+        except SnapshotError as error:
+            raise ValueError(str(error)) from None
+
+    return parse_or_value_error
+
+
+def _problem(detail: Any, model: type[BaseModel], secret: Collection[str]) -> Problem:
+    path = tuple(str(part) for part in detail["loc"] if part != "[key]")
+    return Problem(path, scrub(_message(detail, path, model, secret)))
+
+
+def _message(detail: Any, path: tuple[str, ...], model: type[BaseModel], secret: Collection[str]) -> str:
+    field = model.model_fields.get(path[0]) if path else None
+    examples = f"; write such as {' or '.join(map(str, field.examples))}" if field and field.examples else ""
+    match detail["type"]:
+        case "value_error":
+            return str(detail["ctx"]["error"])
+        case "missing":
+            return f"is missing{examples}"
+        case "extra_forbidden":
+            return f"is not a field. {suggestion(path[-1], list(model.model_fields))}"
+        case "unexpected_keyword_argument":
+            return f"is not a storage option. {suggestion(path[-1], STORE_OPTIONS)}"
+    expected = detail["msg"].replace("Input should be", "should be").replace("valid tuple", "list")
+    return f"{expected}{'' if path[:1] and path[0] in secret else _found(detail['input'])}{examples}"
+
+
+def _found(value: object) -> str:
+    if not isinstance(value, _SCALARS):
+        return f", found a {type(value).__name__}"
+    text = repr(value)
+    return f", found {text}" if len(text) <= _LONGEST_SHOWN else f", found a text of {len(text)} characters"
