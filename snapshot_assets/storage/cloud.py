@@ -1,0 +1,245 @@
+"""Objects on S3, Google Cloud Storage and Azure Blob Storage, through obstore.
+
+Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that
+did not get through are repeated by the client up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between,
+and never later than 2 minutes after the first; then `StoreUnavailableError` is raised. An object of more than one part
+(8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB. An error
+aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
+
+import obstore
+from obstore.exceptions import BaseError, GenericError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from snapshot_assets.errors import LimitExceededError, StorageError
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
+from snapshot_assets.storage.location import Location
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.paths import check_path, folder_of
+from snapshot_assets.storage.processes import claim_process
+from snapshot_assets.storage.reading import range_reader
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ClientConfig, RetryConfig
+
+SCHEMES = ("s3", "gs", "azblob")
+PART_SIZE = 8 * 1024 * 1024
+_PARTS_AT_ONCE = 4
+_LIST_PAGE = 1000
+
+_Client = S3Store | GCSStore | AzureStore
+
+
+class CloudStore:
+    """An `ObjectStore` over a prefix of a bucket. Picklable; its client is made on first use in each process."""
+
+    def __init__(self, location: Location, options: StoreOptions) -> None:
+        """Take a location of one of `SCHEMES` and options that are already resolved. Connects to nothing."""
+        self._location = location
+        self._options = options
+        self._made: tuple[int, _Client] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    @property
+    def uri(self) -> str:
+        """The location's URI."""
+        return self._location.uri
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
+        uri = self._uri_of(path)
+        with cloud_errors("read", uri):
+            result = self._client().get(check_path(path))
+            size = result.meta["size"]
+            if limit is not None and size > limit:
+                raise LimitExceededError(
+                    f"{uri} has {size} bytes; at most {limit} were expected. It is not what was written there; "
+                    "verify the location.",
+                    size=size,
+                    limit=limit,
+                )
+            return bytes(result.bytes())
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`; see `ObjectStore.get_range`."""
+        check_path(path)
+        if length == 0:
+            return b""
+        with cloud_errors("read", self._uri_of(path)):
+            try:
+                return bytes(self._client().get_range(path, start=start, length=length))
+            except GenericError as error:
+                if is_unsatisfiable_range(error):
+                    return b""
+                raise
+
+    @contextmanager
+    def open_reader(self, path: str) -> Iterator[BinaryIO]:
+        """Open an object for random access; see `ObjectStore.open_reader`."""
+        size = self.head(path).size
+        with range_reader(lambda start, length: self.get_range(path, start, length), size) as reader:
+            yield reader
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        with cloud_errors("write", self._uri_of(path)):
+            self._client().put(check_path(path), data, use_multipart=False)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object only if none is there; see `ObjectStore.create`."""
+        with cloud_errors("create", self._uri_of(path)):
+            self._client().put(check_path(path), data, mode="create", use_multipart=False)
+
+    @contextmanager
+    def open_writer(self, path: str) -> Iterator[ObjectWriter]:
+        """Stream an object; see `ObjectStore.open_writer`."""
+        upload = obstore.open_writer(
+            self._client(), check_path(path), buffer_size=PART_SIZE, max_concurrency=_PARTS_AT_ONCE
+        )
+        uri = self._uri_of(path)
+        try:
+            yield _Upload(upload, uri)
+            with cloud_errors("write", uri):
+                upload.close()
+        except BaseException as error:
+            with suppress(BaseError, OSError):  # what went wrong first is what counts; unfinished parts are invisible
+                upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
+            raise
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`.
+
+        All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder.
+        """
+        folder = folder_of(prefix)
+        with cloud_errors("list", f"{self.uri}/{quote(prefix)}"):
+            pages = self._client().list(folder or None, chunk_size=_LIST_PAGE)
+            found = [_info(item) for page in pages for item in page]
+        yield from sorted(found)
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
+        folder = folder_of(prefix)
+        with cloud_errors("list", f"{self.uri}/{quote(prefix)}"):
+            listing = self._client().list_with_delimiter(folder or None)
+        return tuple(sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in listing["common_prefixes"]))
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return an object's size and time; see `ObjectStore.head`."""
+        with cloud_errors("read", self._uri_of(path)):
+            return _info(self._client().head(check_path(path)))
+
+    def delete(self, path: str) -> None:
+        """Delete an object; see `ObjectStore.delete`."""
+        with cloud_errors("delete", self._uri_of(path)):
+            try:
+                self._client().delete(check_path(path))
+            except FileNotFoundError:
+                return
+
+    def _uri_of(self, path: str) -> str:
+        return f"{self.uri}/{quote(path, errors='replace')}"
+
+    def _client(self) -> _Client:
+        pid = claim_process("obstore")
+        if self._made is None or self._made[0] != pid:
+            self._made = pid, _connect(self._location, self._options)
+        return self._made[1]
+
+
+class _Upload:
+    """An upload whose errors name the object it is to become."""
+
+    def __init__(self, upload: obstore.WritableFile, uri: str) -> None:
+        self._upload = upload
+        self._uri = uri
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes; returns how many."""
+        with cloud_errors("write", self._uri):
+            return self._upload.write(data)
+
+
+def _info(item: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(item["path"], item["size"], item["last_modified"])
+
+
+def _connect(location: Location, options: StoreOptions) -> _Client:
+    common: dict[str, Any] = {
+        "prefix": location.prefix or None,
+        "client_options": _client_options(options),
+        "retry_config": _retries(options),
+    }
+    try:
+        match location.scheme:
+            case "s3":
+                return S3Store(location.bucket, **_s3(options), **common)
+            case "gs":
+                return GCSStore(location.bucket, **_gs(options), **common)
+            case _:
+                return AzureStore(location.bucket, **_azblob(options), **common)
+    except (BaseError, ValueError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
+
+
+def _client_options(options: StoreOptions) -> ClientConfig:
+    return {
+        "allow_http": options.allow_http,
+        "connect_timeout": timedelta(seconds=10),
+        "read_timeout": timedelta(seconds=30),
+        "timeout": timedelta(seconds=120),
+    }
+
+
+def _retries(options: StoreOptions) -> RetryConfig:
+    return {
+        "max_retries": options.retries,
+        "retry_timeout": timedelta(seconds=120),
+        "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
+    }
+
+
+def _s3(options: StoreOptions) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "virtual_hosted_style_request": options.virtual_hosted_style,
+        # Single deletes answer with a status of their own, and every S3-like store has them.
+        "disable_bulk_delete": True,
+        **_given(endpoint=options.endpoint, region=options.region),
+    }
+    if options.access_key_id is not None:
+        # A provider, because keys given as settings would be joined with a session token from the environment.
+        settings["credential_provider"] = lambda: {
+            "access_key_id": options.access_key_id,
+            "secret_access_key": options.secret_access_key,
+            "token": options.session_token,
+            "expires_at": None,
+        }
+    return settings
+
+
+def _gs(options: StoreOptions) -> dict[str, Any]:
+    account = options.service_account
+    if account and account.lstrip().startswith("{"):
+        return {"service_account_key": account}
+    return _given(service_account=account)
+
+
+def _azblob(options: StoreOptions) -> dict[str, Any]:
+    return _given(endpoint=options.endpoint, account_name=options.account_name, account_key=options.account_key)
+
+
+def _given(**settings: str | None) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}

@@ -1,0 +1,124 @@
+"""What obstore says, as the package's storage errors.
+
+obstore gives types to the common answers. The rest is its `GenericError`, among it refused listings, throttling and
+dropped connections, which differ only in text: this module alone reads that text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    NotFoundError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreUnavailableError,
+)
+
+_STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
+_TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
+_BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
+_INSTANCE_CREDENTIALS = "169.254.169.254"
+_NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
+_DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
+_FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
+_PASSING = {408, 409, 425, 429}
+
+
+@contextmanager
+def cloud_errors(operation: str, uri: str) -> Iterator[None]:
+    """Turn each obstore error inside into the `StorageError` kind that it means.
+
+    Args:
+        operation: The verb for the message: read, write, create, list, delete.
+        uri: What it was done to.
+    """
+    try:
+        yield
+    except (BaseError, FileNotFoundError) as error:  # obstore raises the built-in one for a missing object
+        raise storage_error(operation, uri, error) from None  # its text repeats the request; ours keeps what matters
+
+
+def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
+    """Return the error that `error` means when `operation` was done to `uri`."""
+    text = str(error)
+    status, code = _first(_STATUS, text), _first(_CODE, text)
+    number = int(status) if status else 0
+    failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
+    if code in _NO_BUCKET:
+        return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
+    if isinstance(error, FileNotFoundError | NotFoundError):
+        if operation in ("read", "delete"):
+            return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
+        return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
+    if _is_denial(error, number, code, text):
+        return StoreDeniedError(
+            f"{failed}. Check the credentials, and give them the right to {operation} there.",
+            uri=uri,
+            operation=operation,
+        )
+    if operation == "create" and (number == 501 or isinstance(error, NotSupportedError)):
+        return ConditionalCreateUnsupportedError(
+            f"{failed}. This store has no conditional creates; only a single writer may use it, with "
+            "single_writer: true in the plan.",
+            uri=uri,
+        )
+    if number == 507 or code in _FULL:
+        return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
+    if isinstance(error, GenericError) and _may_pass(number, text):
+        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
+    return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
+
+
+def is_unsatisfiable_range(error: Exception) -> bool:
+    """Tell whether the error says that a range starts at or after the end of its object."""
+    return _first(_STATUS, str(error)) == "416"
+
+
+def _is_denial(error: Exception, number: int, code: str | None, text: str) -> bool:
+    typed = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+    # The address of instance credentials is asked only where no other credentials were found.
+    return typed or number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
+
+
+def _may_pass(number: int, text: str) -> bool:
+    if not number:
+        return _BROKEN_CONNECTION.search(text) is not None
+    return number in _PASSING or (number >= 500 and number != 501)
+
+
+def _reason(text: str, status: str | None, code: str | None) -> str:
+    if _INSTANCE_CREDENTIALS in text:
+        return "no credentials were found"
+    message = _TEXT.search(text)
+    if status or code:
+        facts = " ".join(part for part in (status, code) if part)
+        said = f" ({message[1].rstrip('.')})" if message else ""
+        return f"the store answered {facts}{said}"
+    # The first line alone: below it obstore prints the request. URLs lose their queries, which may be signed.
+    line = re.sub(r"\?\S+", "", text.split("\n", 1)[0])
+    return line[:300].rstrip(". ")
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return next((group for group in match.groups() if group), None) if match else None

@@ -1,0 +1,304 @@
+"""Objects as files of this machine: atomic, durable, exclusive.
+
+An object is written to a hidden temporary file beside its place, flushed to disk, and published by a hard link
+(create) or a rename (put), after which its folder is flushed too. So a reader sees all of it or nothing, a killed
+writer leaves only a temporary file, and what was reported as written survives a power cut.
+
+All paths are walked folder by folder with `O_NOFOLLOW`: no symbolic link inside a location leads out of it. The
+location's own folder may be one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from snapshot_assets.errors import LimitExceededError, ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.location import Location
+from snapshot_assets.storage.os_errors import link_error, storage_errors
+from snapshot_assets.storage.paths import check_path, folder_of
+
+_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not hang
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BUFFER = 1024 * 1024
+_WALKS = 100  # a folder can vanish under a writer only when another one deletes its last object just then
+
+_Publish = Callable[[int, str, str], None]
+
+
+class LocalStore:
+    """An `ObjectStore` over a folder. Picklable; holds nothing open between calls."""
+
+    def __init__(self, location: Location) -> None:
+        """Take a `file` location; its folder is made when the first object is written."""
+        self._location = location
+        self._root = location.local_path
+
+    @property
+    def uri(self) -> str:
+        """The location's URI."""
+        return self._location.uri
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
+        with self.open_reader(path) as reader, storage_errors("read", self._uri_of(path)):
+            size = os.fstat(reader.fileno()).st_size
+            if limit is not None and size > limit:
+                raise LimitExceededError(
+                    f"{self._uri_of(path)} has {size} bytes; at most {limit} were expected. It is not what was "
+                    "written there; verify the location.",
+                    size=size,
+                    limit=limit,
+                )
+            return reader.read()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`; see `ObjectStore.get_range`."""
+        with self.open_reader(path) as reader, storage_errors("read", self._uri_of(path)):
+            reader.seek(start)
+            return reader.read(length)
+
+    @contextmanager
+    def open_reader(self, path: str) -> Iterator[BinaryIO]:
+        """Open an object for random access; see `ObjectStore.open_reader`."""
+        with storage_errors("read", self._uri_of(path)):
+            file = self._open_object(check_path(path))
+        with file:
+            yield file
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        with self.open_writer(path) as writer:
+            writer.write(data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object only if none is there; see `ObjectStore.create`."""
+        with self._published(path, self._link) as writer:
+            writer.write(data)
+
+    @contextmanager
+    def open_writer(self, path: str) -> Iterator[ObjectWriter]:
+        """Stream an object; see `ObjectStore.open_writer`."""
+        with self._published(path, self._replace) as writer:
+            yield writer
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`. Memory: one folder's entries."""
+        return self._walk(folder_of(prefix), temporaries=False)
+
+    def temporaries(self) -> Iterator[ObjectInfo]:
+        """Yield the temporary files in the location, sorted: those of live writers, and what killed ones left."""
+        return self._walk("", temporaries=True)
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
+        folder = folder_of(prefix)
+        names = sorted(name for name, info in self._entries(folder) if info is None)
+        return tuple(name for name in names if next(self._walk(_join(folder, name), temporaries=False), None))
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return an object's size and time; see `ObjectStore.head`."""
+        with self.open_reader(path) as reader:
+            return _info(path, os.fstat(reader.fileno()))
+
+    def delete(self, path: str) -> None:
+        """Delete an object and the folders it leaves empty; see `ObjectStore.delete`."""
+        segments = check_path(path).split("/")
+        with storage_errors("delete", self._uri_of(path)), suppress(FileNotFoundError, NotADirectoryError):
+            folder = self._open_folder(segments[:-1])
+            try:
+                with suppress(IsADirectoryError):
+                    os.unlink(segments[-1], dir_fd=folder)
+                    os.fsync(folder)
+            finally:
+                os.close(folder)
+            self._remove_empty(segments[:-1])
+
+    def _uri_of(self, path: str) -> str:
+        return f"{self.uri}/{quote(path, errors='replace')}"
+
+    def _open_object(self, path: str) -> BinaryIO:
+        *folders, name = path.split("/")
+        try:
+            folder = self._open_folder(folders)
+        except NotADirectoryError as error:
+            raise ObjectNotFoundError(f"There is no object {self._uri_of(path)}.", uri=self._uri_of(path)) from error
+        try:
+            descriptor = os.open(name, _READ, dir_fd=folder)
+        finally:
+            os.close(folder)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise ObjectNotFoundError(f"{self._uri_of(path)} is not an ordinary file.", uri=self._uri_of(path))
+        return os.fdopen(descriptor, "rb", buffering=_BUFFER)
+
+    def _open_folder(self, segments: Sequence[str], *, create: bool = False) -> int:
+        """Return a descriptor of a folder in the location; with `create`, one whose whole path is on disk."""
+        folder = _open_root(self._root, create=create)
+        for segment in segments:
+            parent = folder
+            try:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(segment, dir_fd=parent)
+                folder = os.open(segment, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+                if create:  # even if another process made it: it may not have flushed it yet
+                    os.fsync(parent)
+            finally:
+                os.close(parent)
+        return folder
+
+    def _remove_empty(self, segments: Sequence[str]) -> None:
+        while segments:
+            *parents, name = segments
+            folder = self._open_folder(parents)
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except FileNotFoundError:
+                pass  # another deletion was faster; its parent may still be ours to remove
+            except OSError:
+                return  # not empty, which rmdir reports by several names, or not ours to remove
+            finally:
+                os.close(folder)
+            segments = parents
+
+    @contextmanager
+    def _published(self, path: str, publish: _Publish) -> Iterator[_Writer]:
+        uri = self._uri_of(path)
+        *folders, name = check_path(path).split("/")
+        if _TEMPORARY.fullmatch(name):
+            raise UnsafePathError(f"{path!r} is a name that this store uses for temporary files; choose another.")
+        with storage_errors("write", uri):
+            folder, temporary, descriptor = self._start(folders, uri)
+        try:
+            with _Writer(descriptor, uri) as writer:
+                yield writer
+                writer.finish()
+            with storage_errors("write", uri):
+                publish(folder, temporary, name)
+                os.fsync(folder)
+        finally:
+            with storage_errors("write", uri), suppress(FileNotFoundError):  # renamed into place
+                os.unlink(temporary, dir_fd=folder)
+            os.close(folder)
+
+    def _start(self, folders: Sequence[str], uri: str) -> tuple[int, str, int]:
+        """Return a new temporary file in its folder, made again if a deletion removes it meanwhile."""
+        for _ in range(_WALKS):
+            try:
+                folder = self._open_folder(folders, create=True)
+            except FileNotFoundError:
+                continue
+            temporary = f".tmp-{secrets.token_hex(8)}"
+            try:
+                return folder, temporary, os.open(temporary, _NEW, 0o666, dir_fd=folder)
+            except FileNotFoundError:
+                os.close(folder)
+            except BaseException:
+                os.close(folder)
+                raise
+        raise StorageError(f"The folder of {uri} vanished {_WALKS} times while it was written to; is it being deleted?")
+
+    def _link(self, folder: int, temporary: str, name: str) -> None:
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            raise link_error(f"{self.uri}, object {name}", error) from error
+
+    def _replace(self, folder: int, temporary: str, name: str) -> None:
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _walk(self, folder: str, *, temporaries: bool) -> Iterator[ObjectInfo]:
+        for name, info in self._entries(folder):
+            if info is None:
+                yield from self._walk(_join(folder, name), temporaries=temporaries)
+            elif bool(_TEMPORARY.fullmatch(name)) == temporaries:
+                yield info
+
+    def _entries(self, folder: str) -> Sequence[tuple[str, ObjectInfo | None]]:
+        """Return the files of a folder with their facts and its sub-folders, in the order of their full paths."""
+        uri = self._uri_of(folder) if folder else self.uri
+        found: list[tuple[str, str, ObjectInfo | None]] = []
+        with storage_errors("list", uri), suppress(FileNotFoundError, NotADirectoryError):
+            descriptor = self._open_folder(folder.split("/") if folder else [])
+            try:
+                with os.scandir(descriptor) as entries:
+                    for entry in entries:
+                        found.extend(_entry(entry, folder))
+            finally:
+                os.close(descriptor)
+        return [(name, info) for _, name, info in sorted(found, key=lambda item: item[0])]
+
+
+class _Writer:
+    """The temporary file under construction; errors name the object it is to become."""
+
+    def __init__(self, descriptor: int, uri: str) -> None:
+        self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER)
+        self._uri = uri
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # After `finish` nothing is left to write; before it the object is being given up, and why is on its way.
+        with suppress(OSError):
+            self._file.close()
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes; returns how many."""
+        with storage_errors("write", self._uri):
+            return self._file.write(data)
+
+    def finish(self) -> None:
+        """Flush everything to disk."""
+        with storage_errors("write", self._uri):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def _entry(entry: os.DirEntry[str], folder: str) -> Iterator[tuple[str, str, ObjectInfo | None]]:
+    """Yield the sort key, name and facts of one directory entry, unless it is no object or vanished."""
+    # A name that is not UTF-8 can only be foreign; it is shown with a backslash, which no object of ours has.
+    name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    with suppress(FileNotFoundError):
+        if entry.is_dir(follow_symlinks=False):
+            yield f"{name}/", name, None
+        elif entry.is_file(follow_symlinks=False):
+            yield name, name, _info(_join(folder, name), entry.stat(follow_symlinks=False))
+
+
+def _info(path: str, facts: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _open_root(root: Path, *, create: bool) -> int:
+    """Return a descriptor of the location's own folder, made with its parents and flushed if it is missing."""
+    try:
+        return os.open(root, _FOLDER)
+    except FileNotFoundError:
+        if not create:
+            raise
+    parent = _open_root(root.parent, create=True)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(root.name, dir_fd=parent)
+        os.fsync(parent)
+    finally:
+        os.close(parent)
+    return os.open(root, _FOLDER)

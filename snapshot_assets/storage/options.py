@@ -1,0 +1,93 @@
+"""How a store is reached: endpoint, region and credentials, apart from the location, which has no secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from snapshot_assets.errors import PlanError
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """How to reach object storage. What is left out comes from the environment (see `resolved`). Picklable.
+
+    Secrets are left out of `repr`. A local location needs none of this.
+
+    Attributes:
+        endpoint: URL of the service, for stores other than the provider's own.
+        region: S3 region.
+        access_key_id: S3 and OSS key.
+        secret_access_key: Its secret.
+        session_token: S3 token of temporary credentials.
+        allow_http: Accept an `http://` endpoint, which sends data unencrypted.
+        virtual_hosted_style: The bucket's name is part of the S3 endpoint's host name.
+        account_name: Azure storage account.
+        account_key: Its key.
+        service_account: Google service account: path of its JSON file, or the JSON itself.
+        retries: How often the client repeats a failed request before it gives up.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    allow_http: bool = False
+    virtual_hosted_style: bool = False
+    account_name: str | None = None
+    account_key: str | None = field(default=None, repr=False)
+    service_account: str | None = field(default=None, repr=False)
+    retries: int = 5
+
+    def __post_init__(self) -> None:
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise PlanError("Storage options need access_key_id and secret_access_key together; only one was given.")
+        if self.endpoint and self.endpoint.lower().startswith("http://") and not self.allow_http:
+            raise PlanError(
+                "The storage endpoint starts with http://, so data would travel unencrypted; use https://, or allow it "
+                "with allow_http: true (AWS_ALLOW_HTTP=true in the environment)."
+            )
+
+    def resolved(self, scheme: str, environment: Mapping[str, str] = os.environ) -> StoreOptions:
+        """Return these options with what is missing taken from this process's environment.
+
+        Done once, where a store is opened, so that a pickled store works on machines with another environment.
+        Credentials are taken as a whole: a key given here never meets a token found there.
+
+        Args:
+            scheme: The location's scheme.
+            environment: Where to look.
+        """
+        found = {
+            name: next((environment[key] for key in keys if environment.get(key)), None)
+            for name, keys in _VARIABLES.get(scheme, {}).items()
+        }
+        if self.access_key_id is not None:
+            found = {name: value for name, value in found.items() if name not in _CREDENTIALS}
+        missing = {name: value for name, value in found.items() if value and getattr(self, name) is None}
+        allow_http = self.allow_http or (scheme == "s3" and environment.get("AWS_ALLOW_HTTP", "").lower() == "true")
+        return replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
+
+
+_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
+_VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "s3": {
+        "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+        "access_key_id": ("AWS_ACCESS_KEY_ID",),
+        "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+        "session_token": ("AWS_SESSION_TOKEN",),
+    },
+    "gs": {"service_account": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS")},
+    "azblob": {
+        "account_name": ("AZURE_STORAGE_ACCOUNT_NAME",),
+        "account_key": ("AZURE_STORAGE_ACCOUNT_KEY",),
+    },
+    "oss": {
+        "endpoint": ("OSS_ENDPOINT", "ALIBABA_CLOUD_OSS_ENDPOINT"),
+        "access_key_id": ("ALIBABA_CLOUD_ACCESS_KEY_ID", "OSS_ACCESS_KEY_ID"),
+        "secret_access_key": ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "OSS_ACCESS_KEY_SECRET"),
+    },
+}

@@ -1,0 +1,239 @@
+"""Objects on Alibaba Cloud OSS, through OpenDAL: the only client that speaks OSS's own create-if-absent.
+
+Its S3-compatible interface refuses conditional creates. OpenDAL is the extra `oss` and is imported here alone. The
+adapter below is proved against OpenDAL's `s3` service; OSS itself needs an account, so its two particulars rest on
+its documentation: `x-oss-forbid-overwrite` decides a create, and has no effect in a bucket with versioning, which
+the probe finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
+
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    LimitExceededError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PlanError,
+    StorageError,
+    StoreDeniedError,
+    StoreUnavailableError,
+)
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.location import Location
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.paths import check_path, folder_of
+from snapshot_assets.storage.processes import claim_process
+from snapshot_assets.storage.reading import range_reader
+
+if TYPE_CHECKING:
+    from opendal import File, Metadata, Operator
+
+_PART_SIZE = 8 * 1024 * 1024
+_PARTS_AT_ONCE = 4
+
+
+def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
+    """Return the objects of an `oss` location; see `open_store`.
+
+    Raises:
+        PlanError: The extra is not installed, or the endpoint is not known.
+    """
+    try:
+        import opendal  # noqa: F401  (only to know now, not at the first request)
+    except ImportError as error:
+        raise PlanError(
+            f"{location.uri} needs the extra 'oss', which is not installed: pip install 'snapshot-assets[oss]'."
+        ) from error
+    if not options.endpoint:
+        raise PlanError(
+            f"{location.uri} needs the endpoint of its region; set the storage option endpoint, or OSS_ENDPOINT in the "
+            "environment, such as https://oss-eu-central-1.aliyuncs.com."
+        )
+    settings = {"bucket": location.bucket, "endpoint": options.endpoint}
+    if options.access_key_id and options.secret_access_key:
+        settings |= {"access_key_id": options.access_key_id, "access_key_secret": options.secret_access_key}
+    return OpendalStore(location, "oss", settings, options.retries)
+
+
+class OpendalStore:
+    """An `ObjectStore` over an OpenDAL service. Picklable; its client is made on first use in each process.
+
+    An upload given up leaves its parts unfinished and invisible; a life-cycle rule of the bucket must remove them.
+    """
+
+    def __init__(self, location: Location, service: str, settings: Mapping[str, str], retries: int) -> None:
+        """Take a location and the settings of the service that holds it. Connects to nothing.
+
+        Args:
+            location: Where; its segments become the service's root.
+            service: OpenDAL's name of the service.
+            settings: Its settings, credentials included.
+            retries: How often a failed request is repeated.
+        """
+        self._location = location
+        self._service = service
+        self._settings = dict(settings)
+        self._retries = retries
+        self._made: tuple[int, Operator] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    @property
+    def uri(self) -> str:
+        """The location's URI."""
+        return self._location.uri
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return an object's bytes; see `ObjectStore.get`."""
+        size = self.head(path).size
+        if limit is not None and size > limit:
+            raise LimitExceededError(
+                f"{self._uri_of(path)} has {size} bytes; at most {limit} were expected. It is not what was written "
+                "there; verify the location.",
+                size=size,
+                limit=limit,
+            )
+        return self._read(path, 0, size)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Return up to `length` bytes from `start`; see `ObjectStore.get_range`."""
+        # OpenDAL fails on a range that goes beyond the end.
+        return self._read(path, start, min(length, self.head(path).size - start))
+
+    @contextmanager
+    def open_reader(self, path: str) -> Iterator[BinaryIO]:
+        """Open an object for random access; see `ObjectStore.open_reader`."""
+        size = self.head(path).size
+        with range_reader(lambda start, length: self._read(path, start, length), size) as reader:
+            yield reader
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        with _opendal_errors("write", self._uri_of(path)):
+            self._client().write(check_path(path), data)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write an object only if none is there; see `ObjectStore.create`."""
+        with _opendal_errors("create", self._uri_of(path)):
+            self._client().write(check_path(path), data, if_not_exists=True)
+
+    @contextmanager
+    def open_writer(self, path: str) -> Iterator[ObjectWriter]:
+        """Stream an object; see `ObjectStore.open_writer`."""
+        uri = self._uri_of(path)
+        with _opendal_errors("write", uri):
+            upload = self._client().open(check_path(path), "wb", chunk=_PART_SIZE, concurrent=_PARTS_AT_ONCE)
+        yield _Upload(upload, uri)
+        with _opendal_errors("write", uri):
+            upload.close()  # only here: closing publishes, and so would its context after an error
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`."""
+        folder = folder_of(prefix)
+        with _opendal_errors("list", f"{self.uri}/{quote(prefix)}"):
+            entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
+            found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
+        yield from sorted(found)
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
+        folder = folder_of(prefix)
+        start = f"{folder}/" if folder else ""
+        with _opendal_errors("list", f"{self.uri}/{quote(prefix)}"):
+            paths = [entry.path for entry in self._client().list(start)]
+        return tuple(sorted(path.removeprefix(start)[:-1] for path in paths if path.endswith("/") and path != start))
+
+    def head(self, path: str) -> ObjectInfo:
+        """Return an object's size and time; see `ObjectStore.head`."""
+        with _opendal_errors("read", self._uri_of(path)):
+            return _info(path, self._client().stat(check_path(path)))
+
+    def delete(self, path: str) -> None:
+        """Delete an object; see `ObjectStore.delete`."""
+        with _opendal_errors("delete", self._uri_of(path)):
+            self._client().delete(check_path(path))
+
+    def _read(self, path: str, start: int, length: int) -> bytes:
+        if length <= 0:
+            return b""
+        with _opendal_errors("read", self._uri_of(path)):
+            return bytes(self._client().read(check_path(path), offset=start, size=length))
+
+    def _uri_of(self, path: str) -> str:
+        return f"{self.uri}/{quote(path, errors='replace')}"
+
+    def _client(self) -> Operator:
+        from opendal import Operator
+        from opendal.layers import RetryLayer, TimeoutLayer
+
+        pid = claim_process("opendal")
+        if self._made is None or self._made[0] != pid:
+            operator = Operator(self._service, root=f"/{self._location.prefix}/", **self._settings)
+            bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
+            patient = RetryLayer(max_times=self._retries, jitter=True, min_delay=0.2, max_delay=10.0)
+            self._made = pid, bounded.layer(patient)
+        return self._made[1]
+
+
+class _Upload:
+    """An upload whose errors name the object it is to become."""
+
+    def __init__(self, upload: File, uri: str) -> None:
+        self._upload = upload
+        self._uri = uri
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes; returns how many."""
+        with _opendal_errors("write", self._uri):
+            return int(self._upload.write(bytes(data)))
+
+
+def _info(path: str, metadata: Metadata) -> ObjectInfo:
+    if metadata.last_modified is None:
+        raise StorageError(f"The store does not say when {path} was written, so nothing there could ever be expired.")
+    return ObjectInfo(path, metadata.content_length, metadata.last_modified)
+
+
+@contextmanager
+def _opendal_errors(operation: str, uri: str) -> Iterator[None]:
+    from opendal import exceptions as kinds
+
+    all_kinds = tuple(kind for kind in vars(kinds).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    try:
+        yield
+    except all_kinds as error:
+        # The first line alone: below it OpenDAL prints the request.
+        line = str(error).split("\n", 1)[0][:300].rstrip(". ")
+        raise _storage_error(operation, uri, error, line) from None
+
+
+def _storage_error(operation: str, uri: str, error: Exception, line: str) -> StorageError:
+    from opendal import exceptions as kinds
+
+    failed = f"Cannot {operation} {uri}: {line}."
+    if isinstance(error, kinds.NotFound):
+        return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
+    if isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists):
+        return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
+    if isinstance(error, kinds.PermissionDenied):
+        return StoreDeniedError(
+            f"{failed} Check the credentials, and give them the right to {operation} there.",
+            uri=uri,
+            operation=operation,
+        )
+    if isinstance(error, kinds.Unsupported) and operation == "create":
+        return ConditionalCreateUnsupportedError(
+            f"{failed} This store has no conditional creates; only a single writer may use it, with "
+            "single_writer: true in the plan.",
+            uri=uri,
+        )
+    # OpenDAL marks what may pass as temporary, and as persistent once its retries are used up.
+    if isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri)
+    return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

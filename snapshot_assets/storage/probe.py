@@ -1,0 +1,89 @@
+"""The question every writer asks first: may I write here, does the first of two creates win, what time is it there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExistsError, StorageError
+from snapshot_assets.storage.base import ObjectStore
+
+_FOLDER = "transactions/"
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a store was seen to do.
+
+    Attributes:
+        conditional_create: Whether the second of two creates was refused.
+        store_time: When the probe was written, on the store's clock; S3 gives whole seconds.
+        clock_offset: The store's clock minus this machine's, as far as the store's resolution shows it.
+    """
+
+    conditional_create: bool
+    store_time: datetime
+    clock_offset: timedelta
+
+
+def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
+    """Prove that a location can be written, read, listed and deleted from, and that creates are conditional.
+
+    Writes one object, `transactions/probe-<uuid>`, and deletes it again.
+
+    Args:
+        store: The location's objects.
+        single_writer: Accept a store without conditional creates; the caller promises to be alone.
+
+    Returns:
+        What was seen.
+
+    Raises:
+        StoreDeniedError: One of the rights is missing; the message names the operation and the object.
+        ConditionalCreateUnsupportedError: Two creates of one object both succeeded, or the store has none.
+        StorageError: The store lost or altered the object.
+    """
+    token = uuid4().hex
+    path = f"{_FOLDER}probe-{token}"
+    try:
+        conditional, local_time = _write(store, path, token.encode(), single_writer)
+        store_time = _read(store, path, token.encode())
+    finally:
+        store.delete(path)
+    if not conditional and not single_writer:
+        raise ConditionalCreateUnsupportedError(
+            f"{store.uri} accepted two creates of one object, so two writers could both win a revision. Use a store "
+            "with conditional creates (If-None-Match); with single_writer: true in the plan, and with no other writer "
+            "ever, this one can be used.",
+            uri=store.uri,
+        )
+    return ProbeResult(conditional, store_time, store_time - local_time)
+
+
+def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> tuple[bool, datetime]:
+    """Create twice; return whether the second one was refused, and this machine's time between the two."""
+    try:
+        store.create(path, data)
+    except ConditionalCreateUnsupportedError:
+        if not single_writer:
+            raise
+        store.put(path, data)
+        return False, datetime.now(UTC)
+    local_time = datetime.now(UTC)
+    try:
+        store.create(path, data)
+    except ObjectExistsError:
+        return True, local_time
+    return False, local_time
+
+
+def _read(store: ObjectStore, path: str, data: bytes) -> datetime:
+    found = store.get(path, limit=len(data))
+    listed = {info.path: info for info in store.list(_FOLDER)}
+    if found != data or path not in listed:
+        raise StorageError(
+            f"{store.uri} took {path} but gave back other bytes or does not list it; it cannot hold snapshots.",
+            uri=store.uri,
+        )
+    return listed[path].modified

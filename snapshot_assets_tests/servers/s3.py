@@ -1,0 +1,162 @@
+"""A real S3 server: SeaweedFS's `weed mini`, one per test run, on loopback, with three users."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
+
+from snapshot_assets.storage.options import StoreOptions
+
+BUCKET = "snapshots"
+_START_SECONDS = 60
+_COMPONENTS = ("master", "volume", "filer", "s3", "admin")
+_USERS = {
+    "admin": ["Admin", "Read", "Write", "List", "Tagging"],
+    "reader": ["Read", "List"],
+    "stranger": ["Read:elsewhere"],
+}
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """The running server.
+
+    Attributes:
+        options: Options of a user who may do everything.
+        bucket: A bucket that exists.
+    """
+
+    options: StoreOptions
+    bucket: str
+
+    def as_user(self, name: str) -> StoreOptions:
+        """Return the options of `admin`, `reader` (no writes) or `stranger` (no rights in the bucket)."""
+        assert name in _USERS
+        return replace(self.options, access_key_id=f"{name}-key", secret_access_key=_secret(name))
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A running S3 server with a bucket."""
+    home = tmp_path_factory.mktemp("s3")
+    config = home / "identities.json"
+    config.write_text(json.dumps({"identities": [_identity(name) for name in _USERS]}))
+    ports = _free_ports(2 * len(_COMPONENTS))
+    weed = Path(sys.executable).parent / "weed"
+    with (home / "log").open("wb") as log:
+        # Nothing of this process's environment: AWS_* variables there would become the server's own identities.
+        server = subprocess.Popen(
+            [weed, "mini", *_arguments(home, config, ports)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={"PATH": os.defpath, "HOME": str(home)},
+            cwd=home,
+        )
+    try:
+        endpoint = f"http://127.0.0.1:{ports[_COMPONENTS.index('s3')]}"
+        _wait_until_ready(server, endpoint, home / "log")
+        admin = StoreOptions(
+            endpoint=endpoint,
+            region="us-east-1",
+            access_key_id="admin-key",
+            secret_access_key=_secret("admin"),
+            allow_http=True,
+            retries=2,
+        )
+        yield S3Server(admin, BUCKET)
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+        for port in ports:  # it leaves its sockets behind
+            for socket_file in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                socket_file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def s3_location(s3_server: S3Server) -> str:
+    """The URI of a fresh prefix on the S3 server."""
+    return f"s3://{s3_server.bucket}/tests/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["file", "s3"])
+def any_location(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, StoreOptions]:
+    """A fresh location URI and the options to open it with, once on the local disk and once on S3."""
+    if request.param == "file":
+        return (tmp_path / "location").as_uri(), StoreOptions()
+    return request.getfixturevalue("s3_location"), request.getfixturevalue("s3_server").options
+
+
+def _secret(user: str) -> str:
+    return f"{user}-only-for-tests"
+
+
+def _identity(name: str) -> dict[str, object]:
+    keys = {"accessKey": f"{name}-key", "secretKey": _secret(name)}
+    return {"name": name, "credentials": [keys], "actions": _USERS[name]}
+
+
+def _arguments(home: Path, config: Path, ports: list[int]) -> list[str]:
+    half = len(_COMPONENTS)
+    http, grpc = dict(zip(_COMPONENTS, ports[:half], strict=True)), dict(zip(_COMPONENTS, ports[half:], strict=True))
+    return [
+        f"-dir={home}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        *(f"-{name}.port={port}" for name, port in http.items()),
+        *(f"-{name}.port.grpc={port}" for name, port in grpc.items()),
+        f"-s3.config={config}",
+        f"-bucket={BUCKET}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        "-webdav=false",
+        "-admin.ui=false",
+        "-master.telemetry=false",
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that are free now and differ from each other."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
+    """Wait until the server takes a request for the bucket, which is made last."""
+    deadline = time.monotonic() + _START_SECONDS
+    while _status(f"{endpoint}/{BUCKET}") != 403:
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"weed mini did not start:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.05)
+
+
+def _status(url: str) -> int:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+    except (URLError, OSError):
+        return 0
