@@ -7,6 +7,7 @@
     storage:                              # by URI scheme; a plan may say otherwise for itself
       s3:
         region: eu-central-1
+        access_key_id: ${BACKUP_KEY_ID:-backup}
         secret_access_key: ${BACKUP_KEY}
 
     plans:                                # name: the fields of `snapshot_assets.plan.Plan`
@@ -24,8 +25,8 @@
         lag: 15m
 
 `${NAME}` in any text stands for the environment variable of that name, `${NAME:-text}` for it or else the text, and
-`$${` for a plain `${`. Texts are never quietly read as something else: a time stays a text, and of YAML's many
-booleans only `true` and `false` count.
+`$${` for a plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts are never quietly read as something
+else: a time stays a text, and of YAML's many booleans only `true` and `false` count.
 
 The file is found by the path given, else by the environment variable `SNAPSHOTS_CONFIG`, else as `snapshots.yaml` in
 the working directory, where it may be missing.
@@ -35,7 +36,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ from snapshot_assets.yaml_text import parse_yaml
 
 CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
 DEFAULT_FILE = "snapshots.yaml"
+FOLDER_VARIABLE = "CONFIG_DIR"
 _LONGEST_NAME = 100
 _SECTIONS = ("sources", "storage", "plans")
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
@@ -140,13 +142,17 @@ class Configuration:
 
 
 def load_configuration(
-    path: str | os.PathLike[str] | None = None, *, environment: Mapping[str, str] | None = None
+    path: str | os.PathLike[str] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    storage_only: bool = False,
 ) -> Configuration:
     """Read and check a configuration file.
 
     Args:
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
+        storage_only: Read only the section `storage`: who lists or verifies a snapshot needs no source's password.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -161,7 +167,8 @@ def load_configuration(
     except (OSError, UnicodeDecodeError) as error:
         how = "" if path or not named else f" (named by {CONFIG_VARIABLE})"
         raise PlanError(f"cannot read the configuration {file}{how}: {error}; name a readable YAML file") from None
-    return parse_configuration(text, file, environment)
+    known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
+    return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
 
 
 def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
@@ -185,19 +192,24 @@ def _plan_name(to: str) -> str:
     return name if NAME.fullmatch(name) else f"_{name}"[:_LONGEST_NAME]
 
 
-def parse_configuration(text: str, path: Path, environment: Mapping[str, str]) -> Configuration:
+def parse_configuration(
+    text: str, path: Path, environment: Mapping[str, str], *, sections: Collection[str] = _SECTIONS
+) -> Configuration:
     """Return the configuration that a YAML text says.
 
     Args:
         text: The YAML.
         path: The file it stands in, for messages.
         environment: Values of references.
+        sections: The sections to read; references in others need not resolve.
 
     Raises:
         PlanError: It is wrong; the message lists every mistake.
     """
     tree = parse_yaml(text, str(path))
     reader = _Reader(environment)
+    if isinstance(tree, dict):
+        tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
     configuration = reader.read(tree, path)
     if reader.problems:
         raise plan_error(str(path), reader.problems)
