@@ -127,7 +127,7 @@ def _resolved(
     resolved = resolve_range(plan, existing, None, now)
     if existing is not None:
         alias = configuration.source(plan.source).alias
-        check_same_plan(existing, header_of(resolved, None, alias, requested, now))
+        check_same_plan(existing, header_of(resolved, existing.schemas, alias, requested, now))
     return resolved
 
 
@@ -181,5 +181,3 @@ def _report(
     )
     show(f"  revision {report['revision']}, checksum {report['checksum']}")
     return 0
-
-

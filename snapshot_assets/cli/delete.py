@@ -18,8 +18,8 @@ def run(options: argparse.Namespace) -> int:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
     summary = summarize(store)
     say(
-        f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, {summary.chunks_done}/{summary.chunks} chunks, "
-        f"{summary.rows} rows, {human_bytes(summary.bytes)}"
+        f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
+        f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
     if not options.yes and not _confirmed():
         say("Nothing was deleted.")

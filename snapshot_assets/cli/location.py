@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from snapshot_assets.plan import load_configuration_or_default
+from snapshot_assets.configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -24,7 +24,7 @@ def open_location(
     Raises:
         LocationUriError: The URI is not one that snapshots may live at.
     """
-    configuration = load_configuration_or_default(options.config)
+    configuration = load_configuration(options.config, storage_only=True)
     location = parse_location(uri, allow_root=allow_root)
     storage = configuration.store_options_for(location)
     return open_store(location, storage), lambda name: open_store(location.child(name), storage)

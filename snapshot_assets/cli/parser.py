@@ -31,14 +31,16 @@ def build_parser() -> argparse.ArgumentParser:
 def _create(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     what.add_argument("--plan", metavar="NAME", help="a plan of the configuration")
-    what.add_argument("--source", metavar="S", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>")
+    what.add_argument(
+        "--source", metavar="S", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
+    )
     what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
     what.add_argument("--schemas", type=_names, metavar="a,b", help="schemas (default: all)")
     what.add_argument("--tables", type=_names, metavar="s.t,…", help="tables (default: all)")
     what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
-    what.add_argument("--end-time", metavar="T", help=f"range end, exclusive (default: now)")
+    what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
     what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
     what.add_argument("--format", help="parquet (default)")
     what.add_argument("--schema-only", action="store_true", default=None, help="no data")
@@ -60,7 +62,9 @@ def _list(parser: argparse.ArgumentParser) -> None:
 def _verify(parser: argparse.ArgumentParser) -> None:
     _snapshot(parser)
     parser.add_argument("--at", metavar="VERSION", help="rev:12 or ts:2025-01-31T00:00:00Z (default: head)")
-    parser.add_argument("--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)")
+    parser.add_argument(
+        "--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)"
+    )
     _json(parser)
     parser.set_defaults(run=_command("verify"))
 

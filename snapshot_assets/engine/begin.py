@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -54,12 +55,12 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
     return schema.model_copy(update={"tables": kept})
 
 
-def header_of(plan: Plan, schema: DatabaseSchema, source: str, requested: RequestedRange, now: datetime) -> Header:
+def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: RequestedRange, now: datetime) -> Header:
     """Return the header that a plan begins a snapshot with.
 
     Args:
         plan: The plan, its range resolved.
-        schema: The source's schema.
+        schemas: The source's schemas.
         source: Alias of the source.
         requested: The ends as the user wrote them.
         now: The present, for the last closed window of a continuous plan.
@@ -69,7 +70,7 @@ def header_of(plan: Plan, schema: DatabaseSchema, source: str, requested: Reques
         name=plan.name,
         source=source,
         catalog=plan.catalog or "",
-        schemas=tuple(item.name for item in schema.schemas),
+        schemas=tuple(schemas),
         start=plan.start_time,
         end=end,
         chunk_time_window=plan.chunk_time_window // _MICROSECOND,

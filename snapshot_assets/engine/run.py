@@ -83,7 +83,9 @@ class ExportRun:
 
     def _begin(self, schema: DatabaseSchema) -> None:
         requested = self.requested or requested_range(self.plan)
-        header = header_of(self.plan, schema, self.address.alias, requested, datetime.now(UTC))
+        header = header_of(
+            self.plan, [item.name for item in schema.schemas], self.address.alias, requested, datetime.now(UTC)
+        )
         begin_snapshot(self.catalog, header, schema, force=self.force)
         self.force = False
 

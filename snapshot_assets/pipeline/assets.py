@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dagster as dg
 from pydantic import Field
 
@@ -15,6 +13,9 @@ from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
 from snapshot_assets.plan import Plan
+
+CODE_VERSION = "1"
+"""Raised when what an asset writes changes, so that Dagster shows its partitions as made by older code."""
 
 POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
@@ -66,7 +67,6 @@ def snapshot_definitions(plan: Plan) -> dg.Definitions:
         asset_checks=snapshot_checks(plan),
         jobs=[job],
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
-        executor=dg.in_process_executor,
     )
 
 
@@ -76,14 +76,8 @@ def _policy(plan: Plan) -> dg.BackfillPolicy:
     return dg.BackfillPolicy.multi_run(plan.chunks_per_run)
 
 
-def _common(plan: Plan, name: str, *kinds: str) -> dict[str, Any]:
-    return {
-        "key": dg.AssetKey([plan.name, name]),
-        "group_name": plan.name,
-        "kinds": set(kinds),
-        "code_version": "1",
-        "required_resource_keys": {SNAPSHOTS},
-    }
+def _key(plan: Plan, name: str) -> dg.AssetKey:
+    return dg.AssetKey([plan.name, name])
 
 
 def _snapshots(context: dg.AssetExecutionContext) -> Snapshots:
@@ -93,12 +87,16 @@ def _snapshots(context: dg.AssetExecutionContext) -> Snapshots:
 
 def _schema(plan: Plan) -> dg.AssetsDefinition:
     @dg.asset(
-        **_common(plan, "schema", "json"),
+        key=_key(plan, "schema"),
+        group_name=plan.name,
+        kinds={"json"},
+        code_version=CODE_VERSION,
+        required_resource_keys={SNAPSHOTS},
         pool=POOL,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
     )
-    def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = _snapshots(context).run(plan.name)
         try:
             found = run.begin()
@@ -120,12 +118,13 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _chunks(plan: Plan) -> dg.AssetsDefinition:
-    common = _common(plan, "chunks", "pyspark", plan.format)
-    common["required_resource_keys"] = {SNAPSHOTS, SPARK}
-
     @dg.asset(
-        **common,
-        deps=[dg.AssetKey([plan.name, "schema"])],
+        key=_key(plan, "chunks"),
+        group_name=plan.name,
+        kinds={"pyspark", plan.format},
+        code_version=CODE_VERSION,
+        required_resource_keys={SNAPSHOTS, SPARK},
+        deps=[_key(plan, "schema")],
         partitions_def=partitions_of(plan),
         backfill_policy=_policy(plan),
         io_manager_key=io_manager_key(plan),
@@ -141,12 +140,13 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
-    common = _common(plan, "untimed_tables", "pyspark", plan.format)
-    common["required_resource_keys"] = {SNAPSHOTS, SPARK}
-
     @dg.asset(
-        **common,
-        deps=[dg.AssetKey([plan.name, "schema"])],
+        key=_key(plan, "untimed_tables"),
+        group_name=plan.name,
+        kinds={"pyspark", plan.format},
+        code_version=CODE_VERSION,
+        required_resource_keys={SNAPSHOTS, SPARK},
+        deps=[_key(plan, "schema")],
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key=io_manager_key(plan),
         pool=POOL,
@@ -161,16 +161,20 @@ def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
     @dg.asset(
-        **_common(plan, "manifest", "json"),
+        key=_key(plan, "manifest"),
+        group_name=plan.name,
+        kinds={"json"},
+        code_version=CODE_VERSION,
+        required_resource_keys={SNAPSHOTS},
         deps=[
-            dg.AssetDep(dg.AssetKey([plan.name, "chunks"]), partition_mapping=dg.AllPartitionMapping()),
-            dg.AssetKey([plan.name, "untimed_tables"]),
+            dg.AssetDep(_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping()),
+            _key(plan, "untimed_tables"),
         ],
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
         description="Verifies every file for itself, seals the snapshot, and writes `manifest.json` and `SHA256SUMS`.",
     )
-    def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = _snapshots(context).run(plan.name)
         try:
             sealed = run.seal()

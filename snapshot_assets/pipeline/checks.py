@@ -22,7 +22,7 @@ ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 StateCheck = Callable[[State], list[Fault]]
 
 
-def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:  # type: ignore[type-arg]
+def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
     return [
         _partitioned(plan, partitions, "file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
@@ -66,14 +66,14 @@ def _coverage(state: State) -> list[Fault]:
 
 def _partitioned(
     plan: Plan,
-    partitions: dg.PartitionsDefinition,  # type: ignore[type-arg]
+    partitions: dg.PartitionsDefinition,
     name: str,
     description: str,
     check: ChunkCheck,
 ) -> dg.AssetChecksDefinition:
     asset = dg.AssetKey([plan.name, "chunks"])
 
-    @dg.asset_check(
+    @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not say so
         asset=asset,
         name=name,
         description=description,

@@ -12,8 +12,7 @@ from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.pipeline.assets import snapshot_definitions
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_resource, spark_resource
+from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -58,19 +57,11 @@ def run_plan(
     Raises:
         SnapshotError: What made the run fail.
     """
-    definitions = dg.Definitions.merge(
-        snapshot_definitions(plan),
-        dg.Definitions(
-            resources={
-                SPARK: spark_resource(),
-                SNAPSHOTS: snapshots_resource(
-                    configuration,
-                    requested={plan.name: requested},
-                    force=frozenset({plan.name} if force else ()),
-                    on_outcome=on_outcome,
-                ),
-            }
-        ),
+    definitions = build_definitions(
+        Configuration(configuration.sources, configuration.storage, (plan,), configuration.path),
+        requested={plan.name: requested},
+        force=frozenset({plan.name} if force else ()),
+        on_outcome=on_outcome,
     )
     assets = [dg.AssetKey([plan.name, name]) for name in _assets(plan, keys, replace)]
     job = definitions.resolve_implicit_global_asset_job_def()

@@ -16,6 +16,7 @@ from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.run import ExportRun
@@ -23,11 +24,11 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import SPARK_CONFIG
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.format.relations import Table
-from snapshot_assets.plan import Configuration, Plan
+from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.cloud import StoreOptions
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
 
 SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""
@@ -119,10 +120,9 @@ class Snapshots:
 
 def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None = None) -> ObjectStore:
     """Return the store of a plan's location, with the plan's storage options, else those of an S3 resource."""
-    options = configuration.store_options(plan)
-    if s3 is not None and options is None and plan.to.startswith("s3://"):
-        options = options_of(s3)
-    return open_store(parse_location(plan.to), options)
+    if s3 is not None and configuration.store_options(plan) is None and plan.to.startswith("s3://"):
+        return open_store(parse_location(plan.to), options_of(s3))
+    return configuration.store(plan)
 
 
 def options_of(s3: S3Resource) -> StoreOptions:
