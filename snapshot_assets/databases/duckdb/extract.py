@@ -1,0 +1,80 @@
+"""The schema documents of a DuckDB database.
+
+DuckDB writes a user type out in full wherever a column uses it, so that no table needs it. User types, and sequences
+that no table draws from, stand in the options of their schema, in the order in which they must be made. Macros are
+left out: DuckDB's catalog does not tell the defaults of their parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snapshot_assets.databases.base import Selection
+from snapshot_assets.databases.duckdb.names import Schemas
+from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.tables import TableReader
+from snapshot_assets.databases.duckdb.views import ViewReader
+from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType
+
+_SCHEMAS = (
+    "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
+)
+_TYPES = """
+    SELECT schema_oid, type_name, logical_type, labels, comment
+    FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY type_oid
+"""
+
+
+def extract_schema(session: Session, schemas: Schemas, selection: Selection) -> DatabaseSchema:
+    """Describe the selected schemas, tables and views; see `Database.extract`."""
+    tables = TableReader(session, schemas)
+    comments = {schemas.names[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
+    check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations})
+    views = ViewReader(session, tables)
+    selected = sorted(name for name in tables.relations if selects(selection, name))
+    documented = [name for name in selected if not tables.relations[name].is_view or name in selection.tables]
+    return DatabaseSchema(
+        database="duckdb",
+        schemas=tuple(
+            Schema(name=name, comment=comments[name], options=_options(session, schemas, tables, name))
+            for name in _schemas(selection, selected, comments)
+        ),
+        tables=tuple(tables.table(name, selection) for name in documented),
+        views=tuple(views.view(name, selection) for name in selected if name not in set(documented)),
+    )
+
+
+def _schemas(selection: Selection, selected: list[TableName], known: dict[str, Any]) -> list[str]:
+    if selection.tables:
+        return sorted({name.schema for name in selected})
+    return sorted(selection.schemas or known)
+
+
+def _options(session: Session, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
+    options = {
+        "types": [each.model_dump(mode="json", by_alias=True) for each in _types(session, schemas, name)],
+        "sequences": [each.model_dump(mode="json", by_alias=True) for each in tables.loose_sequences(name)],
+    }
+    return {option: value for option, value in options.items() if value}
+
+
+def _types(session: Session, schemas: Schemas, name: str) -> list[UserType]:
+    """Return a schema's user types: enums by their labels, others by the type they stand for."""
+    found = []
+    for schema, type_name, logical, labels, comment in session.rows(_TYPES, [session.database]):
+        if schemas.names[schema] != name:
+            continue
+        stands_for = schemas.relation(TableName(name, type_name))
+        text = str(next(iter(session.types(f"SELECT NULL::{stands_for} AS x", f"type {type_name}").values())))
+        found.append(
+            UserType(
+                schema_name=name,
+                name=type_name,
+                kind="enum" if labels else "composite" if logical in ("STRUCT", "UNION") else "domain",
+                labels=tuple(labels or ()),
+                definition={} if labels else {"type": text},
+                comment=comment,
+            )
+        )
+    return found

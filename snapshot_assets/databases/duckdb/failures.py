@@ -1,0 +1,52 @@
+"""DuckDB's exceptions as the package's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, DatabaseLockedError, UnknownRelationError
+
+_LOCKED = re.compile(r"Could not set lock on file.*?Conflicting lock is held in (.+? \(PID \d+\).*?)\.", re.DOTALL)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise what DuckDB raises inside as the package's own errors.
+
+    Args:
+        doing: What is being done, such as `DuckDB 'shop': reading main.orders`.
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _own(error, doing) from error
+
+
+def _own(error: duckdb.Error, doing: str) -> DatabaseError | UnknownRelationError:
+    told = " ".join(str(error).split()).rstrip(".")
+    if "Could not set lock on file" in told:
+        match = _LOCKED.search(told)
+        holder = match.group(1) if match else told
+        return DatabaseLockedError(
+            f"{doing} failed: another process holds the file for writing: {holder}. Stop that process or let it close"
+            " the database, then try again; several readers may hold the file, a writer only alone.",
+            holder=holder,
+        )
+    if isinstance(error, duckdb.ConnectionException) and "different configuration" in told:
+        return DatabaseLockedError(
+            f"{doing} failed: this very process has the file open already, for writing or with other settings."
+            " Close that connection first."
+        )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return DatabaseError(
+            f"{doing} failed: it needs more memory than a task may use. If it is a view, export a table instead: {told}"
+        )
+    if isinstance(error, duckdb.PermissionException):
+        return DatabaseDeniedError(
+            f"{doing} failed: something reads outside the database file, which is switched off: {told}"
+        )
+    return DatabaseError(f"{doing} failed: {told}")

@@ -1,0 +1,197 @@
+"""Reading rows: one query a scan, streamed, within the memory of a task whatever the rows' size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import duckdb
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from snapshot_assets.databases.base import Estimate, Scan
+from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
+from snapshot_assets.databases.duckdb.names import Schemas
+from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.duckdb.types import Carried, carry
+from snapshot_assets.errors import DatabaseError
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, Table
+
+_VECTOR = 2048  # rows that DuckDB handles at once, and the least it puts into a batch
+_ROW_GROUP = 122_880
+_MOST_ROWS = 32 * _VECTOR
+_PROBE_ROWS = 16
+_PART = re.compile(r"rowid:(\d+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Row ids `[start, stop)`."""
+
+    start: int
+    stop: int
+
+    @property
+    def sql(self) -> str:
+        return f"(rowid >= {self.start} AND rowid < {self.stop})"
+
+
+@dataclass(frozen=True)
+class _Query:
+    """A scan in SQL.
+
+    Attributes:
+        table: Quoted name of the table or view.
+        columns: The select list.
+        where: The predicate of its rows.
+        row_ids: Whether its rows have ids: a view's have none, and a column of that name hides them.
+    """
+
+    table: str
+    columns: str
+    where: str
+    row_ids: bool
+
+    def sql(self, *more: str) -> str:
+        return f"SELECT {self.columns} FROM {self.table} WHERE {' AND '.join((self.where, *more))}"
+
+
+class Reader:
+    """Reads the tables of an open database."""
+
+    def __init__(self, session: Session, schemas: Schemas) -> None:
+        self._session = session
+        self._schemas = schemas
+
+    @contextmanager
+    def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Stream a scan's rows; see `Database.scan`."""
+        query = self._query(scan)
+        with self._session.cursor(f"reading {scan.table.table_name}") as cursor:
+            batches = self._batches(cursor, query)
+            try:
+                yield conform(batches, scan.table)
+            finally:
+                batches.close()
+
+    def estimate(self, scan: Scan) -> Estimate:
+        """Count the rows, and look at a few for their size."""
+        query = self._query(scan)
+        rows = self._count(query.table, query.where)
+        with self._session.cursor(f"reading {scan.table.table_name}") as cursor:
+            return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
+
+    def count(self, table: Table, where: str) -> int:
+        """Count the rows of a table for which a predicate holds."""
+        return self._count(self._schemas.relation(table.table_name), where)
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut."""
+        query = self._query(scan)
+        if not query.row_ids or parts < 2:
+            return [scan]
+        least, greatest = self._session.rows(
+            f"SELECT min(rowid), max(rowid) FROM {query.table} WHERE {query.where}",
+            doing=f"reading {scan.table.table_name}",
+        )[0]
+        if least is None:
+            return [scan]
+        groups = range(least // _ROW_GROUP, greatest // _ROW_GROUP + 1)
+        parts = min(parts, len(groups))
+        edges = [groups[0] + len(groups) * part // parts for part in range(parts)] + [groups[-1] + 1]
+        return [
+            replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
+        ]
+
+    def _count(self, relation: str, where: str) -> int:
+        return int(
+            self._session.rows(f"SELECT count(*) FROM {relation} WHERE {where}", doing=f"counting {relation}")[0][0]
+        )
+
+    def _query(self, scan: Scan) -> _Query:
+        relation = self._schemas.relation(scan.table.table_name)
+        found = self._session.types(f"FROM {relation}", f"looking at {scan.table.table_name}")
+        columns = [_selected(scan.table, column, found.get(column.name)) for column in scan.table.columns]
+        where = predicate(scan.table, scan.rows)
+        if scan.part is not None:
+            where = f"{where} AND {_part(scan.part).sql}"
+        row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, found)
+        return _Query(relation, ", ".join(columns), where, row_ids)
+
+    def _batches(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> Generator[pa.RecordBatch, None, None]:
+        width = self._row_bytes(cursor, query)
+        vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else _MOST_ROWS
+        if vectors or not query.row_ids:
+            yield from _stream(cursor, query.sql(), min(max(vectors, 1) * _VECTOR, _MOST_ROWS))
+            return
+        # Rows so large that a single vector of them would fill the memory: few row ids at a time.
+        step = max(int(BATCH_BYTES / width), 1)
+        for rows in self._occupied(cursor, query, step):
+            yield from _stream(cursor, query.sql(rows.sql), _VECTOR)
+
+    def _occupied(self, cursor: duckdb.DuckDBPyConnection, query: _Query, step: int) -> Iterator[_Range]:
+        found = cursor.sql(
+            f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
+        ).fetchall()
+        yield from (_Range(slice_ * step, (slice_ + 1) * step) for (slice_,) in found)
+
+    def _row_bytes(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> float:
+        """Guess the Arrow bytes of one row from a few rows at the beginning, the middle and the end."""
+        if not query.row_ids:
+            sample = cursor.sql(f"{query.sql()} LIMIT {_PROBE_ROWS}").to_arrow_table()
+            return sample.nbytes / sample.num_rows if sample.num_rows else 0.0
+        least, greatest = cursor.sql(
+            f"SELECT min(rowid), max(rowid) FROM {query.table} WHERE {query.where}"
+        ).fetchall()[0]
+        if least is None:
+            return 0.0
+        starts = (least, (least + greatest) // 2, max(greatest - _PROBE_ROWS + 1, 0))
+        samples = [cursor.sql(query.sql(_Range(start, start + _PROBE_ROWS).sql)).to_arrow_table() for start in starts]
+        return max((sample.nbytes / sample.num_rows for sample in samples if sample.num_rows), default=0.0)
+
+
+def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterator[pa.RecordBatch]:
+    reader = cursor.sql(query).to_arrow_reader(rows)
+    try:
+        yield from reader
+    finally:
+        reader.close()
+
+
+def _part(text: str) -> _Range:
+    match = _PART.fullmatch(text)
+    if match is None:
+        raise DatabaseError(f"{text!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
+    return _Range(int(match.group(1)), int(match.group(2)))
+
+
+def _selected(table: Table, column: Column, found: DuckDBPyType | None) -> str:
+    where = column_text(ColumnPath(table.table_name, column.name))
+    if found is None or str(found) != column.type:
+        raise DatabaseError(
+            f"Column {where} was {column.type} when the schema was extracted and is now"
+            f" {'gone' if found is None else found}. Export into a new snapshot.",
+            column=where,
+        )
+    quoted = identifier(column.name)
+    return f"{carried_as(column, found, where).select(quoted)} AS {quoted}"
+
+
+def carried_as(column: Column, kind: DuckDBPyType, where: str) -> Carried:
+    """Return how a column travels according to its document."""
+    for wanted in (None, Carrier.TEXT):
+        carried = carry(kind, wanted, where)
+        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
+            return carried
+    raise DatabaseError(
+        f"Column {where} of type {kind} is documented as {column.carrier.value} {column.arrow_type}, which is not"
+        " how this version carries it.",
+        column=where,
+    )

@@ -1,0 +1,227 @@
+"""Which Arrow type carries which DuckDB type: the one table of the mapping.
+
+A column's type is a tree; its leaves decide. A native leaf's values were proved exact through Arrow and Parquet and
+back. Every other leaf travels as DuckDB's own text, restored by a cast. Nested types stay nested in Arrow, whatever
+their leaves, because a cast from a nested type to text cannot always be undone; only a union, which Parquet does not
+have, turns its whole column into JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.errors import PlanError, UnsupportedTypeError
+from snapshot_assets.format.relations import Carrier
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """How one type that is not nested travels.
+
+    Attributes:
+        arrow: The Arrow type.
+        via: The DuckDB type to cast to on the way out, where DuckDB's Arrow output is not `arrow` itself.
+        carrier: Native, or the database's own text.
+    """
+
+    arrow: pa.DataType
+    via: str | None = None
+    carrier: Carrier = Carrier.NATIVE
+
+
+_TEXT = Leaf(pa.string(), "VARCHAR", Carrier.TEXT)
+
+LEAVES: dict[str, Leaf] = {
+    "boolean": Leaf(pa.bool_()),
+    "tinyint": Leaf(pa.int8()),
+    "smallint": Leaf(pa.int16()),
+    "integer": Leaf(pa.int32()),
+    "bigint": Leaf(pa.int64()),
+    "utinyint": Leaf(pa.uint8()),
+    "usmallint": Leaf(pa.uint16()),
+    "uinteger": Leaf(pa.uint32()),
+    "ubigint": Leaf(pa.uint64()),
+    "float": Leaf(pa.float32()),
+    "double": Leaf(pa.float64()),
+    "varchar": Leaf(pa.string(), "VARCHAR"),  # JSON too
+    "enum": Leaf(pa.string(), "VARCHAR"),
+    "blob": Leaf(pa.binary()),
+    "geometry": Leaf(pa.binary(), "BLOB"),  # well-known binary
+    "date": Leaf(pa.date32()),
+    "time": Leaf(pa.time64("us")),
+    "time_ns": Leaf(pa.time64("ns")),
+    "timestamp_s": Leaf(pa.timestamp("ms"), "TIMESTAMP_MS"),  # Parquet has no seconds
+    "timestamp_ms": Leaf(pa.timestamp("ms")),
+    "timestamp": Leaf(pa.timestamp("us")),
+    "timestamp_ns": Leaf(pa.timestamp("ns")),
+    "timestamp with time zone": Leaf(pa.timestamp("us", "UTC")),
+    "timestamptz_ns": Leaf(pa.timestamp("ns", "UTC")),
+    "null": Leaf(pa.null()),
+    # Wider than decimal128's 38 digits
+    "hugeint": _TEXT,
+    "uhugeint": _TEXT,
+    "bignum": _TEXT,
+    # Arrow or Parquet drop the offset, the length, or the months
+    "time with time zone": _TEXT,
+    "bit": _TEXT,
+    "interval": _TEXT,
+    "uuid": _TEXT,
+}
+"""By DuckDB's type id. Besides them: DECIMAL as decimal128, and the nested types."""
+
+REFUSED: dict[str, str] = {
+    "variant": "DuckDB can write it out only as Parquet's variant, which turns unsigned and 128-bit integers into"
+    " others and has no intervals; export a view that casts it to the type or to JSON",
+    "type": "it is a pseudo-type",
+}
+
+TIMESTAMPS = frozenset(
+    ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "timestamptz_ns")
+)
+_DEEPEST = 16
+_NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How a column travels.
+
+    Attributes:
+        arrow: The Arrow type of its values in the data files.
+        carrier: `text` if any of it is text.
+        via: DuckDB type the column is cast to on the way out; its own type text if no cast is needed.
+        json: Whether the cast value is turned into JSON text.
+    """
+
+    arrow: pa.DataType
+    carrier: Carrier
+    via: str
+    json: bool = False
+
+    def select(self, column: str) -> str:
+        """Return the SQL expression that yields the carried value of a quoted column."""
+        cast = f"CAST({column} AS {self.via})"
+        return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
+
+    def restore(self, column: str, type_text: str) -> str:
+        """Return the SQL expression that makes a column's value again from its carried value."""
+        cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
+        return f"CAST({cast} AS {type_text})"
+
+
+def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
+    """Choose how a column travels.
+
+    Args:
+        kind: Its type.
+        wanted: What the plan says, or None to leave the choice here.
+        where: The column's name, for error messages.
+
+    Raises:
+        UnsupportedTypeError: The type has no exact carrier.
+        PlanError: The plan wants a native carrier, and there is none.
+    """
+    _refuse(kind, kind, where)
+    if _contains(kind, "union"):
+        chosen = Carried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
+    elif wanted is Carrier.TEXT and not _is_text(kind):
+        chosen = _carried(kind, _Form(text=True), Carrier.TEXT)
+    else:
+        chosen = _carried(kind, _Form(text=False), Carrier.TEXT if _is_text(kind) else Carrier.NATIVE)
+    if wanted is Carrier.NATIVE and chosen.carrier is not Carrier.NATIVE:
+        raise PlanError(
+            f"The plan wants column {where} of type {kind} carried natively, but only text holds all its values."
+            " Leave the override out.",
+            column=where,
+            type=str(kind),
+        )
+    return chosen
+
+
+def _carried(kind: DuckDBPyType, form: _Form, carrier: Carrier) -> Carried:
+    return Carried(form.arrow(kind), carrier, form.sql(kind))
+
+
+def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
+    """Return the named member types of a nested type; of any other type none."""
+    if kind.id not in _NESTED:
+        return ()
+    # An array's size stands among its children, a union's tag before them.
+    members = [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)]
+    if kind.id == "tuple":
+        return [(f"element{position}", member) for position, (_, member) in enumerate(members, 1)]
+    return members[1:] if kind.id == "union" else members
+
+
+def _contains(kind: DuckDBPyType, identity: str) -> bool:
+    return kind.id == identity or any(_contains(child, identity) for _, child in _children(kind))
+
+
+def _is_text(kind: DuckDBPyType) -> bool:
+    leaf = LEAVES.get(kind.id)
+    return (leaf is not None and leaf.carrier is Carrier.TEXT) or any(_is_text(child) for _, child in _children(kind))
+
+
+def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0) -> None:
+    reason = REFUSED.get(kind.id)
+    if kind.id in ("struct", "tuple") and str(kind) == kind.id.upper():
+        reason = "a struct without members has no values that a file could hold"
+    elif depth > _DEEPEST:
+        reason = f"types nested more than {_DEEPEST} deep have no text in the documents"
+    elif reason is None and kind.id not in LEAVES and kind.id not in _NESTED and kind.id != "decimal":
+        reason = "this version of the package does not know it"
+    if reason is not None:
+        raise UnsupportedTypeError(
+            f"Column {where} of type {column} cannot be exported: {kind.id.upper()}: {reason}. Select other tables, or"
+            " a view without the column.",
+            column=where,
+            type=str(column),
+        )
+    for _, child in _children(kind):
+        _refuse(child, column, where, depth + 1)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A type with its leaves replaced: by their carriers, or all of them by text."""
+
+    text: bool
+
+    def leaf(self, kind: DuckDBPyType) -> Leaf:
+        if self.text:
+            return _TEXT
+        if kind.id == "decimal":
+            precision, scale = (size for _, size in kind.children if isinstance(size, int))
+            return Leaf(pa.decimal128(precision, scale))
+        return LEAVES[kind.id]
+
+    def sql(self, kind: DuckDBPyType) -> str:
+        """Return the DuckDB type to cast to."""
+        members = [(name, self.sql(child)) for name, child in _children(kind)]
+        match kind.id:
+            case "list" | "array":
+                return f"{members[0][1]}[]"
+            case "map":
+                return f"MAP({members[0][1]}, {members[1][1]})"
+            case "struct" | "union":
+                return f"{kind.id.upper()}({', '.join(f'{identifier(name)} {member}' for name, member in members)})"
+            case "tuple":
+                return f"TUPLE({', '.join(member for _, member in members)})"
+        return self.leaf(kind).via or str(kind)
+
+    def arrow(self, kind: DuckDBPyType) -> pa.DataType:
+        """Return the Arrow type of the cast value."""
+        members = [(name, self.arrow(child)) for name, child in _children(kind)]
+        match kind.id:
+            case "list" | "array":
+                return pa.list_(members[0][1])
+            case "map":
+                return pa.map_(members[0][1], members[1][1])
+            case "struct" | "tuple":
+                return pa.struct([pa.field(name, member) for name, member in members])
+        return self.leaf(kind).arrow
