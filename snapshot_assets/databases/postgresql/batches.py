@@ -1,0 +1,96 @@
+"""The driver's batches as a table's document describes them, every value checked to be what the server holds.
+
+The driver shifts dates and timestamps from 2000 to 1970 without looking: `infinity` and what lies beyond 64 bits
+come out as values below all that PostgreSQL can hold, so that one look at a batch's minimum finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.errors import CarrierError
+from snapshot_assets.format.relations import Carrier, Column, Table
+
+_FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
+_FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
+_DAY_MICROSECONDS = 86_400_000_000
+
+
+class BatchShaper:
+    """Turns what the driver yields into batches of a table's Arrow schema.
+
+    Args:
+        table: The table's document.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._schema = table.arrow_schema()
+        self._shapers = [_shaper(table, column) for column in table.columns]
+
+    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of exactly the table's schema; buffers are shared where the driver's form is ours.
+
+        Raises:
+            CarrierError: A value does not fit its column's native carrier.
+        """
+        if not self._shapers:  # a table without columns still has rows
+            return batch.replace_schema_metadata(None)
+        columns = [shape(column) for shape, column in zip(self._shapers, batch.columns, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
+    arrow_type = column.arrow_field().type
+
+    def refuse(found: str) -> CarrierError:
+        name = f"{table.table_name}.{column.name}"
+        return CarrierError(
+            f"Column {name} ({column.type}) holds {found}, which its native carrier {column.arrow_type} cannot hold."
+            f" Nothing of this chunk was exported. Write `carriers: {{{name}: text}}` in the plan, and every value of"
+            " the column travels as text.",
+            column=name,
+            type=column.type,
+            carrier=Carrier.NATIVE.value,
+        )
+
+    def shape(array: pa.Array) -> pa.Array:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if pa.types.is_decimal(arrow_type):
+            return _decimals(array, arrow_type, refuse)
+        if array.type != arrow_type:
+            array = array.cast(arrow_type)
+        if found := _out_of_range(array):
+            raise refuse(found)
+        return array
+
+    return shape
+
+
+def _decimals(array: pa.Array, arrow_type: pa.DataType, refuse: Callable[[str], CarrierError]) -> pa.Array:
+    try:
+        return array.cast(arrow_type)
+    except pa.ArrowInvalid:
+        odd = array.filter(pc.is_in(array, pa.array(["NaN", "Infinity", "-Infinity"])))
+        raise refuse(odd[0].as_py() if len(odd) else "a number of another precision") from None
+
+
+def _out_of_range(array: pa.Array) -> str | None:
+    """Return what an array holds that is no date, time or timestamp of Arrow's, or None."""
+    if pa.types.is_timestamp(array.type):
+        if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
+            return "infinity, -infinity or a time after the year 294246"
+    elif pa.types.is_date32(array.type):
+        if _extreme(array, pa.int32(), pc.min, _FIRST_DAY) < _FIRST_DAY:
+            return "infinity or -infinity"
+    elif pa.types.is_time64(array.type) and _extreme(array, pa.int64(), pc.max, 0) >= _DAY_MICROSECONDS:
+        return "24:00:00"
+    return None
+
+
+def _extreme(array: pa.Array, numbers: pa.DataType, extreme: Callable[[pa.Array], pa.Scalar], default: int) -> int:
+    value = extreme(array.view(numbers)).as_py()
+    return default if value is None else int(value)

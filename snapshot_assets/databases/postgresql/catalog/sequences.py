@@ -1,0 +1,78 @@
+"""The sequences that columns own or draw their default from, and where each of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.sql import oid_array, qualified
+from snapshot_assets.errors import DatabaseDeniedError
+from snapshot_assets.format.relations import Sequence, TableName
+
+_QUERY = """
+WITH used AS (
+    SELECT d.objid AS sequence, d.refobjid AS relation, d.refobjsubid AS number, true AS owned FROM pg_depend d
+    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
+        AND d.deptype IN ('a', 'i') AND d.refobjid = ANY ({oids})
+    UNION ALL
+    SELECT d.refobjid, f.adrelid, f.adnum, false FROM pg_attrdef f JOIN pg_depend d ON d.objid = f.oid
+    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND f.adrelid = ANY ({oids})
+)
+SELECT u.relation::int8 AS relation, n.nspname::text AS schema, c.relname::text AS name,
+    format_type(s.seqtypid, NULL) AS type, a.attname::text AS column, bool_or(u.owned) AS owned,
+    s.seqstart AS start, s.seqincrement AS increment, s.seqmin AS minimum, s.seqmax AS maximum, s.seqcache AS cache,
+    s.seqcycle AS cycle, obj_description(c.oid, 'pg_class') AS comment,
+    has_schema_privilege(n.oid, 'USAGE') AND has_sequence_privilege(c.oid, 'SELECT') AS readable
+FROM used u
+JOIN pg_sequence s ON s.seqrelid = u.sequence
+JOIN pg_class c ON c.oid = u.sequence
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = u.relation AND a.attnum = u.number
+GROUP BY u.relation, n.oid, n.nspname, c.oid, c.relname, a.attnum, a.attname, s.seqrelid, s.seqtypid, s.seqstart,
+    s.seqincrement, s.seqmin, s.seqmax, s.seqcache, s.seqcycle
+ORDER BY u.relation, a.attnum, n.nspname, c.relname
+"""
+
+
+def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list[tuple[Sequence, str | None]]]:
+    """Return sequences with their comments, by relation.
+
+    Raises:
+        DatabaseDeniedError: One may not be read: restored without its place it would hand out used numbers again.
+    """
+    rows = session.rows(_QUERY.format(oids=oid_array(relations)), "reading sequences")
+    names = sorted({TableName(row["schema"], row["name"]) for row in rows})
+    if denied := sorted({f"{row['schema']}.{row['name']}" for row in rows if not row["readable"]}):
+        raise DatabaseDeniedError(
+            f"This user may not read {len(denied)} sequence(s) that selected tables draw numbers from:"
+            f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
+            sequences=tuple(denied),
+        )
+    places = _places(session, names)
+    found: dict[int, list[tuple[Sequence, str | None]]] = {}
+    for row in rows:
+        relation, comment = row.pop("relation"), row.pop("comment")
+        del row["readable"]
+        last_value = _last_value(row, *places[TableName(row["schema"], row["name"])])
+        found.setdefault(relation, []).append((Sequence(**row, last_value=last_value), comment))
+    return found
+
+
+def _places(session: Session, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
+    if not names:
+        return {}
+    parts = (
+        f"SELECT {number} AS number, last_value, is_called FROM {qualified(name)}" for number, name in enumerate(names)
+    )
+    rows = session.rows(" UNION ALL ".join(parts), "reading where sequences stand")
+    return {names[row["number"]]: (row["last_value"], row["is_called"]) for row in rows}
+
+
+def _last_value(row: dict[str, Any], value: int, called: bool) -> int | None:
+    """Return the value last handed out; for a sequence restarted elsewhere, the value before the next one."""
+    if called:
+        return value
+    before = value - int(row["increment"])
+    restarted = value != row["start"] and row["minimum"] <= before <= row["maximum"]
+    return before if restarted else None

@@ -1,0 +1,156 @@
+"""Enums, domains, composites and ranges that columns use, also through arrays and each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.format.relations import TableName, UserType
+
+_CHILDREN = """
+    SELECT e.typelem FROM pg_type e WHERE e.oid = {type} AND e.typelem <> 0
+    UNION ALL SELECT e.typbasetype FROM pg_type e WHERE e.oid = {type} AND e.typbasetype <> 0
+    UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE r.rngtypid = {type}
+    UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngmultitypid = {type}
+    UNION ALL SELECT a.atttypid FROM pg_type e JOIN pg_attribute a ON a.attrelid = e.typrelid
+    WHERE e.oid = {type} AND e.typtype = 'c' AND a.attnum > 0 AND NOT a.attisdropped"""
+
+_COLLATION = """(SELECT quote_ident(ln.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
+    JOIN pg_namespace ln ON ln.oid = l.collnamespace WHERE l.oid = {collation} AND l.oid <> {plain})"""
+
+_QUERY = f"""
+WITH RECURSIVE used (type) AS (
+    SELECT unnest({{oids}})
+    UNION
+    SELECT x.type FROM used u CROSS JOIN LATERAL ({_CHILDREN.format(type="u.type")}) x (type)
+)
+SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
+    obj_description(t.oid, 'pg_type') AS comment, c.relkind::text AS relation_kind,
+    ARRAY(SELECT x.type::int8 FROM ({_CHILDREN.format(type="t.oid")}) x (type)) AS children,
+    (SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+     WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+        AND d.refclassid = 'pg_extension'::regclass) AS extension,
+    CASE t.typtype WHEN 'e' THEN
+        ARRAY(SELECT l.enumlabel::text FROM pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)
+    END AS labels,
+    CASE t.typtype WHEN 'd' THEN json_build_object(
+        'base', format_type(t.typbasetype, t.typtypmod), 'not_null', t.typnotnull,
+        'default', coalesce(pg_get_expr(t.typdefaultbin, 0), t.typdefault),
+        'collation', {_COLLATION.format(collation="t.typcollation", plain="b.typcollation")},
+        'constraints', (
+            SELECT json_agg(json_build_object(
+                'name', k.conname, 'definition', pg_get_constraintdef(k.oid),
+                'comment', obj_description(k.oid, 'pg_constraint')) ORDER BY k.conname)
+            FROM pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'c'),
+        'not_null_name', (
+            SELECT k.conname FROM pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'n'))
+    WHEN 'c' THEN json_build_object('attributes', (
+        SELECT json_agg(json_build_object(
+            'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
+            'collation', {_COLLATION.format(collation="a.attcollation", plain="at.typcollation")},
+            'comment', col_description(a.attrelid, a.attnum)) ORDER BY a.attnum)
+        FROM pg_attribute a JOIN pg_type at ON at.oid = a.atttypid
+        WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped))
+    WHEN 'r' THEN (
+        SELECT json_build_object(
+            'subtype', format_type(r.rngsubtype, NULL),
+            'subtype_opclass',
+                CASE WHEN NOT o.opcdefault THEN quote_ident(opn.nspname) || '.' || quote_ident(o.opcname) END,
+            'collation', {_COLLATION.format(collation="r.rngcollation", plain="st.typcollation")},
+            'canonical', nullif(r.rngcanonical::oid, 0)::regproc::text,
+            'subtype_diff', nullif(r.rngsubdiff::oid, 0)::regproc::text,
+            'multirange', r.rngmultitypid::regtype::text)
+        FROM pg_range r JOIN pg_opclass o ON o.oid = r.rngsubopc JOIN pg_namespace opn ON opn.oid = o.opcnamespace
+            JOIN pg_type st ON st.oid = r.rngsubtype
+        WHERE r.rngtypid = t.oid)
+    END AS definition
+FROM pg_type t JOIN used ON used.type = t.oid
+JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_class c ON c.oid = t.typrelid
+LEFT JOIN pg_type b ON b.oid = t.typbasetype
+ORDER BY t.oid
+"""
+
+_KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]] = {
+    "e": "enum",
+    "d": "domain",
+    "c": "composite",
+    "r": "range",
+}
+
+
+@dataclass(frozen=True)
+class UsedTypes:
+    """What the columns of one relation need before they can be made.
+
+    Attributes:
+        types: The user's types, in the order they must be created.
+        extensions: Extensions whose types are used.
+        relations: Tables whose row types are used.
+    """
+
+    types: tuple[UserType, ...] = ()
+    extensions: tuple[str, ...] = ()
+    relations: tuple[TableName, ...] = ()
+
+
+def read_types(session: Session, roots: Mapping[int, Iterable[int]]) -> dict[int, UsedTypes]:
+    """Return what relations need by way of types.
+
+    Args:
+        session: Where to read.
+        roots: Type oids that a relation uses itself, by relation.
+    """
+    oids = sorted({oid for used in roots.values() for oid in used})
+    rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
+    return {relation: _used(rows, used) for relation, used in roots.items()}
+
+
+def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> UsedTypes:
+    types: list[UserType] = []
+    extensions: set[str] = set()
+    relations: set[TableName] = set()
+    for row in _needed_first(rows, roots):
+        if row["extension"] is not None:
+            extensions.add(row["extension"])
+        elif row["kind"] == "c" and row["relation_kind"] != "c":
+            relations.add(TableName(row["schema"], row["name"]))
+        elif row["kind"] in _KINDS and row["schema"] not in ("pg_catalog", "information_schema"):
+            types.append(_user_type(row))
+    return UsedTypes(tuple(types), tuple(sorted(extensions)), tuple(sorted(relations)))
+
+
+def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> list[dict[str, Any]]:
+    """Return what is reachable from the roots, each type after all it is made of."""
+    ordered: dict[int, dict[str, Any]] = {}
+    open_: set[int] = set()
+    stack = [(oid, False) for oid in sorted(roots, reverse=True)]
+    while stack:
+        oid, entered = stack.pop()
+        if oid in ordered:
+            continue
+        row = rows[oid]
+        if entered:
+            ordered[oid] = row
+        elif oid not in open_:
+            open_.add(oid)
+            stack.append((oid, True))
+            # What an extension or another table made brings its own types along.
+            stack.extend((child, False) for child in sorted(row["children"], reverse=True))
+    return list(ordered.values())
+
+
+def _user_type(row: dict[str, Any]) -> UserType:
+    definition = json.loads(row["definition"]) if row["definition"] is not None else {}
+    return UserType(
+        schema_name=row["schema"],
+        name=row["name"],
+        kind=_KINDS[row["kind"]],
+        labels=tuple(row["labels"] or ()),
+        definition={key: value for key, value in definition.items() if value not in (None, False)},
+        comment=row["comment"],
+    )

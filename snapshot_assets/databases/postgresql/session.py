@@ -1,0 +1,223 @@
+"""One connection that reads one state of the database, with every setting pinned that values' text depends on.
+
+The session is one read-only REPEATABLE READ transaction, so that everything one `Database` reads belongs together.
+Behind a savepoint set at its very start an error does not cost it its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.databases.postgresql.failures import connect_failure, translated
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
+
+SETTINGS = {
+    # The text of values. A restore must read it under the same settings.
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lc_monetary": "C",
+    "xmlbinary": "base64",
+    "xmloption": "content",
+    "quote_all_identifiers": "off",
+    "standard_conforming_strings": "on",
+    # Only what is in pg_catalog is named without its schema, as in pg_dump.
+    "search_path": "",
+    # A policy that would hide rows is an error, not a smaller table.
+    "row_security": "off",
+    # A chunk may take as long as it takes; a session that holds a state is idle for hours.
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    # Compiling costs more than it gains in plain scans.
+    "jit": "off",
+}
+"""What every session sets before it reads a value; settings the server does not know are left out."""
+
+BATCH_BYTES = 8 << 20
+"""Size at which the driver ends a batch. Between 1 and 16 MiB the speed is the same, beyond it falls."""
+
+_DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
+_BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+def secrets_of(uri: str) -> tuple[str, ...]:
+    """Return the passwords that a URI holds, as written and decoded, longest first; also of a malformed URI."""
+    authority = uri.partition("://")[2].partition("?")[0]
+    found = {authority.rpartition("@")[0].partition(":")[2]}
+    with suppress(ValueError):
+        for name, values in parse_qs(urlsplit(uri).query).items():
+            if name in ("password", "sslpassword", "passfile"):
+                found.update(values)
+    found |= {unquote(value) for value in found}
+    return tuple(sorted(filter(None, found), key=len, reverse=True))
+
+
+class Session:
+    """One connection.
+
+    Args:
+        address: Where to; with `consistency`, the session reads that exported snapshot.
+        exports: Whether the session's own state is to be exported. Then an error ends it, because PostgreSQL exports
+            nothing from behind a savepoint.
+
+    Attributes:
+        recoveries: How often an error took back what held until then, such as locks on tables.
+
+    Raises:
+        DatabaseUnavailableError: The server cannot be reached.
+        DatabaseDeniedError: It refused the user or password.
+        ConsistencyLostError: The exported snapshot is gone.
+    """
+
+    def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
+        self._name = f"PostgreSQL {address.alias!r}"
+        self._secrets = secrets_of(address.uri)
+        self.recoveries = 0
+        self._connection = self._connect(address)
+        try:
+            self._pin()
+            self.execute(_BEGIN, "beginning to read")
+            if address.consistency is not None:
+                self._join(address.consistency)
+            if not exports:
+                self.execute("SAVEPOINT start", "beginning to read")
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, address: DatabaseAddress) -> adbc.Connection:
+        try:
+            return adbc.connect(address.uri, autocommit=True)
+        except _DRIVER_ERRORS as error:
+            raise connect_failure(error, address.alias, self._secrets) from None
+
+    def _pin(self) -> None:
+        values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in SETTINGS.items())
+        self.rows(
+            "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
+            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name",
+            "pinning the session",
+        )
+
+    def _join(self, token: str) -> None:
+        try:
+            self.execute(f"SET TRANSACTION SNAPSHOT {literal(token)}", "joining the snapshot")
+        except DatabaseUnavailableError:
+            raise
+        except SnapshotError as error:
+            raise ConsistencyLostError(
+                f"{self._name}: the exported snapshot {token!r} that this run reads is gone: the session that held it"
+                " has ended. Nothing more is exported in this run; start a new run, whose chunks are consistent among"
+                f" themselves. ({error})",
+                token=token,
+            ) from None
+
+    def execute(self, statement: str, doing: str) -> None:
+        """Run a statement without a result.
+
+        Args:
+            statement: SQL.
+            doing: What for, as a message says it.
+        """
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def rows(self, query: str, doing: str, *, copy: bool = True) -> list[dict[str, Any]]:
+        """Return a query's rows by column name.
+
+        Args:
+            query: SQL.
+            doing: What for, as a message says it.
+            copy: False for a statement that COPY does not take, such as EXPLAIN.
+        """
+        with self._translating(doing), self._connection.cursor() as cursor:
+            if not copy:
+                cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(query)
+            found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return found
+
+    @contextmanager
+    def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Stream a query's batches as the driver gives them; leaving early cancels the query."""
+        with self._connection.cursor() as cursor:
+            with self._translating(doing):
+                cursor.adbc_statement.set_options(
+                    **{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)},
+                )
+                cursor.execute(query)
+                reader = cursor.fetch_record_batch()
+            source = _Source(reader)
+            try:
+                yield self._batches(source, doing)
+            finally:
+                if not source.drained:
+                    self._abandon(cursor, reader)
+
+    def _batches(self, source: _Source, doing: str) -> Iterator[pa.RecordBatch]:
+        while True:
+            with self._translating(doing):
+                batch = source.next()
+            if batch is None:
+                return
+            yield batch
+
+    def _abandon(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
+        """End a query whose rows nobody wants: without a cancel, the next statement would first read them all."""
+        with suppress(*_DRIVER_ERRORS):
+            cursor.adbc_cancel()
+            for _ in reader:
+                pass
+        self._recover()
+
+    @contextmanager
+    def _translating(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except _DRIVER_ERRORS as error:
+            raised = translated(error, f"{self._name}: {doing}", self._secrets)
+            self._recover()
+            raise raised from None
+
+    def _recover(self) -> None:
+        """Go back to the state's beginning; without a transaction or a connection there is none to go back to."""
+        with suppress(*_DRIVER_ERRORS), self._connection.cursor() as cursor:
+            cursor.execute("ROLLBACK TO SAVEPOINT start")
+        self.recoveries += 1
+
+    def close(self) -> None:
+        """Close the connection; cursors are closed where they are used."""
+        self._connection.close()
+
+
+class _Source:
+    """A reader that knows whether it came to its end, by rows or by an error."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self.drained = False
+
+    def next(self) -> pa.RecordBatch | None:
+        try:
+            batch: pa.RecordBatch = self._reader.read_next_batch()
+        except StopIteration:
+            self.drained = True
+            return None
+        except BaseException:
+            self.drained = True
+            raise
+        return batch
