@@ -37,7 +37,8 @@ class ObjectStore(Protocol):
 
     Errors are the same on every store: `ObjectNotFoundError`, `ObjectExistsError`, `StoreDeniedError`,
     `StoreFullError`, `StoreUnavailableError` (transient). Clients are made lazily per process, so a store may be
-    pickled, and may be used after `fork()`.
+    pickled, and may be used after `fork()` if the parent had not used object storage before; where it had, a cloud
+    store raises `StorageError` instead of hanging.
     """
 
     @property

@@ -44,7 +44,7 @@ _PASSING = {408, 409, 425, 429}
 
 @contextmanager
 def cloud_errors(operation: str, uri: str) -> Iterator[None]:
-    """Turn each obstore error inside into the `StorageError` kind that it means.
+    """Turn each obstore error inside into the `StorageError` kind that it means; nothing else may run inside.
 
     Args:
         operation: The verb for the message: read, write, create, list, delete.
@@ -52,7 +52,7 @@ def cloud_errors(operation: str, uri: str) -> Iterator[None]:
     """
     try:
         yield
-    except (BaseError, FileNotFoundError) as error:  # obstore raises the built-in one for a missing object
+    except (BaseError, OSError) as error:  # obstore raises built-in ones for missing objects and from its writer
         raise storage_error(operation, uri, error) from None  # its text repeats the request; ours keeps what matters
 
 
@@ -84,7 +84,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         )
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
-    if isinstance(error, GenericError) and _may_pass(number, text):
+    if isinstance(error, GenericError | OSError) and _may_pass(number, text):
         return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 

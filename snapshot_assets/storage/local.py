@@ -24,7 +24,7 @@ from urllib.parse import quote
 from snapshot_assets.errors import LimitExceededError, ObjectNotFoundError, StorageError, UnsafePathError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
 from snapshot_assets.storage.location import Location
-from snapshot_assets.storage.os_errors import link_error, storage_errors
+from snapshot_assets.storage.os_errors import storage_errors
 from snapshot_assets.storage.paths import check_path, folder_of
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
@@ -84,13 +84,13 @@ class LocalStore:
 
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none is there; see `ObjectStore.create`."""
-        with self._published(path, self._link) as writer:
+        with self._published(path, _link, "create") as writer:
             writer.write(data)
 
     @contextmanager
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
-        with self._published(path, self._replace) as writer:
+        with self._published(path, _replace, "write") as writer:
             yield writer
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
@@ -174,7 +174,7 @@ class LocalStore:
             segments = parents
 
     @contextmanager
-    def _published(self, path: str, publish: _Publish) -> Iterator[_Writer]:
+    def _published(self, path: str, publish: _Publish, operation: str) -> Iterator[_Writer]:
         uri = self._uri_of(path)
         *folders, name = check_path(path).split("/")
         if _TEMPORARY.fullmatch(name):
@@ -185,7 +185,7 @@ class LocalStore:
             with _Writer(descriptor, uri) as writer:
                 yield writer
                 writer.finish()
-            with storage_errors("write", uri):
+            with storage_errors(operation, uri):
                 publish(folder, temporary, name)
                 os.fsync(folder)
         finally:
@@ -209,15 +209,6 @@ class LocalStore:
                 os.close(folder)
                 raise
         raise StorageError(f"The folder of {uri} vanished {_WALKS} times while it was written to; is it being deleted?")
-
-    def _link(self, folder: int, temporary: str, name: str) -> None:
-        try:
-            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        except OSError as error:
-            raise link_error(f"{self.uri}, object {name}", error) from error
-
-    def _replace(self, folder: int, temporary: str, name: str) -> None:
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _walk(self, folder: str, *, temporaries: bool) -> Iterator[ObjectInfo]:
         for name, info in self._entries(folder):
@@ -302,3 +293,11 @@ def _open_root(root: Path, *, create: bool) -> int:
     finally:
         os.close(parent)
     return os.open(root, _FOLDER)
+
+
+def _link(folder: int, temporary: str, name: str) -> None:
+    os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+
+
+def _replace(folder: int, temporary: str, name: str) -> None:
+    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -151,9 +151,7 @@ def _check_characters(authority: str, path: str, scheme: str, shown: str) -> Non
 def _checked_authority(scheme: str, authority: str, shown: str) -> str:
     if scheme == FILE:
         if authority not in ("", "localhost"):
-            raise LocationUriError(
-                f"{shown} names the host {authority!r}; a file location is on this machine: write file:///path."
-            )
+            raise LocationUriError(f"{shown} names a host, but a file location is on this machine; write file:///path.")
         return ""
     if not authority:
         raise LocationUriError(f"{shown} names no bucket; write {scheme}://bucket/prefix.")
@@ -179,7 +177,7 @@ def _decoded(raw: str, shown: str) -> str:
         raise LocationUriError(f"{shown} has a % that is not followed by two hex digits; write %25 for a percent sign.")
     try:
         return unquote_to_bytes(raw).decode("utf-8")
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise LocationUriError(f"{shown} does not decode to UTF-8; write the name in UTF-8.") from error
 
 

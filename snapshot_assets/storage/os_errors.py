@@ -27,7 +27,7 @@ def storage_errors(operation: str, uri: str) -> Iterator[None]:
     """Turn each `OSError` inside into the `StorageError` kind that it means.
 
     Args:
-        operation: The verb for the message: read, write, create, list, delete.
+        operation: The verb for the message: read, write, create (link a written file to its name), list, delete.
         uri: What it was done to.
     """
     try:
@@ -38,9 +38,16 @@ def storage_errors(operation: str, uri: str) -> Iterator[None]:
 
 def storage_error(operation: str, uri: str, error: OSError) -> StorageError:
     """Return the error that `error` means when `operation` was done to `uri`."""
-    if isinstance(error, FileNotFoundError) and operation == "write":
+    if operation == "create" and error.errno in _NO_LINKS:
+        return ConditionalCreateUnsupportedError(
+            f"The file system of {uri} has no hard links ({error.strerror}), so it cannot decide which of two writers "
+            "is first. Choose a location on a file system such as ext4, xfs, btrfs, APFS or NFS.",
+            uri=uri,
+        )
+    if isinstance(error, FileNotFoundError) and operation in ("write", "create"):
         return StorageError(
-            f"Cannot write {uri}: its temporary file was removed meanwhile. Is the location being deleted?", uri=uri
+            f"Cannot {operation} {uri}: its temporary file was removed meanwhile. Is the location being deleted?",
+            uri=uri,
         )
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
@@ -60,14 +67,3 @@ def storage_error(operation: str, uri: str, error: OSError) -> StorageError:
     if error.errno == errno.ELOOP:
         return StorageError(f"{failed} A location holds ordinary files and folders only; remove the link.", uri=uri)
     return StorageError(f"{failed} Check the file system.", uri=uri)
-
-
-def link_error(uri: str, error: OSError) -> StorageError:
-    """Return what a failed hard link to `uri` means: a lost race, or a file system that cannot decide races."""
-    if error.errno in _NO_LINKS:
-        return ConditionalCreateUnsupportedError(
-            f"The file system of {uri} has no hard links ({error.strerror}), so it cannot decide which of two writers "
-            "is first. Choose a location on a file system such as ext4, xfs, btrfs, APFS or NFS.",
-            uri=uri,
-        )
-    return storage_error("create", uri, error)

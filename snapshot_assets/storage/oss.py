@@ -31,7 +31,9 @@ from snapshot_assets.storage.processes import claim_process
 from snapshot_assets.storage.reading import range_reader
 
 if TYPE_CHECKING:
-    from opendal import File, Metadata, Operator
+    from opendal import Operator
+    from opendal.file import File
+    from opendal.types import Metadata
 
 _PART_SIZE = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4

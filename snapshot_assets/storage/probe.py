@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -49,8 +50,11 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
     try:
         conditional, local_time = _write(store, path, token.encode(), single_writer)
         store_time = _read(store, path, token.encode())
-    finally:
-        store.delete(path)
+    except BaseException:
+        with suppress(StorageError):  # what was refused first is the answer
+            store.delete(path)
+        raise
+    store.delete(path)
     if not conditional and not single_writer:
         raise ConditionalCreateUnsupportedError(
             f"{store.uri} accepted two creates of one object, so two writers could both win a revision. Use a store "
