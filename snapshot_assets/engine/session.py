@@ -24,8 +24,6 @@ from snapshot_assets.errors import TaskFailedError, TaskLostError
 SPARK_CONFIG: dict[str, str] = {
     "spark.master": "local[*,4]",
     "spark.app.name": "snapshot_assets",
-    "spark.pyspark.python": sys.executable,
-    "spark.pyspark.driver.python": sys.executable,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
@@ -36,6 +34,14 @@ SPARK_CONFIG: dict[str, str] = {
 
 _REQUIRED = {"spark.sql.session.timeZone": "UTC"}
 _prepared: set[int] = set()
+
+
+def use_this_python() -> None:
+    """Let Spark's workers on this machine be the interpreter that runs this; to be called before a session starts.
+
+    PySpark reads the environment, and otherwise takes whatever `python3` is first on the path.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:

@@ -1,7 +1,6 @@
 """The factory: a plan's assets, checks and job, under the key prefix of the plan's name. Nothing here connects."""
 
-from __future__ import annotations
-
+# Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dagster as dg
 from pydantic import Field
 

@@ -1,7 +1,6 @@
 """Asset checks: they report; the manifest verifies for itself and never relies on them."""
 
-from __future__ import annotations
-
+# Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Callable, Iterator
 
 import dagster as dg

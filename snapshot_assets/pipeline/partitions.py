@@ -28,7 +28,8 @@ CRON_LENGTHS = (
 )
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
 
-_FIRST_PADDED_YEAR = 1000  # Dagster formats earlier years without leading zeros
+# At the Unix epoch itself croniter takes the timestamp 0 for none and drops a window; earlier starts would cross it.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
@@ -81,7 +82,7 @@ def cron_of(start: datetime, length: timedelta) -> str | None:
         start: First tick; UTC.
         length: Distance of ticks.
     """
-    if start.second or start.microsecond or start.year < _FIRST_PADDED_YEAR or length not in CRON_LENGTHS:
+    if start.second or start.microsecond or start <= _EPOCH or length not in CRON_LENGTHS:
         return None
     if length < _HOUR:
         return f"{_every(length // _MINUTE, start.minute, 60)} * * * *"
@@ -136,7 +137,7 @@ def _unbounded(plan: Plan, start: datetime, cron: str | None) -> dg.PartitionsDe
         raise PlanError(
             f"plan {plan.name!r} is continuous with chunk_time_window {duration_text(plan.chunk_time_window)} from "
             f"{time_text(start)}: cron cannot express these windows, and keys without end cannot be listed. Start on "
-            f"a whole minute of a year from {_FIRST_PADDED_YEAR} on, and use one of {lengths}"
+            f"a whole minute after {time_text(_EPOCH)}, and use one of {lengths}"
         )
     return dg.TimeWindowPartitionsDefinition(
         start=start.strftime(_KEY_FORMAT),

@@ -21,7 +21,7 @@ from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import SPARK_CONFIG
+from snapshot_assets.engine.session import SPARK_CONFIG, use_this_python
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.format.relations import Table
 from snapshot_assets.plan import Plan
@@ -161,8 +161,12 @@ def snapshots_resource(
     @dg.resource(required_resource_keys={SPARK}, description="Locations and sources of the snapshot plans.")
     @contextmanager
     def snapshots(context: dg.InitResourceContext) -> Iterator[Snapshots]:
-        pyspark = getattr(context.resources, SPARK)
-        opened = Snapshots(configuration, context.run_id or "", lambda: pyspark.spark_session, s3, **settings)
+        def session() -> SparkSession:
+            use_this_python()
+            spark: SparkSession = getattr(context.resources, SPARK).spark_session
+            return spark
+
+        opened = Snapshots(configuration, context.run_id or "", session, s3, **settings)
         try:
             yield opened
         finally:
