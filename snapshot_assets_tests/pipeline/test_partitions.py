@@ -14,7 +14,7 @@ from snapshot_assets.plan import Plan
 START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
-_MINUTE_STARTS = st.datetimes(datetime(1900, 1, 1), datetime(2024, 1, 1), timezones=st.just(UTC)).map(
+_MINUTE_STARTS = st.datetimes(datetime(1970, 1, 1, 0, 1), datetime(2024, 1, 1), timezones=st.just(UTC)).map(
     lambda start: start.replace(second=0, microsecond=0)
 )
 _STARTS = st.datetimes(datetime(1, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
@@ -29,11 +29,14 @@ def _once(start, end, length):
     return _plan(start_time=start, end_time=end, chunk_time_window=length)
 
 
+@settings(deadline=None)
 @given(st.one_of(_MINUTE_STARTS, _STARTS), _LENGTHS, st.integers(1, 60), st.integers(0, 10**12))
 @example(datetime(2013, 1, 1, tzinfo=UTC), DAY, 365, 0)
 @example(datetime(2013, 3, 31, 1, 30, tzinfo=UTC), timedelta(hours=1), 48, 0)  # a clock change in Europe
 @example(datetime(2100, 1, 1, tzinfo=UTC), DAY, 3, 0)  # the future
 @example(datetime(900, 1, 1, tzinfo=UTC), DAY, 3, 0)
+@example(datetime(1970, 1, 1, tzinfo=UTC), timedelta(minutes=15), 34, 0)
+@example(datetime(1969, 12, 31, 18, tzinfo=UTC), timedelta(hours=6), 4, 0)
 def test_partitions_are_the_windows_whatever_holds_them(start, length, count, clip):
     end = start + count * length - timedelta(microseconds=clip % (length // timedelta(microseconds=1)))
     assume(end > start)
@@ -46,6 +49,7 @@ def test_partitions_are_the_windows_whatever_holds_them(start, length, count, cl
     assert windows_of(plan) == windows
 
 
+@settings(deadline=None)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(1, 60))
 def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, count):
     plan = _once(start, start + count * length, length)
@@ -96,6 +100,8 @@ def test_keys_keep_their_windows_when_the_present_moves_forward(start, length, c
         ("2013-01-01T00:00", timedelta(seconds=30), None),
         ("2013-01-01T00:00:30", timedelta(hours=1), None),
         ("2013-01-01T00:00:00.5", timedelta(hours=1), None),
+        ("1970-01-01T00:00", timedelta(hours=1), None),
+        ("1960-01-01T00:00", timedelta(hours=1), None),
     ],
 )
 def test_cron_is_used_only_where_it_is_exact(start, length, cron):
@@ -130,6 +136,7 @@ def test_a_key_is_the_start_in_utc_as_fine_as_it_needs_to_be(start, key):
     assert window_of(plan, key).id == 1
 
 
+@settings(deadline=None)
 @given(_STARTS, _LENGTHS)
 def test_keys_hold_no_character_that_hurts(start, length):
     window = plan_windows(start, start + length, length)[0]
