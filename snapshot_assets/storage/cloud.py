@@ -19,14 +19,14 @@ import obstore
 from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from snapshot_assets.errors import LimitExceededError, StorageError
+from snapshot_assets.errors import StorageError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.processes import claim_process
-from snapshot_assets.storage.reading import range_reader
+from snapshot_assets.storage.reading import check_size, range_reader
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -63,13 +63,7 @@ class CloudStore:
         with cloud_errors("read", uri):
             result = self._client().get(check_path(path))
             size = result.meta["size"]
-            if limit is not None and size > limit:
-                raise LimitExceededError(
-                    f"{uri} has {size} bytes; at most {limit} were expected. It is not what was written there; "
-                    "verify the location.",
-                    size=size,
-                    limit=limit,
-                )
+            check_size(uri, size, limit)
             return bytes(result.bytes())
 
     def get_range(self, path: str, start: int, length: int) -> bytes:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from snapshot_assets.errors import LimitExceededError, ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.os_errors import storage_errors
 from snapshot_assets.storage.paths import check_path, folder_of
+from snapshot_assets.storage.reading import check_size
 
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -54,13 +55,7 @@ class LocalStore:
         """Return an object's bytes; see `ObjectStore.get`."""
         with self.open_reader(path) as reader, storage_errors("read", self._uri_of(path)):
             size = os.fstat(reader.fileno()).st_size
-            if limit is not None and size > limit:
-                raise LimitExceededError(
-                    f"{self._uri_of(path)} has {size} bytes; at most {limit} were expected. It is not what was "
-                    "written there; verify the location.",
-                    size=size,
-                    limit=limit,
-                )
+            check_size(self._uri_of(path), size, limit)
             return reader.read()
 
     def get_range(self, path: str, start: int, length: int) -> bytes:

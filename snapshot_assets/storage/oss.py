@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from snapshot_assets.errors import (
     ConditionalCreateUnsupportedError,
-    LimitExceededError,
     ObjectExistsError,
     ObjectNotFoundError,
     PlanError,
@@ -28,7 +27,7 @@ from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.processes import claim_process
-from snapshot_assets.storage.reading import range_reader
+from snapshot_assets.storage.reading import check_size, range_reader
 
 if TYPE_CHECKING:
     from opendal import Operator
@@ -94,13 +93,7 @@ class OpendalStore:
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
         size = self.head(path).size
-        if limit is not None and size > limit:
-            raise LimitExceededError(
-                f"{self._uri_of(path)} has {size} bytes; at most {limit} were expected. It is not what was written "
-                "there; verify the location.",
-                size=size,
-                limit=limit,
-            )
+        check_size(self._uri_of(path), size, limit)
         return self._read(path, 0, size)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Random access to an object by ranges, for stores that have no files."""
+"""What reading has in common on all stores: size limits, and random access by ranges where there are no files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from snapshot_assets.errors import LimitExceededError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -17,6 +19,21 @@ READ_AHEAD = 4 * 1024 * 1024
 def range_reader(get_range: Callable[[int, int], bytes], size: int) -> io.BufferedReader:
     """Return a file over `size` bytes that come from `get_range(start, length)`, buffered by `READ_AHEAD`."""
     return io.BufferedReader(_Ranges(get_range, size), READ_AHEAD)
+
+
+def check_size(uri: str, size: int, limit: int | None) -> None:
+    """Refuse an object that is larger than any that is written, before it is read.
+
+    Raises:
+        LimitExceededError: It has more than `limit` bytes.
+    """
+    if limit is not None and size > limit:
+        raise LimitExceededError(
+            f"{uri} has {size} bytes; at most {limit} were expected. It is not what was written there; verify the "
+            "location.",
+            size=size,
+            limit=limit,
+        )
 
 
 class _Ranges(io.RawIOBase):
