@@ -24,7 +24,7 @@ from snapshot_assets.engine.begin import (
     requested_range,
 )
 from snapshot_assets.engine.export import ChunkPlan, Export, Outcome, Runner, export_chunks
-from snapshot_assets.engine.frames import FrameChunk, merged_schema
+from snapshot_assets.engine.frames import FrameChunk, carried_frame, frame_table, merged_schema
 from snapshot_assets.engine.planning import ChunkPlanner
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
@@ -131,7 +131,7 @@ class ExportRun:
             chunk.chunk: ChunkPlan(
                 chunk.chunk,
                 window=str(self.catalog.state.window(chunk.chunk)) if chunk.chunk != UNTIMED_CHUNK else "",
-                frames=tuple((tables[name], frame) for name, frame in chunk.frames.items()),
+                frames=tuple((tables[name], carried_frame(frame)) for name, frame in chunk.frames.items()),
             )
             for chunk in chunks
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from snapshot_assets.engine.tasks import ChunkResult, Task, run_task, write_tabl
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _RESULT = "result binary"
 
 
@@ -24,6 +25,13 @@ class InlineRunner:
         """Run tasks; see `Runner.run`."""
         for task in tasks:
             yield from run_task(task)
+
+    def run_frames(
+        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
+    ) -> Iterable[ChunkResult]:
+        """Collect DataFrames into this process and write them; see `Runner.run_frames`."""
+        for table, frame in frames:
+            yield from _frame_results(task, chunk, window, table, frame.toArrow().to_batches())
 
 
 class SparkRunner:
@@ -62,19 +70,23 @@ class SparkRunner:
             yield from _collect(frame.mapInArrow(_frame_writer(task, chunk, window, table), _RESULT))
 
 
-def _frame_writer(task: Task, chunk: int, window: str, table: Table):  # type: ignore[no-untyped-def]
+def _frame_writer(task: Task, chunk: int, window: str, table: Table) -> BatchFunction:
     def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened_at = datetime.now(UTC)
-        schema = table.arrow_schema()
-        try:
-            cast = (_cast(batch, schema) for batch in batches if batch.num_rows)
-            files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
-            result = ChunkResult(chunk, opened_at, tuple(files))
-        except SnapshotError as error:
-            result = ChunkResult(chunk, opened_at, error=error)
-        yield _as_batch([result])
+        yield _as_batch(_frame_results(task, chunk, window, table, batches))
 
     return execute
+
+
+def _frame_results(
+    task: Task, chunk: int, window: str, table: Table, batches: Iterable[pa.RecordBatch]
+) -> list[ChunkResult]:
+    opened_at = datetime.now(UTC)
+    cast = (_cast(batch, table.arrow_schema()) for batch in batches if batch.num_rows)
+    try:
+        files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
+    except SnapshotError as error:
+        return [ChunkResult(chunk, opened_at, error=error)]
+    return [ChunkResult(chunk, opened_at, tuple(files))]
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
