@@ -117,8 +117,8 @@ class HeldState(Protocol):
         ...
 
 
-class Database(Protocol):
-    """One open database, read side.
+class SchemaSource(Protocol):
+    """Whatever tables can be read from: what databases and Spark catalogs share.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `ConsistencyLostError`.
@@ -139,6 +139,26 @@ class Database(Protocol):
         """
         ...
 
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a finite time before `start` or at or after `end`."""
+        ...
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+        ...
+
+    def fence(self) -> dict[str, str]:
+        """Return what identifies the state this connection reads, such as PostgreSQL's snapshot and LSN."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; cursors first."""
+        ...
+
+
+class Database(SchemaSource, Protocol):
+    """One open database, read side: a source whose rows a task reads over a connection of its own."""
+
     def estimate(self, scan: Scan) -> Estimate:
         """Guess the size of a scan without reading its rows."""
         ...
@@ -157,28 +177,12 @@ class Database(Protocol):
         """
         ...
 
-    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
-        """Count the rows with a finite time before `start` or at or after `end`."""
-        ...
-
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        ...
-
-    def fence(self) -> dict[str, str]:
-        """Return what identifies the state this connection reads, such as PostgreSQL's snapshot and LSN."""
-        ...
-
     def hold(self) -> AbstractContextManager[HeldState]:
         """Hold the present state of the database open for other connections until the context ends.
 
         Connections whose `DatabaseAddress.consistency` is the state's token read it. The connection that holds does
         not itself read the state: open another one with the token, also to extract the schema.
         """
-        ...
-
-    def close(self) -> None:
-        """Close the connection; cursors first."""
         ...
 
 

@@ -7,10 +7,10 @@ and `x < bound` hold for the same `x` of the coarser unit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.databases.base import AllRows, Rows, TimelessRows
+from snapshot_assets.databases.bounds import AFTER_ALL, WIDEST_OFFSET, first_date, known_zone, moved
 from snapshot_assets.databases.duckdb.sql import identifier, literal
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
@@ -30,8 +30,6 @@ _ZONED = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS_FROM = datetime(1677, 9, 22, tzinfo=UTC)
 _NANOSECONDS_TO = datetime(2262, 4, 11, tzinfo=UTC)
-_WIDEST_OFFSET = timedelta(hours=48)  # more than any zone is from UTC, plus a day
-_AFTER_PYTHON = "10000-01-01"
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class TimeColumn:
         if self._shifts:
             # The pair of plain bounds lets DuckDB skip; the exact test sees only what they let through, because it
             # fails for times near the ends of the type's range.
-            near = self._between(_moved(start, -_WIDEST_OFFSET), _moved(end, _WIDEST_OFFSET))
+            near = self._between(moved(start, -WIDEST_OFFSET), moved(end, WIDEST_OFFSET))
             return f"({near} AND {self._exactly(near, start, end)})"
         return self._between(start, end)
 
@@ -122,11 +120,11 @@ class TimeColumn:
 
     def _bound(self, bound: datetime) -> str:
         if self.type == "DATE":
-            return self._constant(_first_date(bound, ZoneInfo(self.zone)))
+            return self._constant(first_date(bound, known_zone(self.zone)))
         try:
             return _constant(self.type, bound + (_EPOCH - bound) % _UNITS[self.type])
         except OverflowError:
-            return self._constant(_AFTER_PYTHON)
+            return self._constant(AFTER_ALL)
 
     def _constant(self, text: str) -> str:
         return f"CAST({literal(text)} AS {self.type})"
@@ -150,10 +148,7 @@ def time_column(table: Table, zone: str) -> TimeColumn:
             f" Name a column of one of: {', '.join(_UNITS)}.",
             table=str(table.table_name),
         )
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise PlanError(f"{zone!r} is not a time zone; write an IANA name such as Europe/Berlin.", zone=zone) from error
+    known_zone(zone)
     return TimeColumn(identifier(table.time_index), kind, zone)
 
 
@@ -164,25 +159,6 @@ def predicate(table: Table, rows: Rows) -> str:
     if isinstance(rows, TimelessRows):
         return time_column(table, "UTC").timeless
     return time_column(table, rows.zone).within(rows.start, rows.end)
-
-
-def _first_date(bound: datetime, zone: ZoneInfo) -> str:
-    """Return the first date whose midnight in `zone` is not before `bound`."""
-    try:
-        candidate = _moved(bound, -_WIDEST_OFFSET).date()
-        while datetime.combine(candidate, time(), zone).astimezone(UTC) < bound:
-            candidate += timedelta(days=1)
-    except OverflowError:
-        return _AFTER_PYTHON
-    return candidate.isoformat()
-
-
-def _moved(moment: datetime, by: timedelta) -> datetime:
-    try:
-        return moment + by
-    except OverflowError:
-        edge = datetime.min if by < timedelta() else datetime.max
-        return edge.replace(tzinfo=UTC)
 
 
 def _constant(kind: str, moment: datetime) -> str:

@@ -1,0 +1,142 @@
+"""What a Spark catalog tells about its namespaces, tables and views, in SQL that works through Spark Connect too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
+
+from snapshot_assets.databases.spark.sql import qualified
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
+from snapshot_assets.format.relations import TableName
+
+_NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
+_UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
+_DETAILS = "# Detailed Table Information"
+_ALIAS = "SubqueryAlias "
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise what Spark raises inside as the package's own errors.
+
+    Args:
+        doing: What is being done, such as `Spark catalog 'lake': reading sales.orders`.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        told = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
+        if condition.startswith(_UNKNOWN):
+            raise UnknownRelationError(f"{doing} failed: {told}", condition=condition) from error
+        if "PERMISSION" in condition or "INSUFFICIENT" in condition:
+            raise DatabaseDeniedError(f"{doing} failed: {told}", condition=condition) from error
+        raise DatabaseError(f"{doing} failed: {told}", condition=condition) from error
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view of the catalog."""
+
+    name: TableName
+    path: tuple[str, ...]
+    is_view: bool
+
+
+class Catalog:
+    """One catalog, or one namespace of it, seen through a session.
+
+    Attributes:
+        relations: Its tables and views, temporary ones left out.
+        namespaces: Its namespaces, by the names that documents use.
+    """
+
+    def __init__(self, spark: SparkSession, alias: str, catalog: str, namespace: tuple[str, ...]) -> None:
+        self._spark = spark
+        self._alias = alias
+        self._catalog = catalog
+        self.namespaces: dict[str, tuple[str, ...]] = {}
+        self.relations: dict[TableName, Relation] = {}
+        for path in [namespace] if namespace else self._top_level():
+            self.namespaces[".".join(path)] = path
+            self._list(path)
+
+    def _top_level(self) -> list[tuple[str, ...]]:
+        rows = self.rows(f"SHOW NAMESPACES IN {qualified((self._catalog,))}", "listing namespaces")
+        return [(_unquoted(row[0]),) for row in rows]
+
+    def _list(self, path: tuple[str, ...]) -> None:
+        where = qualified((self._catalog, *path))
+        views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
+        for row in self.rows(f"SHOW TABLES IN {where}", f"listing {where}"):
+            if not row["isTemporary"]:
+                self._add(path, row["tableName"], row["tableName"] in views)
+        for view in views:  # not every catalog lists them among its tables
+            self._add(path, view, True)
+
+    def _add(self, path: tuple[str, ...], table: str, is_view: bool) -> None:
+        name = TableName(".".join(path), table)
+        self.relations[name] = Relation(name, (self._catalog, *path, table), is_view)
+
+    def _views(self, where: str) -> list[Row]:
+        try:
+            return self._spark.sql(f"SHOW VIEWS IN {where}").collect()
+        except AnalysisException as error:
+            if (error.getCondition() or "").startswith(_NO_VIEWS):
+                return []  # a catalog without views
+            with translated(f"Spark catalog {self._alias!r}: listing the views of {where}"):
+                raise
+
+    def rows(self, query: str, doing: str) -> list[Row]:
+        """Return all rows of a query."""
+        with translated(f"Spark catalog {self._alias!r}: {doing}"):
+            return self._spark.sql(query).collect()
+
+    def sql_name(self, name: TableName) -> str:
+        """Return a relation's quoted name, catalog included.
+
+        Raises:
+            UnknownRelationError: It is not there.
+        """
+        if name not in self.relations:
+            raise UnknownRelationError(
+                f"Spark catalog {self._alias!r}: {name} is no longer there. Export into a new snapshot.",
+                table=str(name),
+            )
+        return qualified(self.relations[name].path)
+
+    def schema(self, name: TableName) -> StructType:
+        """Return a relation's schema, column metadata included."""
+        with translated(f"Spark catalog {self._alias!r}: looking at {name}"):
+            return self._spark.table(self.sql_name(name)).schema
+
+    def details(self, name: TableName) -> dict[str, str]:
+        """Return the facts that the catalog knows beside the columns, such as `Provider` and `View Text`."""
+        rows = self.rows(f"DESCRIBE TABLE EXTENDED {self.sql_name(name)}", f"looking at {name}")
+        names = [row["col_name"] for row in rows]
+        begin = names.index(_DETAILS) + 1 if _DETAILS in names else len(rows)
+        return {row["col_name"]: row["data_type"] for row in rows[begin:] if row["data_type"]}
+
+    def reads(self, view: TableName) -> tuple[TableName, ...]:
+        """Return the relations of this catalog that a view reads, directly or through other views.
+
+        Spark tells them only in the text of an analysed plan.
+        """
+        plan = self.rows(f"EXPLAIN EXTENDED SELECT * FROM {self.sql_name(view)}", f"looking at {view}")[0][0]
+        aliases = {line.partition(_ALIAS)[2] for line in plan.splitlines() if _ALIAS in line}
+        return tuple(
+            sorted(
+                name
+                for name, relation in self.relations.items()
+                if name != view and (".".join(relation.path) in aliases or qualified(relation.path) in aliases)
+            )
+        )
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") and name.endswith("`") else name

@@ -1,0 +1,118 @@
+"""A DataFrame's columns as a table document, and a DataFrame cast to what a document says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from snapshot_assets.databases.base import Selection
+from snapshot_assets.databases.selection import carrier_override
+from snapshot_assets.databases.spark.sql import identifier
+from snapshot_assets.databases.spark.types import (
+    TIMESTAMPS,
+    Carried,
+    carry,
+    collation,
+    column_type_text,
+    type_text,
+)
+from snapshot_assets.databases.time_index import choose_time_index
+from snapshot_assets.errors import DatabaseError
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
+
+_DEFAULT = "CURRENT_DEFAULT"
+_COMMENT = "comment"
+
+
+def frame_table(name: TableName, frame: DataFrame, time_index: str | None = None) -> Table:
+    """Describe a DataFrame as a table.
+
+    Args:
+        name: What the table shall be called.
+        frame: The DataFrame.
+        time_index: The column whose value decides a row's window; None for an untimed table.
+
+    Raises:
+        UnsupportedTypeError: A column has no exact carrier.
+        PlanError: The time index is no column of a time.
+    """
+    return schema_table(name, frame.schema, Selection(time_columns={name: time_index}))
+
+
+def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:
+    """Describe a table of Spark's from its schema; see `Database.extract` for the errors."""
+    kinds = {field.name: column_type_text(field) for field in schema}
+    return Table(
+        schema_name=name.schema,
+        name=name.table,
+        columns=schema_columns(name, schema, selection),
+        time_index=choose_time_index(
+            name,
+            selection.time_columns,
+            timestamps=[column for column, kind in kinds.items() if kind in TIMESTAMPS],
+            dates=[column for column, kind in kinds.items() if kind == "date"],
+        ),
+    )
+
+
+def schema_columns(name: TableName, schema: StructType, selection: Selection) -> tuple[Column, ...]:
+    """Describe the columns of a schema."""
+    return tuple(_column(name, field, carrier_override(selection, name, field.name)) for field in schema)
+
+
+def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
+    """Return a DataFrame's columns as a table's document wants them, in its order.
+
+    Its Arrow form still has Spark's own names and nullability inside nested types: cast each batch to
+    `table.arrow_schema()`, which copies nothing.
+
+    Raises:
+        DatabaseError: A column is missing, or is of another type than the document says.
+    """
+    found = {field.name: field for field in frame.schema}
+    return frame.selectExpr(*(_selected(table, column, found) for column in table.columns))
+
+
+def _selected(table: Table, column: Column, found: Mapping[str, StructField]) -> str:
+    where = column_text(ColumnPath(table.table_name, column.name))
+    field = found.get(column.name)
+    present = None if field is None else column_type_text(field)
+    if field is None or present != column.type:
+        raise DatabaseError(
+            f"Column {where} was {column.type} when the schema was extracted and is now {present or 'gone'}."
+            " Export into a new snapshot.",
+            column=where,
+        )
+    quoted = identifier(column.name)
+    return f"{_carried_as(column, field, where).select(quoted)} AS {quoted}"
+
+
+def _carried_as(column: Column, field: StructField, where: str) -> Carried:
+    for wanted in (None, Carrier.TEXT):
+        carried = carry(field.dataType, wanted, where)
+        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
+            return carried
+    raise DatabaseError(
+        f"Column {where} of type {type_text(field.dataType)} is documented as {column.carrier.value}"
+        f" {column.arrow_type}, which is not how this version carries it.",
+        column=where,
+    )
+
+
+def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:
+    carried = carry(field.dataType, wanted, column_text(ColumnPath(name, field.name)))
+    facts = field.metadata or {}
+    return Column(
+        name=field.name,
+        type=column_type_text(field),
+        arrow_type=arrow_type_text(carried.arrow),
+        carrier=carried.carrier,
+        nullable=field.nullable,
+        default=facts.get(_DEFAULT),
+        collation=collation(field.dataType),
+        comment=facts.get(_COMMENT),
+    )
