@@ -53,7 +53,8 @@ class SourceType:
         kind: `typtype` of the base type: b, c, e, m, p or r.
         modifier: Type modifier of the base type, -1 for none.
         domain: Whether the column's own type is a domain.
-        output: Schema and name of the base type's output function.
+        output: Schema and name of the base type's output function; None where it is another type's (refcursor has
+            that of text), so that SQL cannot call it.
     """
 
     text: str
@@ -62,7 +63,7 @@ class SourceType:
     kind: str
     modifier: int
     domain: bool
-    output: tuple[str, str]
+    output: tuple[str, str] | None
 
     @property
     def builtin(self) -> str | None:
@@ -122,13 +123,15 @@ def expression(column: str, source: SourceType, carrier: Carrier) -> str:
         source: The column's type.
         carrier: The carrier its document names.
     """
-    name = identifier(column)
-    if carrier is Carrier.TEXT or source.kind == "e" or source.builtin == "numeric":
-        function = ".".join(identifier(part) for part in source.output)
-        return f"pg_catalog.textin({function}({name}))"
+    value = identifier(column)
     if source.domain:
-        return f"{name}::pg_catalog.{identifier(source.name)}"
-    return name
+        value = f"{value}::{identifier(source.schema)}.{identifier(source.name)}"
+    if carrier is Carrier.NATIVE and source.kind != "e" and source.builtin != "numeric":
+        return value
+    if source.output is None:
+        return f"{value}::pg_catalog.text"
+    function = ".".join(identifier(part) for part in source.output)
+    return f"pg_catalog.textin({function}({value}))"
 
 
 def _decimal(modifier: int) -> pa.DataType | None:
@@ -139,3 +142,20 @@ def _decimal(modifier: int) -> pa.DataType | None:
     if precision > _MAX_PRECISION or not 0 <= scale <= precision:
         return None
     return pa.decimal128(precision, scale)
+
+
+# Casts from text that are functions of their own: regclass(text) refuses the `-` of no class, and before
+# PostgreSQL 16 "char"(text) cut the octal form of a byte to its backslash.
+_INPUTS = {"regclass": "regclassin", '"char"': "charin"}
+
+
+def restored(value: str, type_text: str) -> str:
+    """Return the SQL expression that makes a column's value of its text.
+
+    Args:
+        value: SQL of the text.
+        type_text: The type as the column's document declares it.
+    """
+    if function := _INPUTS.get(type_text):
+        return f"pg_catalog.{function}(pg_catalog.textout({value}))"
+    return f"{value}::{type_text}"

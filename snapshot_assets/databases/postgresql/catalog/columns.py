@@ -36,13 +36,15 @@ SELECT a.attrelid::int8 AS relation, a.attname::text AS name, format_type(a.attt
     NOT a.attislocal AS inherited,
     bn.nspname::text AS base_schema, bt.typname::text AS base_name, bt.typtype::text AS base_kind,
     CASE t.typtype WHEN 'd' THEN b.modifier ELSE a.atttypmod END AS modifier, t.typtype = 'd' AS domain,
-    pn.nspname::text AS output_schema, p.proname::text AS output_name
+    pn.nspname::text AS output_schema, p.proname::text AS output_name,
+    p.proargtypes[0] = bt.oid OR argument.typtype = 'p' AS callable
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN base b ON b.declared = a.atttypid AND b.kind <> 'd'
 JOIN pg_type bt ON bt.oid = b.oid
 JOIN pg_namespace bn ON bn.oid = bt.typnamespace
 JOIN pg_proc p ON p.oid = bt.typoutput
+JOIN pg_type argument ON argument.oid = p.proargtypes[0]
 JOIN pg_namespace pn ON pn.oid = p.pronamespace
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = ANY ({oids}) AND a.attnum > 0 AND NOT a.attisdropped
@@ -76,7 +78,7 @@ def read_columns(session: Session, relations: Iterable[int]) -> dict[int, list[S
             kind=row["base_kind"],
             modifier=row["modifier"],
             domain=row["domain"],
-            output=(row["output_schema"], row["output_name"]),
+            output=(row["output_schema"], row["output_name"]) if row["callable"] else None,
         )
         columns.setdefault(row["relation"], []).append(SourceColumn(row["name"], source, row))
     return columns

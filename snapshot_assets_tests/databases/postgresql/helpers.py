@@ -1,0 +1,72 @@
+"""What the tests of PostgreSQL share: opening, extracting one table, and reading it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
+from snapshot_assets.databases.postgresql import open as open_postgresql
+from snapshot_assets.databases.postgresql.session import SETTINGS
+from snapshot_assets.format.relations import Carrier, Table, TableName
+
+Run = Callable[[str], list[tuple[Any, ...]]]
+"""Runs one statement and returns its rows."""
+
+
+@contextmanager
+def opened(uri: str, token: str | None = None) -> Iterator[Database]:
+    database = open_postgresql(DatabaseAddress("shop", uri, token))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def client(uri: str) -> Iterator[Run]:
+    """A plain connection of the test's own, under the settings that text values are written in."""
+    with adbc.connect(uri, autocommit=True) as connection:
+
+        def run(statement: str) -> list[tuple[Any, ...]]:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                return list(cursor.fetchall()) if cursor.description else []
+
+        for name in ("DateStyle", "IntervalStyle", "TimeZone", "lc_monetary"):
+            run(f"SET {name} = '{SETTINGS[name]}'")
+        yield run
+
+
+def table_of(
+    database: Database,
+    name: str = "t",
+    *,
+    time: str | None = None,
+    carriers: Mapping[str, Carrier] | None = None,
+) -> Table:
+    """Return the document of a table of schema `public`, timed by the column that is named and by no other."""
+    table = TableName("public", name)
+    selection = Selection(
+        tables=(table,),
+        time_columns={table: time},
+        carriers={(table, column): carrier for column, carrier in (carriers or {}).items()},
+    )
+    return database.extract(selection).table(table)
+
+
+def read(database: Database, table: Table, rows: Rows | None = None) -> pa.Table:
+    return read_scan(database, Scan(table, rows or AllRows()))
+
+
+def read_scan(database: Database, scan: Scan) -> pa.Table:
+    with database.scan(scan) as batches:
+        found = list(batches)
+    for batch in found:
+        assert batch.schema.equals(scan.table.arrow_schema(), check_metadata=True)
+        batch.validate(full=True)
+    return pa.Table.from_batches(found, scan.table.arrow_schema())

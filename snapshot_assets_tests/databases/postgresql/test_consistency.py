@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import pytest
+
+from snapshot_assets.databases.base import AllRows, Scan
+from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
+from snapshot_assets.format.relations import Table
+from snapshot_assets_tests.databases.postgresql.helpers import Run, client, opened, read, read_scan, table_of
+
+
+def fill(uri: str, rows: int = 20_000) -> Table:
+    with client(uri) as run:
+        run(f"CREATE TABLE t AS SELECT i AS id, repeat('x', 100) AS filler FROM generate_series(1, {rows}) i")
+    with opened(uri) as database:
+        return table_of(database)
+
+
+def kill(run: Run, query: str) -> None:
+    """Kill the sessions, other than this one, whose latest query holds a text."""
+    run(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        f" WHERE query LIKE '%{query}%' AND pid <> pg_backend_pid() AND datname = current_database()"
+    )
+
+
+def test_all_connections_of_a_held_state_read_it_and_nothing_later(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    with opened(postgresql_database) as holder, holder.hold() as held:
+        with client(postgresql_database) as run:
+            run("INSERT INTO t VALUES (11, ''), (12, '')")
+            run("DELETE FROM t WHERE id = 1")
+        with opened(postgresql_database, held.token) as one, opened(postgresql_database, held.token) as other:
+            assert sorted(read(one, table)["id"].to_pylist()) == list(range(1, 11))
+            assert read(other, table).num_rows == 10
+            assert one.fence()["snapshot"] == other.fence()["snapshot"]
+        with opened(postgresql_database) as present:
+            assert read(present, table).num_rows == 11
+        held.check()
+
+
+def test_without_a_token_one_connection_reads_one_state(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    with opened(postgresql_database) as database:
+        before = database.fence()
+        with client(postgresql_database) as run:
+            run("DELETE FROM t")
+        assert read(database, table).num_rows == 10
+        assert database.fence()["snapshot"] == before["snapshot"]
+    with opened(postgresql_database) as database:
+        assert database.fence()["snapshot"] != before["snapshot"]
+
+
+def test_an_error_does_not_cost_the_connection_its_state(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    wrong = table.model_copy(update={"name": "nowhere"})
+    with opened(postgresql_database) as database:
+        assert read(database, table).num_rows == 10
+        with client(postgresql_database) as run:
+            run("DELETE FROM t")
+        with pytest.raises(Exception, match="nowhere"):
+            read(database, wrong)
+        assert read(database, table).num_rows == 10
+
+
+def test_a_killed_holder_is_noticed_and_its_state_is_never_replaced(postgresql_database: str) -> None:
+    fill(postgresql_database, 10)
+    with opened(postgresql_database) as holder, holder.hold() as held:
+        held.check()
+        with client(postgresql_database) as run:
+            kill(run, "SELECT 1 AS alive")
+        with pytest.raises(ConsistencyLostError, match="session that held"):
+            held.check()
+        with pytest.raises(ConsistencyLostError, match="is gone"), opened(postgresql_database, held.token):
+            pass
+
+
+def test_a_token_of_no_snapshot_is_refused(postgresql_database: str) -> None:
+    for token in ("00000001-00000001-1", "nonsense"):
+        with pytest.raises(ConsistencyLostError, match=token), opened(postgresql_database, token):
+            pass
+
+
+@pytest.mark.parametrize("command", ["TRUNCATE t", "ALTER TABLE t ALTER COLUMN id TYPE bigint", "VACUUM FULL t"])
+def test_a_table_rewritten_after_the_state_is_refused_instead_of_read_empty(
+    postgresql_database: str, command: str
+) -> None:
+    table = fill(postgresql_database, 10)
+    with opened(postgresql_database) as holder, holder.hold() as held:
+        with client(postgresql_database) as run:
+            run(command)
+        with (
+            opened(postgresql_database, held.token) as database,
+            pytest.raises(ConsistencyLostError, match=r"^t was truncated or rewritten|^public\.t was"),
+        ):
+            read(database, table)
+
+
+def test_a_view_over_a_rewritten_table_is_refused(postgresql_database: str) -> None:
+    fill(postgresql_database, 10)
+    with client(postgresql_database) as run:
+        run("CREATE VIEW v AS SELECT id FROM t")
+    with opened(postgresql_database) as database:
+        view = table_of(database, "v")
+    with opened(postgresql_database) as holder, holder.hold() as held:
+        with client(postgresql_database) as run:
+            run("TRUNCATE t")
+        with (
+            opened(postgresql_database, held.token) as database,
+            pytest.raises(ConsistencyLostError, match=r"public\.t"),
+        ):
+            read(database, view)
+
+
+def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 10)
+    with opened(postgresql_database) as database, client(postgresql_database) as run:
+        read(database, table)
+        run("SET lock_timeout = '50ms'")
+        with pytest.raises(Exception, match="lock timeout"):
+            run("TRUNCATE t")
+    with client(postgresql_database) as run:
+        run("TRUNCATE t")
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7, 10_000])
+def test_shares_make_up_the_table_while_it_grows(postgresql_database: str, parts: int) -> None:
+    table = fill(postgresql_database)
+    with opened(postgresql_database) as holder, holder.hold() as held:
+        with opened(postgresql_database, held.token) as database:
+            shares = database.split(Scan(table, AllRows()), parts)
+        assert 1 < len(shares) <= parts
+        ids: list[int] = []
+        with client(postgresql_database) as run, opened(postgresql_database, held.token) as database:
+            for number, share in enumerate(shares):
+                if number % 100 == 1:
+                    run("UPDATE t SET filler = 'y' WHERE id % 100 = 7")
+                    run("INSERT INTO t SELECT 0, repeat('z', 500) FROM generate_series(1, 1000)")
+                ids += read_scan(database, share)["id"].to_pylist()
+        assert sorted(ids) == list(range(1, 20_001))
+
+
+def test_the_last_share_holds_what_was_added_after_the_cut(postgresql_database: str) -> None:
+    table = fill(postgresql_database)
+    with opened(postgresql_database) as database:
+        shares = database.split(Scan(table, AllRows()), 4)
+    assert len(shares) == 4
+    with client(postgresql_database) as run:
+        run("INSERT INTO t SELECT 20000 + i, repeat('z', 500) FROM generate_series(1, 5000) i")
+    with opened(postgresql_database) as database:
+        ids = [id_ for share in shares for id_ in read_scan(database, share)["id"].to_pylist()]
+    assert sorted(ids) == list(range(1, 25_001))
+
+
+def test_shares_are_about_equal(postgresql_database: str) -> None:
+    table = fill(postgresql_database)
+    with opened(postgresql_database) as database:
+        sizes = [read_scan(database, share).num_rows for share in database.split(Scan(table, AllRows()), 4)]
+    assert max(sizes) < 1.2 * min(sizes)
+
+
+def test_shares_of_a_partitioned_table_make_it_up(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t (id int) PARTITION BY RANGE (id)")
+        run("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (3000)")
+        run("CREATE TABLE high PARTITION OF t FOR VALUES FROM (3000) TO (10000) PARTITION BY HASH (id)")
+        run("CREATE TABLE h0 PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER 0)")
+        run("CREATE TABLE h1 PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
+        run("INSERT INTO t SELECT i FROM generate_series(0, 9999) i")
+    with opened(postgresql_database) as database:
+        shares = database.split(Scan(table_of(database), AllRows()), 3)
+        ids = [id_ for share in shares for id_ in read_scan(database, share)["id"].to_pylist()]
+    assert len(shares) == 3
+    assert sorted(ids) == list(range(10_000))
+
+
+def test_a_view_and_an_empty_table_are_not_cut(postgresql_database: str) -> None:
+    fill(postgresql_database)
+    with client(postgresql_database) as run:
+        run("CREATE VIEW v AS SELECT id FROM t")
+        run("CREATE TABLE nothing (id int)")
+    with opened(postgresql_database) as database:
+        for name in ("v", "nothing"):
+            scan = Scan(table_of(database, name), AllRows())
+            assert database.split(scan, 4) == [scan]
+
+
+def test_batches_are_bounded_whatever_the_table_holds(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t AS SELECT i AS id, repeat('x', 4000) AS filler FROM generate_series(1, 20000) i")
+    with opened(postgresql_database) as database, database.scan(Scan(table_of(database), AllRows())) as batches:
+        sizes = [batch.nbytes for batch in batches]
+    assert sum(sizes) > 80_000_000
+    assert max(sizes) < 20_000_000
+
+
+def test_a_scan_left_early_does_not_read_the_rest(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t AS SELECT 1 AS id")
+        late = "pg_sleep(CASE WHEN i > 5000000 THEN 60 END)::text"
+        run(f"CREATE VIEW v AS SELECT i AS id, {late} AS s FROM generate_series(1, 6000000) i")
+    with opened(postgresql_database) as database:
+        table = table_of(database, "v")
+        with database.scan(Scan(table, AllRows())) as batches:
+            next(batches)
+        assert read(database, table_of(database)).num_rows == 1
+
+
+def test_a_connection_killed_while_it_scans_is_worth_a_retry(postgresql_database: str) -> None:
+    table = fill(postgresql_database, 200_000)
+    with (
+        opened(postgresql_database) as database,
+        client(postgresql_database) as run,
+        database.scan(Scan(table, AllRows())) as batches,
+    ):
+        next(batches)
+        kill(run, "filler")
+        with pytest.raises(
+            DatabaseUnavailableError, match=r"PostgreSQL 'shop': reading public\.t failed: .*terminating"
+        ):
+            list(batches)

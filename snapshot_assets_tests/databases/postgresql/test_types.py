@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, restored
+from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
+from snapshot_assets.format.relations import Carrier, Table
+from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, NEVER_STORED, SYSTEM_VALUES, TYPES
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+
+@pytest.fixture(scope="module")
+def every_type(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> str:
+    """A database with one table, `t`, that has a column of every type and rows of all values, and NULL."""
+    columns = ", ".join(f"c{number} {name}" for number, name in enumerate(TYPES))
+    rows = max(map(len, TYPES.values())) + 1
+    script = [DEFINITIONS, 'CREATE TABLE "odd \'name" ();', f"CREATE TABLE t (n int4, {columns});"]
+    for row in range(rows):
+        values = [literal(values[row]) if row < len(values) else "NULL" for values in TYPES.values()]
+        script.append(f"INSERT INTO t VALUES ({row}, {', '.join(values)});")
+    postgresql_server.psql_script(postgresql_module_database, "\n".join(script))
+    return postgresql_module_database
+
+
+def literal(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def texts(uri: str, relation: str) -> list[tuple[Any, ...]]:
+    """Return a relation's values as the server prints them."""
+    outputs = ", ".join(f"pg_catalog.format('%s', c{number})" for number in range(len(TYPES)))
+    nulls = ", ".join(f"c{number} IS NOT DISTINCT FROM NULL" for number in range(len(TYPES)))
+    with client(uri) as run:
+        run("SET search_path = ''")
+        return run(f"SELECT {outputs}, {nulls} FROM public.{relation} ORDER BY n")
+
+
+def test_every_type_of_the_server_has_a_value_here(postgresql_server: PostgresqlServer, every_type: str) -> None:
+    query = """
+        SELECT t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+        WHERE t.typtype IN ('b', 'r', 'm') AND t.typcategory <> 'A' AND n.nspname = 'pg_catalog'"""
+    of_server = set(postgresql_server.psql(every_type, query).split("\n"))
+    used = """
+        SELECT DISTINCT t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+        WHERE a.attrelid = 'public.t'::regclass AND a.attnum > 0"""
+    here = set(postgresql_server.psql(every_type, used).split("\n"))
+    assert of_server - here == {*SYSTEM_VALUES, *NEVER_STORED}
+
+
+def test_every_value_returns_through_parquet_into_a_column_of_its_type(every_type: str, tmp_path: Path) -> None:
+    with opened(every_type) as database:
+        table = table_of(database)
+        scanned = read(database, table)
+    pq.write_table(scanned, tmp_path / "t.parquet")
+    returned = pq.read_table(tmp_path / "t.parquet")
+    assert returned.schema.equals(table.arrow_schema())
+    with client(every_type) as run:
+        run("DROP TABLE IF EXISTS restored")
+        run("CREATE TABLE restored (LIKE t)")
+    restore(every_type, table, returned)
+    assert texts(every_type, "restored") == texts(every_type, "t")
+
+
+def restore(uri: str, table: Table, rows: pa.Table) -> None:
+    """Ingest rows as a restore does: into a table with text in the place of text columns, then by a cast."""
+    definitions, values = [], []
+    for column in table.columns:
+        text = column.carrier is Carrier.TEXT
+        definitions.append(f"{column.name} {'text' if text else column.type}")
+        values.append(restored(column.name, column.type) if text else column.name)
+    with adbc.connect(uri, autocommit=True) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE loaded ({', '.join(definitions)})")
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest("loaded", rows, mode="append")
+        with connection.cursor() as cursor:
+            cursor.execute("SET lc_monetary = 'C'")
+            cursor.execute(f"INSERT INTO restored SELECT {', '.join(values)} FROM loaded")
+            cursor.execute("DROP TABLE loaded")
+
+
+def test_text_is_what_the_server_prints_for_every_type(every_type: str) -> None:
+    """Also for types with a native carrier, where the plan overrides it."""
+    carriers = {f"c{number}": Carrier.TEXT for number in range(len(TYPES))}
+    with opened(every_type) as database:
+        table = table_of(database, carriers=carriers)
+        scanned = read(database, table).sort_by("n").drop_columns(["n"])
+    assert scanned.schema.types == [pa.string()] * len(TYPES)
+    count = len(TYPES)
+    expected = [
+        [None if row[count + number] else row[number] for number in range(count)] for row in texts(every_type, "t")
+    ]
+    found = [list(row.values()) for row in scanned.to_pylist()]
+    for number, name in enumerate(TYPES):
+        assert (name, [row[number] for row in found]) == (name, [row[number] for row in expected])
+
+
+def test_types_that_the_server_prints_and_never_reads_travel_as_text(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    postgresql_server.psql_script(
+        postgresql_database,
+        """
+        CREATE TABLE s AS SELECT i % 3 AS a, i % 3 AS b FROM generate_series(1, 100) i;
+        CREATE STATISTICS public.x ON a, b FROM s;
+        ANALYZE s;
+        """,
+    )
+    for name, query in SYSTEM_VALUES.items():
+        postgresql_server.psql(postgresql_database, f"CREATE TABLE {name}_values AS SELECT v FROM ({query}) q (v)")
+        expected = postgresql_server.psql(postgresql_database, f"SELECT format('%s', v) FROM {name}_values")
+        with opened(postgresql_database) as database:
+            table = table_of(database, f"{name}_values")
+            assert table.columns[0].carrier is Carrier.TEXT
+            assert "\n".join(read(database, table)["v"].to_pylist()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("timestamptz", "infinity", "infinity"),
+        ("timestamptz", "-infinity", "infinity"),
+        ("timestamp", "infinity", "infinity"),
+        ("timestamp", "294276-12-31 23:59:59.999999", "after the year 294246"),
+        ("date", "infinity", "infinity"),
+        ("date", "-infinity", "infinity"),
+        ("time", "24:00:00", "24:00:00"),
+        ("numeric(10,2)", "NaN", "NaN"),
+        ("moment", "infinity", "infinity"),
+    ],
+)
+def test_a_value_beyond_its_native_carrier_fails_naming_the_override(
+    every_type: str, name: str, value: str, found: str
+) -> None:
+    with client(every_type) as run:
+        run("DROP TABLE IF EXISTS bad")
+        run(f"CREATE TABLE bad AS SELECT x::{name} AS v FROM (VALUES (NULL), ('{value}')) q (x)")
+    override = r"carriers: \{public\.bad\.v: text\}"
+    with opened(every_type) as database:
+        table = table_of(database, "bad")
+        with pytest.raises(CarrierError, match=rf"public\.bad\.v \({table.columns[0].type[:4]}.*{found}.*{override}"):
+            read(database, table)
+        told = table_of(database, "bad", carriers={"v": Carrier.TEXT})
+        assert read(database, told)["v"].to_pylist() == [None, value]
+
+
+def source(name: str, kind: str = "b", schema: str = "pg_catalog") -> SourceType:
+    return SourceType(name, schema, name, kind, -1, False, ("pg_catalog", f"{name}out"))
+
+
+def test_a_pseudo_type_is_refused() -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"public\.t\.c is of the pseudo-type anyarray"):
+        carried(source("anyarray", "p"), None, "public.t.c")
+
+
+def test_a_native_carrier_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"native carrier for column public\.t\.c, but interval has none"):
+        carried(source("interval"), Carrier.NATIVE, "public.t.c")
+
+
+def test_a_users_type_of_a_builtin_types_name_is_not_native() -> None:
+    assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
+    assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from snapshot_assets.databases.base import Database, Scan, TimelessRows, WindowRows
+from snapshot_assets.errors import DatabaseError, PlanError
+from snapshot_assets.format.relations import Carrier, Table
+from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+
+
+def at(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
+
+
+def make(uri: str, kind: str, *values: str) -> None:
+    with client(uri) as run:
+        run("DROP TABLE IF EXISTS t")
+        run(f"CREATE TABLE t (id int GENERATED ALWAYS AS IDENTITY, at {kind})")
+        run("CREATE INDEX ON t (at)")
+        run(f"INSERT INTO t (at) SELECT v::{kind} FROM (VALUES {', '.join(f'({value})' for value in values)}) q (v)")
+
+
+def window(database: Database, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> list[int]:
+    """Return the ids of a window; `at` travels as text where it may be infinite."""
+    return sorted(read(database, table, WindowRows(start, end, zone))["id"].to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
+def test_a_window_holds_its_start_and_not_its_end(postgresql_database: str, kind: str) -> None:
+    make(
+        postgresql_database,
+        kind,
+        "'2024-12-31 23:59:59.999999'",
+        "'2025-01-01'",
+        "'2025-01-01 23:59:59.999999'",
+        "'2025-01-02'",
+    )
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        assert window(database, table, at(2025, 1, 1), at(2025, 1, 2)) == [2, 3]
+
+
+def test_window_bounds_may_be_in_another_zone(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamptz", "'2025-01-01 00:00+00'", "'2025-01-01 01:00+00'")
+    plus_one = timezone(timedelta(hours=1))
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        start, end = datetime(2025, 1, 1, 2, tzinfo=plus_one), datetime(2025, 1, 1, 3, tzinfo=plus_one)
+        assert window(database, table, start, end) == [2]
+
+
+def test_a_date_is_its_midnight(postgresql_database: str) -> None:
+    make(postgresql_database, "date", "'2025-01-01'", "'2025-01-02'", "'5874897-12-31'", "'infinity'")
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        assert window(database, table, at(2025, 1, 1), at(2025, 1, 2)) == [1]
+        assert window(database, table, at(2025, 1, 1, 0, 0, 0, 1), at(2025, 1, 2, 0, 0, 0, 1)) == [2]
+        assert window(database, table, at(2025, 1, 1, 12), at(2025, 1, 1, 13)) == []
+        madrid = (at(2024, 12, 31, 23), at(2024, 12, 31, 23, 0, 0, 1))
+        assert window(database, table, *madrid, "Europe/Madrid") == [1]
+        assert window(database, table, at(2025, 1, 1), at(9999, 12, 31, 23, 59, 59)) == [1, 2]
+        assert database.count_outside(table, at(2025, 1, 1), at(2025, 1, 2)) == 2
+        assert database.count_outside(table, at(2025, 1, 1), at(2025, 1, 2), "Europe/Madrid") == 2
+
+
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+def test_rows_without_a_finite_time_are_timeless_and_in_no_window(postgresql_database: str, kind: str) -> None:
+    make(postgresql_database, kind, "NULL", "'infinity'", "'-infinity'", "'2025-01-01'", "'0044-03-15 BC'")
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at", carriers={"at": Carrier.TEXT})
+        assert sorted(read(database, table, TimelessRows())["id"].to_pylist()) == [1, 2, 3]
+        for zone in ("UTC", "America/New_York"):
+            assert window(database, table, at(1, 1, 1), at(9999, 12, 31), zone) == [4]
+            assert database.count_outside(table, at(2025, 1, 2), at(2025, 1, 3), zone) == 2
+            assert database.count_outside(table, at(2024, 1, 2), at(2025, 1, 3), zone) == 1
+
+
+@pytest.mark.parametrize("zone", ["Europe/Madrid", "Pacific/Apia", "Australia/Lord_Howe"])
+def test_windows_of_local_times_neither_gap_nor_overlap_when_clocks_change(postgresql_database: str, zone: str) -> None:
+    """Also for local times that never were, or were twice; and each window's instants are its own."""
+    starts = [at(2011, 12, 28), at(2025, 3, 29), at(2025, 4, 4), at(2025, 10, 3), at(2025, 10, 25)]
+    series = [
+        f"SELECT '{start:%Y-%m-%d}'::timestamp + i * interval '10 min' FROM generate_series(0, 600) i"
+        for start in starts
+    ]
+    with client(postgresql_database) as run:
+        run(
+            "CREATE TABLE t AS SELECT row_number() OVER ()::int AS id, at FROM ("
+            + " UNION ALL ".join(series)
+            + ") q (at)"
+        )
+        expected = run(f"SELECT id, date_part('epoch', at AT TIME ZONE '{zone}')::int8 FROM t")
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        seen: list[int] = []
+        for start in starts:
+            edges = [start - timedelta(days=1) + timedelta(minutes=90) * step for step in range(97)]
+            for low, high in pairwise(edges):
+                found = window(database, table, low, high, zone)
+                assert found == sorted(row for row, second in expected if low.timestamp() <= second < high.timestamp())
+                seen += found
+    assert len(seen) == len(set(seen)) == len(expected)
+
+
+def test_a_window_uses_the_index_of_the_time_column(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run(
+            "CREATE TABLE t AS SELECT i AS id, timestamp '2025-01-01' + i * interval '1 min' AS at"
+            " FROM generate_series(1, 50000) i"
+        )
+        run("CREATE INDEX ON t (at)")
+        run("ANALYZE t")
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        for zone in ("UTC", "Europe/Madrid"):
+            scan = Scan(table, WindowRows(at(2025, 1, 3), at(2025, 1, 4), zone))
+            shares = database.split(scan, 4)
+            assert [share.part for share in shares] == [None] * 4, "cut by time, because the index leads there"
+            ids = [id_ for share in shares for id_ in window(database, table, share.rows.start, share.rows.end, zone)]  # type: ignore[union-attr]
+            assert sorted(ids) == window(database, table, at(2025, 1, 3), at(2025, 1, 4), zone)
+            assert len(ids) == 24 * 60
+            assert 500 < database.estimate(scan).rows < 15000
+            assert database.estimate(scan).bytes >= database.estimate(scan).rows * 12
+
+
+def test_time_bounds_are_the_finite_extremes_of_all_timed_tables(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamptz", "NULL", "'infinity'", "'-infinity'", "'2025-01-01 00:00:00.000001+00'")
+    with client(postgresql_database) as run:
+        run("CREATE TABLE u (day date, v int)")
+        run("INSERT INTO u VALUES ('2025-02-01', 1), ('2024-01-31', 1)")
+        run("CREATE TABLE empty (at timestamp)")
+    with opened(postgresql_database) as database:
+        tables = (
+            table_of(database, time="at"),
+            table_of(database, "u", time="day"),
+            table_of(database, "empty", time="at"),
+        )
+        assert database.time_bounds(tables) == (at(2024, 1, 31), at(2025, 2, 1))
+        assert database.time_bounds(tables[:1]) == (at(2025, 1, 1, 0, 0, 0, 1),) * 2
+        assert database.time_bounds(tables[2:]) is None
+        assert database.time_bounds((table_of(database, "u"),)) is None, "untimed"
+
+
+def test_the_earliest_instant_need_not_be_the_earliest_local_time(postgresql_database: str) -> None:
+    """02:30 never was in Madrid that night, and is read as an hour later than 03:00."""
+    make(postgresql_database, "timestamp", "'2025-03-30 02:30'", "'2025-03-30 03:00'", "'2025-03-30 03:10'")
+    with opened(postgresql_database) as database:
+        table = table_of(database, time="at")
+        assert database.time_bounds((table,), "Europe/Madrid") == (at(2025, 3, 30, 1), at(2025, 3, 30, 1, 30))
+        madrid = ZoneInfo("Europe/Madrid")
+        assert datetime(2025, 3, 30, 3, tzinfo=madrid) == at(2025, 3, 30, 1)
+
+
+def test_bounds_beyond_the_calendar_ask_for_a_range(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamptz", "'0044-03-15 00:00+00 BC'")
+    with opened(postgresql_database) as database, pytest.raises(DatabaseError, match=r"public\.t.*`start_time`"):
+        database.time_bounds((table_of(database, time="at"),))
+
+
+def test_a_zone_that_does_not_exist_is_refused(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamp", "'2025-01-01'")
+    with opened(postgresql_database) as database, pytest.raises(PlanError, match="'Foo\\+3' is not a time zone"):
+        window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
+
+
+def test_a_window_of_an_untimed_table_is_refused(postgresql_database: str) -> None:
+    make(postgresql_database, "timestamp", "'2025-01-01'")
+    with opened(postgresql_database) as database, pytest.raises(DatabaseError, match="no time index"):
+        window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))
