@@ -28,18 +28,19 @@ _TAIL = re.compile(r"\s*Query was:.*|\.?\s*SQLSTATE: \w{5}\s*\Z", re.DOTALL)
 _HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to \w+(?: query)?(?: '.*?')?: )?", re.DOTALL)
 
 
-def translated(error: BaseException, doing: str, secrets: Iterable[str]) -> SnapshotError:
+def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
     """Return the error to raise for a driver's error of an established connection.
 
     Args:
         error: What the driver raised. A stream that breaks off raises `OSError`, without an SQLSTATE.
         doing: What was being done, such as `PostgreSQL 'shop': reading public.orders`.
         secrets: Values that must not appear in the message.
+        alive: Whether the connection can still be used.
     """
     state: str | None = getattr(error, "sqlstate", None)
     message = f"{doing} failed: {_told(error, secrets)}"
     if state is None:
-        if _PASSING_WORDS.search(str(error)):
+        if not alive or _PASSING_WORDS.search(str(error)):
             return DatabaseUnavailableError(message)
         return DatabaseError(message)
     kind: type[SnapshotError] = DatabaseError

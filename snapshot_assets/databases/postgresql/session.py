@@ -6,6 +6,7 @@ Behind a savepoint set at its very start an error does not cost it its state.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -55,13 +56,16 @@ _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def secrets_of(uri: str) -> tuple[str, ...]:
-    """Return the passwords that a URI holds, as written and decoded, longest first; also of a malformed URI."""
-    authority = uri.partition("://")[2].partition("?")[0]
-    found = {authority.rpartition("@")[0].partition(":")[2]}
+    """Return what a URI holds of passwords, as written and decoded, longest first.
+
+    A password whose `/`, `?`, `#`, `@` or `:` was not encoded is taken apart by libpq, which then complains of the
+    pieces: they are secret too.
+    """
+    password = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    found = {password, *re.split(r"[/?#@:]", password)}
     with suppress(ValueError):
-        for name, values in parse_qs(urlsplit(uri).query).items():
-            if name in ("password", "sslpassword", "passfile"):
-                found.update(values)
+        options = parse_qs(urlsplit(uri).query)
+        found.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
     found |= {unquote(value) for value in found}
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
@@ -189,15 +193,18 @@ class Session:
         try:
             yield
         except _DRIVER_ERRORS as error:
-            raised = translated(error, f"{self._name}: {doing}", self._secrets)
-            self._recover()
-            raise raised from None
+            alive = self._recover()
+            raise translated(error, f"{self._name}: {doing}", self._secrets, alive) from None
 
-    def _recover(self) -> None:
-        """Go back to the state's beginning; without a transaction or a connection there is none to go back to."""
-        with suppress(*_DRIVER_ERRORS), self._connection.cursor() as cursor:
-            cursor.execute("ROLLBACK TO SAVEPOINT start")
+    def _recover(self) -> bool:
+        """Go back to the state's beginning, and tell whether there was a connection and a beginning to go back to."""
         self.recoveries += 1
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute("ROLLBACK TO SAVEPOINT start")
+        except _DRIVER_ERRORS:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection; cursors are closed where they are used."""

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import pickle
+import socket
+
+import pytest
+
+from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.postgresql import default_alias
+from snapshot_assets.databases.postgresql import open as open_postgresql
+from snapshot_assets.databases.postgresql.session import secrets_of
+from snapshot_assets.errors import (
+    AmbiguousTimeIndexError,
+    DatabaseDeniedError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    PlanError,
+    UnknownRelationError,
+)
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
+
+T = TableName("public", "t")
+
+
+def refuse(uri: str, kind: type[Exception], match: str) -> str:
+    with pytest.raises(kind, match=match) as caught:
+        open_postgresql(DatabaseAddress("shop", uri))
+    return str(caught.value)
+
+
+def test_a_wrong_password_is_denied_and_not_told(postgresql_server: PostgresqlServer) -> None:
+    uri = postgresql_server.uri(password="wr%20ng-secret")
+    message = refuse(uri, DatabaseDeniedError, "PostgreSQL 'shop' refused the connection: .*password authentication")
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize("change", ["database", "user"])
+def test_an_unknown_database_or_user_is_denied(postgresql_server: PostgresqlServer, change: str) -> None:
+    refuse(postgresql_server.uri(**{change: "nowhere"}), DatabaseDeniedError, "nowhere")
+
+
+def test_a_server_that_is_down_is_worth_a_retry() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        uri = f"postgresql://me:{PASSWORD[:7]}@127.0.0.1:{bound.getsockname()[1]}/db"
+        message = refuse(uri, DatabaseUnavailableError, "'shop' cannot be reached: .*Connection refused")
+    assert PASSWORD[:7] not in message
+
+
+def test_options_of_the_uri_reach_the_driver(postgresql_server: PostgresqlServer) -> None:
+    refuse(postgresql_server.uri() + "?sslmode=require", DatabaseUnavailableError, "SSL")
+    with opened(postgresql_server.uri() + "?sslmode=disable&application_name=snap") as database:
+        assert database.fence()["snapshot"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql://me:s3cr/et@host/db", "postgresql://me:s3cr%ZZet@host/db", "postgresql://me:s3cret@h/db?bad=1"]
+)
+def test_a_malformed_uri_is_refused_without_its_password(uri: str) -> None:
+    with pytest.raises(DatabaseError) as caught:
+        open_postgresql(DatabaseAddress("shop", uri))
+    assert "s3cr" not in str(caught.value)
+    assert not isinstance(caught.value, DatabaseUnavailableError)
+
+
+def test_all_forms_of_a_password_are_secret() -> None:
+    assert set(secrets_of("postgresql://me:a%20b@h/d?password=c%26d&sslpassword=e")) == {"a%20b", "a b", "c&d", "e"}
+    assert secrets_of("postgresql://me@h/d") == ()
+
+
+@pytest.mark.parametrize(
+    ("uri", "alias"),
+    [
+        ("postgresql://me:secret@db.example.com:5432/shop?sslmode=require", "shop"),
+        ("postgres://h1:1,h2:2/shop%20one", "shop-one"),
+        ("postgresql:///?host=/tmp&dbname=shop", "shop"),
+        ("postgresql://me:se/cr@et@host/shop", "shop"),
+        ("postgresql://me:secret@host", "postgresql"),
+    ],
+)
+def test_the_default_alias_is_the_databases_name(uri: str, alias: str) -> None:
+    assert default_alias(uri) == alias
+
+
+def test_errors_travel_between_processes(postgresql_database: str) -> None:
+    with opened(postgresql_database) as database, pytest.raises(UnknownRelationError) as caught:
+        database.extract(Selection(schemas=("nowhere",)))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert again.attributes["schema"] == "nowhere"
+
+
+@pytest.fixture
+def reader(postgresql_server: PostgresqlServer, postgresql_database: str) -> str:
+    """The URI of a user who may read `t` and nothing else."""
+    name = "reader_" + postgresql_database.rsplit("/", 1)[1]
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t (id int)")
+        run("INSERT INTO t VALUES (1)")
+        run("CREATE TABLE hidden (id serial, a int, b int)")
+        run(f"CREATE ROLE {name} LOGIN PASSWORD 'pw'")
+        run(f"GRANT SELECT ON t TO {name}")
+    return postgresql_server.uri(postgresql_database.rsplit("/", 1)[1], name, "pw")
+
+
+def test_tables_that_may_not_be_read_are_refused_when_planning(reader: str, postgresql_database: str) -> None:
+    with opened(reader) as database:
+        with pytest.raises(DatabaseDeniedError, match=r"may not read 1 of the selected tables: public\.hidden\. Grant"):
+            database.extract(Selection())
+        assert read(database, table_of(database)).num_rows == 1
+    with client(postgresql_database) as run:
+        run(f"GRANT SELECT (id, a) ON hidden TO {reader.partition('://')[2].partition(':')[0]}")
+    with opened(reader) as database, pytest.raises(DatabaseDeniedError, match=r"public\.hidden"):
+        database.extract(Selection())
+
+
+def test_a_sequence_that_may_not_be_read_is_refused_when_planning(reader: str, postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run(f"GRANT SELECT (id, a, b) ON hidden TO {reader.partition('://')[2].partition(':')[0]}")
+    with opened(reader) as database, pytest.raises(DatabaseDeniedError, match=r"sequence.*public\.hidden_id_seq"):
+        database.extract(Selection())
+
+
+def test_rows_hidden_by_a_policy_are_refused_when_planning_and_when_reading(
+    reader: str, postgresql_database: str
+) -> None:
+    with opened(reader) as database:
+        table = table_of(database)
+    with client(postgresql_database) as run:
+        run("CREATE POLICY p ON t USING (id > 100)")
+        run("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    with opened(reader) as database:
+        with pytest.raises(DatabaseDeniedError, match=r"Row security would hide rows of public\.t"):
+            table_of(database)
+        with pytest.raises(DatabaseDeniedError, match="row-level security"):
+            read(database, table)
+
+
+def test_a_right_lost_after_planning_is_denied(reader: str, postgresql_database: str) -> None:
+    with opened(reader) as database:
+        table = table_of(database)
+    with client(postgresql_database) as run:
+        run("REVOKE ALL ON t FROM PUBLIC, " + reader.partition("://")[2].partition(":")[0])
+    with opened(reader) as database, pytest.raises(DatabaseDeniedError, match=r"permission denied.*SQLSTATE 42501"):
+        read(database, table)
+
+
+def test_unknown_names_come_with_their_neighbours(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE orders (id int)")
+    with opened(postgresql_database) as database:
+        with pytest.raises(UnknownRelationError, match=r"'order'.*'orders'"):
+            database.extract(Selection(tables=(TableName("public", "order"),)))
+        with pytest.raises(UnknownRelationError, match=r"'pg_catalog'.*There is: 'public'"):
+            database.extract(Selection(tables=(TableName("pg_catalog", "pg_class"),)))
+        with pytest.raises(PlanError, match="no column 'at'"):
+            table_of(database, "orders", time="at")
+
+
+def test_a_partition_is_pointed_to_its_table(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t (id int) PARTITION BY RANGE (id)")
+        run("CREATE TABLE part PARTITION OF t DEFAULT")
+    with (
+        opened(postgresql_database) as database,
+        pytest.raises(UnknownRelationError, match=r"'public\.part' is a partition of 'public\.t'"),
+    ):
+        database.extract(Selection(tables=(TableName("public", "part"),)))
+
+
+def test_several_timestamps_need_a_choice(postgresql_database: str) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE DOMAIN moment AS timestamptz")
+        run("CREATE TABLE t (created timestamp, paid moment, day date)")
+    with opened(postgresql_database) as database:
+        with pytest.raises(AmbiguousTimeIndexError, match="'created', 'paid'"):
+            database.extract(Selection())
+        assert table_of(database, time="day").time_index == "day"
+        assert database.extract(Selection(time_columns={T: None})).table(T).time_index is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("ALTER TABLE t DROP COLUMN b", r"public\.t\.b was text .* and is now gone"),
+        ("ALTER TABLE t ALTER COLUMN b TYPE varchar(9)", r"public\.t\.b was text .* is now character varying\(9\)"),
+        ("DROP TABLE t", r"'public\.t' does not exist any more"),
+    ],
+)
+def test_a_table_changed_since_its_document_was_made_is_refused(
+    postgresql_database: str, change: str, told: str
+) -> None:
+    with client(postgresql_database) as run:
+        run("CREATE TABLE t (a int, b text)")
+        with opened(postgresql_database) as database:
+            table = table_of(database)
+        run(change)
+    with opened(postgresql_database) as database, pytest.raises((DatabaseError, UnknownRelationError), match=told):
+        read(database, table)
+
+
+STRANGE = (
+    'say "hi"',
+    "a.b/c\\d",
+    "..",
+    "it's",
+    "中" * 20,
+    "Überschrift; DROP TABLE t; --",
+    "%s {x} $1",
+    " ",
+)
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_names_are_only_names(postgresql_database: str, name: str) -> None:
+    quoted = '"' + name.replace('"', '""') + '"'
+    with client(postgresql_database) as run:
+        run(f"CREATE SCHEMA {quoted}")
+        run(f"CREATE TYPE {quoted} AS ENUM ('a')")
+        run(f"CREATE TABLE {quoted}.{quoted} ({quoted} public.{quoted}, n serial, at timestamp)")
+        run(f"INSERT INTO {quoted}.{quoted} VALUES ('a', 1, '2025-01-01')")
+        run(f"CREATE VIEW {quoted}.v AS SELECT * FROM {quoted}.{quoted}")
+    with opened(postgresql_database) as database:
+        document = database.extract(Selection(schemas=(name,)))
+        table = document.table(TableName(name, name))
+        assert read(database, table).to_pydict()[name] == ["a"]
+        assert document.views[0].depends_on == (TableName(name, name),)
+        assert table.types[0].name == name
+        bounds = database.time_bounds((table,))
+        assert bounds is not None
+        assert database.count_outside(table, *bounds) == 1, "the end of a range is outside"
+        assert len(database.split(Scan(table, AllRows()), 3)) == 1
