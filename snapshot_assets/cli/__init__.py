@@ -1,14 +1,17 @@
 """The `snapshots` command. Every command is a few lines over the layers below.
 
 Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong. `--json` prints one JSON
-document on stdout and nothing else there; messages, progress and logs go to stderr.
+document on stdout and nothing else there, of a command that fails one with the key `error`; messages, progress and
+logs go to stderr.
 """
 
 from __future__ import annotations
 
+import traceback
+from argparse import Namespace
 from collections.abc import Sequence
 
-from snapshot_assets.cli.output import say
+from snapshot_assets.cli.output import say, show_json
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.errors import SnapshotError, UsageError
 from snapshot_assets.format.scrub import scrub
@@ -24,8 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except SnapshotError as error:
-        say(f"snapshots: {scrub(str(error))}")
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        say("snapshots: interrupted; run the same command again to go on")
-        return 1
+        return _failed(options, error, f"snapshots: {error}")
+    except KeyboardInterrupt as error:
+        hint = f"; {options.interrupted}" if options.interrupted else ""
+        return _failed(options, error, f"snapshots: interrupted{hint}")
+    except Exception as error:  # a fault of the program: all that may help to find it, and no credential
+        return _failed(options, error, traceback.format_exc())
+
+
+def _failed(options: Namespace, error: BaseException, message: str) -> int:
+    say(scrub(message))
+    if options.json:
+        show_json({"error": {"kind": type(error).__name__, "message": scrub(str(error))}})
+    return 2 if isinstance(error, UsageError) else 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 
@@ -22,6 +24,23 @@ def show(text: str) -> None:
 def show_json(value: Any) -> None:
     """Print one JSON document to stdout."""
     show(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def only_results_on_stdout() -> Iterator[None]:
+    """Send to stderr whatever is written to stdout inside: by Python, by native code, and by processes it starts.
+
+    Spark's JVM inherits the descriptor and keeps it, so that nothing of it reaches stdout afterwards either.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any, NoReturn
 
 from snapshot_assets import __version__
+from snapshot_assets.format.scrub import scrub
 
+_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that takes options by their full names only, and whose errors repeat no password."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(scrub(message))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `snapshots`; the chosen command is `options.run`."""
-    parser = argparse.ArgumentParser(
-        prog="snapshots", description="Verified, versioned database snapshots on object storage."
-    )
+    parser = _Parser(prog="snapshots", description="Verified, versioned database snapshots on object storage.")
+    parser.set_defaults(interrupted="")
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
     groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -37,8 +51,14 @@ def _create(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
     what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
     what.add_argument("--catalog", help="catalog name recorded in the manifest")
-    what.add_argument("--schemas", type=_names, metavar="a,b", help="schemas (default: all)")
-    what.add_argument("--tables", type=_names, metavar="s.t,…", help="tables (default: all)")
+    what.add_argument("--schemas", type=_schemas, metavar="a,b", help="schemas (default: all)")
+    what.add_argument(
+        "--tables",
+        type=_tables,
+        metavar="s.t,…",
+        help="tables (default: all); a name that holds a dot, comma or quote is written in double quotes as in SQL: "
+        """'"my.schema"."my ""t"" table"'""",
+    )
     what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
     what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
     what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
@@ -50,7 +70,7 @@ def _create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--force", action="store_true", help="begin a new snapshot in place of the one that is there")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
     _json(parser)
-    parser.set_defaults(run=_command("create"))
+    parser.set_defaults(run=_command("create"), interrupted="run the same command again to go on with the snapshot")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +94,7 @@ def _delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
     _json(parser)
-    parser.set_defaults(run=_command("delete"))
+    parser.set_defaults(run=_command("delete"), interrupted="run the same command again to finish the deletion")
 
 
 def _snapshot(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +105,18 @@ def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
+def _tables(text: str) -> list[str]:
+    """Split at the commas that stand outside quotes."""
+    names = [name.strip() for name in _NAME.findall(text)]
+    if not names or "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as a,b")
+    return names
+
+
+def _schemas(text: str) -> list[str]:
+    """Split as `_tables` does; a schema is one name, so its quotes go here."""
+    names = _tables(text)
+    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]
 
 
 def _command(module: str) -> Callable[[argparse.Namespace], int]:

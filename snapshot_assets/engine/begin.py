@@ -12,6 +12,7 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.actions import Header
+from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import TimeRange, closed_count, window_at
@@ -82,7 +83,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: Reques
         untimed_tables=plan.untimed_tables,
         grace=plan.grace // _MICROSECOND,
         requested_schemas=tuple(sorted(plan.schemas)),
-        requested_tables=tuple(sorted(map(str, plan.tables))),
+        requested_tables=tuple(sorted(map(table_text, plan.tables))),
         requested_start=requested.start,
         requested_end=requested.end,
     )

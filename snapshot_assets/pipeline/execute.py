@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from snapshot_assets import errors
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
@@ -85,11 +86,15 @@ def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
-    """Return the first failed step's error as one of ours: the assets raise failures that describe themselves."""
+    """Return the first failed step's error, of the kind it was raised as: the exit status goes by it."""
     for event in result.all_events:
         if event.is_step_failure:
             data = event.step_failure_data
-            described = data.user_failure_data.description if data.user_failure_data else None
-            cause = data.error.message.strip() if data.error else "unknown"
-            return SnapshotError(described or f"{event.step_key} failed: {cause}", run=result.run_id)
+            user = data.user_failure_data
+            if user is None:
+                cause = data.error.message.strip() if data.error else "unknown"
+                return SnapshotError(f"{event.step_key} failed: {cause}", run=result.run_id)
+            named = user.metadata.get("error")
+            kind = getattr(errors, str(named.value) if named else "", SnapshotError)
+            return kind(user.description or f"{event.step_key} failed.", run=result.run_id)
     return SnapshotError(f"Dagster run {result.run_id} failed.", run=result.run_id)
