@@ -1,0 +1,165 @@
+"""Export of one PostgreSQL table, against other tools that take the same rows off the same server.
+
+`make bench` prints medians of ratios from interleaved runs: in every round each tool runs once, and each round's ratio
+is the other tool's seconds over ours, so that a machine whose speed drifts does not matter. Ours includes hashing,
+receipts and commits, and excludes the start of Spark; the others' start-up is excluded too, where they are libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from snapshot_assets.configuration import Configuration
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.engine.session import SPARK_CONFIG, use_this_python
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql
+
+ROOT = Path(__file__).resolve().parent.parent
+QUERY = "SELECT * FROM metrics"
+_TABLE = """
+    CREATE TABLE metrics (
+        ts timestamptz NOT NULL, device int NOT NULL, site text NOT NULL, status smallint,
+        temperature double precision, humidity double precision, pressure real, energy bigint
+    );
+    INSERT INTO metrics
+    SELECT '2025-01-01T00:00:00Z'::timestamptz + i * interval '10 ms', i % 1000, 'site-' || (i % 40), (i % 7)::smallint,
+           round((20 + 10 * sin(i / 50000.0) + random())::numeric, 2), round((random() * 100)::numeric, 1),
+           1000 + (i % 500) / 10.0, i * 3
+    FROM generate_series(0, {rows} - 1) AS i;
+    VACUUM ANALYZE metrics;
+"""
+
+Run = Callable[[Path], float]
+
+
+def timed(command: list[str], **options: object) -> float:
+    """Run a command and return its seconds."""
+    started = time.perf_counter()
+    subprocess.run(command, check=True, **options)
+    return time.perf_counter() - started
+
+
+def ours(uri: str, spark: SparkSession, target: Path) -> float:
+    """One export run of this package, sealed excluded, to the last commit."""
+    plan = Plan(
+        name="bench",
+        source=uri,
+        to=f"file://{target}/snapshot",
+        start_time="2025-01-01T00:00:00Z",
+        end_time="2026-01-01T00:00:00Z",
+        chunk_time_window="365d",
+    )
+    address = Configuration().source(plan.source)
+    store = open_store(parse_location(plan.to))
+    started = time.perf_counter()
+    run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
+    try:
+        list(run.export([1]))
+        return time.perf_counter() - started
+    finally:
+        run.close()
+
+
+def environment(folder: Path) -> Path | None:
+    """Make the competitors' environment; None, with the reason printed, where that fails."""
+    python = folder / "bin" / "python"
+    uv = ROOT / ".venv" / "bin" / "uv"
+    try:
+        subprocess.run([str(uv), "venv", "-q", "--python", sys.executable, str(folder)], check=True)
+        lock = ROOT / "requirements" / "bench.txt"
+        install = [str(uv), "pip", "install", "-q", "--python", str(python), "--require-hashes", "-r", str(lock)]
+        subprocess.run(install, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"absent: DuckDB's scanner and connectorx ({error})")
+        return None
+    return python
+
+
+def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path) -> dict[str, Run]:
+    """Return each tool's run."""
+    found: dict[str, Run] = {"ours": lambda target: ours(uri, spark, target)}
+    copy = rf"\copy metrics to '{{}}/metrics.csv' (format csv)"
+    found["psql \\copy csv"] = lambda target: timed([str(server.bin / "psql"), uri, "-Xqc", copy.format(target)])
+    found["pg_dump -Fc"] = lambda target: timed(
+        [str(server.bin / "pg_dump"), uri, "-Fc", "-t", "metrics", "-f", f"{target}/metrics.dump"]
+    )
+    python = environment(folder / "environment")
+    if python is not None:
+        for tool, label in (("connectorx", "connectorx -> pyarrow"), ("duckdb_scanner", "DuckDB scanner")):
+            found[label] = lambda target, tool=tool: float(
+                subprocess.run(
+                    [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)],
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                ).stdout
+            )
+    return found
+
+
+def main() -> None:
+    """Run the rounds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    use_this_python()
+    builder = SparkSession.builder
+    for name, value in SPARK_CONFIG.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    folder = Path(tempfile.mkdtemp(prefix="snapshot-bench-"))
+    try:
+        with start_postgresql() as server:
+            uri = server.create_database()
+            server.psql_script(uri, _TABLE.format(rows=options.rows))
+            seconds, sizes = measure(runs(server, uri, spark, folder), folder, options.rounds)
+        report(seconds, sizes, options.rows)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+
+
+def measure(tools: dict[str, Run], folder: Path, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Run every tool once unmeasured, then once a round, each into a fresh folder."""
+    seconds: dict[str, list[float]] = {name: [] for name in tools}
+    sizes: dict[str, int] = {}
+    for number in range(rounds + 1):
+        for name, run in tools.items():
+            target = folder / f"run-{number}"
+            target.mkdir()
+            took = run(target)
+            sizes[name] = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+            shutil.rmtree(target)
+            if number:
+                seconds[name].append(took)
+    return seconds, sizes
+
+
+def report(seconds: dict[str, list[float]], sizes: dict[str, int], rows: int) -> None:
+    """Print medians: rows a second, the ratio of the other's seconds to ours, and bytes written."""
+    print(f"\n{rows:,} rows, {len(seconds['ours'])} rounds")
+    print(f"{'tool':<24}{'rows/s':>14}{'its seconds / ours':>22}{'MB written':>14}")
+    for name, taken in seconds.items():
+        ratios = [theirs / own for theirs, own in zip(taken, seconds["ours"], strict=True)]
+        rate = rows / statistics.median(taken)
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        print(f"{name:<24}{rate:>14,.0f}{spread:>22}{sizes[name] / (1 << 20):>14.1f}")
+
+
+if __name__ == "__main__":
+    main()
