@@ -21,9 +21,12 @@ from pyspark.sql import SparkSession
 import snapshot_assets
 from snapshot_assets.errors import TaskFailedError, TaskLostError
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
 SPARK_CONFIG: dict[str, str] = {
     "spark.master": "local[*,4]",
     "spark.app.name": "snapshot_assets",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",

@@ -7,6 +7,7 @@ from pydantic import Field
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
+from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
@@ -41,12 +42,14 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
         PlanError: The plan's windows cannot be Dagster partitions; says which lengths work.
     """
     plan.require_dagster()
-    return [_schema(plan), _chunks(plan), _untimed_tables(plan), _manifest(plan)]
+    with accepting_unstable_parts():
+        return [_schema(plan), _chunks(plan), _untimed_tables(plan), _manifest(plan)]
 
 
 def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a plan's assets."""
-    return [*chunk_checks(plan, partitions_of(plan)), *manifest_checks(plan)]
+    with accepting_unstable_parts():
+        return [*chunk_checks(plan, partitions_of(plan)), *manifest_checks(plan)]
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:

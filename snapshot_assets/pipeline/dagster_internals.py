@@ -1,11 +1,26 @@
-"""The only module that imports private parts of Dagster; a test names each of them and why it is needed."""
+"""Dagster's unsettled parts: the only module that imports private ones, or knows which public ones warn."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+
+
+@contextmanager
+def accepting_unstable_parts() -> Iterator[None]:
+    """Silence, while definitions are made, Dagster's warnings that backfill policies and partitioned checks may change.
+
+    Their users can do nothing about these warnings, which every process of every step would print.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        yield
 
 
 def target_materialization(
