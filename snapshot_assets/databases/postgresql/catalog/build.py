@@ -90,9 +90,9 @@ def view_document(relation: Relation, facts: Facts) -> View:
         options=_present(
             **_storage(relation),
             populated=relation.facts["populated"],
-            indexes=[_index(row).model_dump() for row in facts.indexes.get(relation.oid, [])],
+            indexes=[_index(row).model_dump(mode="json") for row in facts.indexes.get(relation.oid, [])],
             statistics=[row["definition"] for row in facts.statistics.get(relation.oid, [])],
-            types=[used_type.model_dump(by_alias=True) for used_type in used.types],
+            types=[used_type.model_dump(mode="json", by_alias=True) for used_type in used.types],
             extensions=list(used.extensions),
             columns=_column_options(facts.columns.get(relation.oid, []), ()),
             comments=_present(indexes=_comments(facts.indexes.get(relation.oid, []))),
@@ -201,7 +201,9 @@ def _partition(relation: Relation, facts: Facts) -> dict[str, Any]:
             },
             columns=_column_options(columns, constraints, relation.name.table),
             constraints=[
-                {"name": row["name"], "definition": row["definition"]} for row in constraints if row["kind"] in "puxcf"
+                _present(name=row["name"], definition=row["definition"], parent=row["parent"])
+                for row in constraints
+                if row["kind"] in "puxcf"
             ],
             indexes=[_present(name=row["name"], definition=row["definition"], parent=row["parent"]) for row in indexes],
             comment=relation.facts["comment"],

@@ -12,7 +12,12 @@ from snapshot_assets.databases.postgresql.catalog.constraints import (
     read_statistics,
 )
 from snapshot_assets.databases.postgresql.catalog.hypertables import read_dimensions
-from snapshot_assets.databases.postgresql.catalog.relations import Relation, read_relations, read_schemas
+from snapshot_assets.databases.postgresql.catalog.relations import (
+    Relation,
+    read_relations,
+    read_schemas,
+    without_used_types,
+)
 from snapshot_assets.databases.postgresql.catalog.sequences import read_sequences
 from snapshot_assets.databases.postgresql.catalog.user_types import read_types
 from snapshot_assets.databases.postgresql.catalog.views import read_views
@@ -35,7 +40,11 @@ def extract(session: Session, selection: Selection) -> DatabaseSchema:
     used = {name.schema for name in (*(table.name for table in tables), *(view.name for view in views))}
     return DatabaseSchema(
         database="postgresql",
-        schemas=tuple(schema for schema in schemas if schema.name in used or _wanted(schema, selection)),
+        schemas=tuple(
+            without_used_types(schema, [kind for types in facts.types.values() for kind in types.types])
+            for schema in schemas
+            if schema.name in used or _wanted(schema, selection)
+        ),
         tables=table_documents,
         views=view_documents,
     )

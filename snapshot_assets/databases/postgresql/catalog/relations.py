@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import Session
 from snapshot_assets.databases.postgresql.sql import oid_array, qualified
-from snapshot_assets.format.relations import Schema, TableName
+from snapshot_assets.format.relations import Schema, TableName, UserType
 
 KINDS = {
     "r": "table",
@@ -77,6 +78,9 @@ UNION ALL SELECT o.oprnamespace, 'operator ' || o.oid::regoperator::text, 'pg_op
 FROM pg_operator o
 UNION ALL SELECT l.collnamespace, 'collation ' || l.oid::regcollation::text, 'pg_collation'::regclass, l.oid
 FROM pg_collation l
+UNION ALL SELECT t.typnamespace, 'type ' || n.nspname || '.' || t.typname, 'pg_type'::regclass, t.oid
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace LEFT JOIN pg_class c ON c.oid = t.typrelid
+WHERE t.typtype IN ('e', 'd', 'r') OR c.relkind = 'c'
 UNION ALL SELECT t.cfgnamespace, 'text search configuration ' || t.oid::regconfig::text, 'pg_ts_config'::regclass, t.oid
 FROM pg_ts_config t
 """
@@ -118,13 +122,16 @@ def read_relations(session: Session) -> list[Relation]:
 
 
 def read_schemas(session: Session) -> list[Schema]:
-    """Return every schema that is not the system's, with what of it a snapshot does not carry."""
+    """Return every schema that is not the system's, with what of it a snapshot does not carry.
+
+    All types of the user are in that list: `without_used_types` takes out those that come along with a column.
+    """
     rows = session.rows(_SCHEMAS, "listing schemas")
     lost: dict[int, list[str]] = {}
     query = f"""
         SELECT o.schema, o.object FROM ({_NOT_CARRIED}) o
         WHERE o.schema = ANY ({oid_array(row["oid"] for row in rows)}) AND NOT EXISTS (
-            SELECT FROM pg_depend d WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype = 'e')
+            SELECT FROM pg_depend d WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype IN ('e', 'i'))
         ORDER BY o.object"""
     for row in session.rows(query, "listing what a snapshot does not carry"):
         lost.setdefault(row["schema"], []).append(row["object"])
@@ -136,6 +143,13 @@ def read_schemas(session: Session) -> list[Schema]:
         )
         for row in rows
     ]
+
+
+def without_used_types(schema: Schema, used: Collection[UserType]) -> Schema:
+    """Return a schema whose `not_carried` no longer names the types that columns bring along."""
+    carried = {f"type {kind.schema_name}.{kind.name}" for kind in used}
+    lost = [name for name in schema.options.get("not_carried", ()) if name not in carried]
+    return schema.model_copy(update={"options": {"not_carried": lost} if lost else {}})
 
 
 def relation_lock(relation: TableName, kind: str) -> str:

@@ -37,7 +37,7 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
     CASE t.typtype WHEN 'e' THEN
         ARRAY(SELECT l.enumlabel::text FROM pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)
     END AS labels,
-    CASE t.typtype WHEN 'd' THEN json_build_object(
+    json_strip_nulls(CASE t.typtype WHEN 'd' THEN json_build_object(
         'base', format_type(t.typbasetype, t.typtypmod), 'not_null', t.typnotnull,
         'default', coalesce(pg_get_expr(t.typdefaultbin, 0), t.typdefault),
         'collation', {_COLLATION.format(collation="t.typcollation", plain="b.typcollation")},
@@ -47,7 +47,8 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
                 'comment', obj_description(k.oid, 'pg_constraint')) ORDER BY k.conname)
             FROM pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'c'),
         'not_null_name', (
-            SELECT k.conname FROM pg_constraint k WHERE k.contypid = t.oid AND k.contype = 'n'))
+            SELECT k.conname FROM pg_constraint k
+            WHERE k.contypid = t.oid AND k.contype = 'n' AND k.conname <> t.typname || '_not_null'))
     WHEN 'c' THEN json_build_object('attributes', (
         SELECT json_agg(json_build_object(
             'name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
@@ -67,7 +68,7 @@ SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t
         FROM pg_range r JOIN pg_opclass o ON o.oid = r.rngsubopc JOIN pg_namespace opn ON opn.oid = o.opcnamespace
             JOIN pg_type st ON st.oid = r.rngsubtype
         WHERE r.rngtypid = t.oid)
-    END AS definition
+    END) AS definition
 FROM pg_type t JOIN used ON used.type = t.oid
 JOIN pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_class c ON c.oid = t.typrelid
@@ -151,6 +152,6 @@ def _user_type(row: dict[str, Any]) -> UserType:
         name=row["name"],
         kind=_KINDS[row["kind"]],
         labels=tuple(row["labels"] or ()),
-        definition={key: value for key, value in definition.items() if value not in (None, False)},
+        definition={key: value for key, value in definition.items() if value is not False},
         comment=row["comment"],
     )
