@@ -1,100 +1,105 @@
-"""Bounds of columns, read from the footer that the writer has just made."""
+"""Statistics of a data file, taken from the footer that its writer has just made: nothing is read or computed twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from snapshot_assets.format.files import ColumnStatistics, Physical, RowGroup
 
-_MAX_BOUND = 64
+BOUND_BYTES = 64
+"""Longest bound of a BYTE_ARRAY; a longer one is cut."""
 
 
-def row_group_statistics(schema: pa.Schema, footer: Any) -> tuple[RowGroup, ...]:
-    """Return rows, bytes and bounds of each row group.
+def row_groups(metadata: pq.FileMetaData, schema: pa.Schema) -> tuple[RowGroup, ...]:
+    """Return what a footer says of its row groups.
 
     Args:
-        schema: The file's Arrow schema.
-        footer: pyarrow's `FileMetaData`.
+        metadata: The footer.
+        schema: Arrow schema of the file. Nested columns are left out.
     """
-    return tuple(_row_group(schema, footer.row_group(number)) for number in range(footer.num_row_groups))
-
-
-def file_statistics(schema: pa.Schema, groups: Iterable[RowGroup]) -> tuple[ColumnStatistics, ...]:
-    """Return bounds over all row groups; a bound that one of them lacks is none."""
-    by_column = zip(*(group.columns for group in groups), strict=True)
-    return tuple(_joined(schema.field(parts[0].column).type, parts) for parts in by_column)
-
-
-def _row_group(schema: pa.Schema, group: Any) -> RowGroup:
-    columns = tuple(_column(group.column(leaf), field) for field, leaf in _top_level(schema))
-    return RowGroup(
-        group.num_rows, sum(group.column(i).total_compressed_size for i in range(group.num_columns)), columns
+    columns = _flat_columns(schema)
+    return tuple(
+        RowGroup(
+            rows=group.num_rows,
+            bytes=sum(group.column(leaf).total_compressed_size for leaf in range(group.num_columns)),
+            columns=tuple(_column(field, group.column(leaf)) for leaf, field in columns),
+        )
+        for group in (metadata.row_group(index) for index in range(metadata.num_row_groups))
     )
 
 
-def _top_level(schema: pa.Schema) -> Iterator[tuple[pa.Field, int]]:
-    """Yield the columns that are no nested type, with the index of their leaf in the file."""
+def file_columns(groups: tuple[RowGroup, ...], schema: pa.Schema) -> tuple[ColumnStatistics, ...]:
+    """Return the bounds over a whole file: known only where every row group that holds a value knows its own."""
+    rows = [group.rows for group in groups]
+    fields = [field for _, field in _flat_columns(schema)]
+    by_column = zip(*(group.columns for group in groups), strict=True)
+    return tuple(_merge(field, found, rows) for field, found in zip(fields, by_column, strict=True))
+
+
+def raised(value: bytes) -> bytes | None:
+    """Return bytes of at most `BOUND_BYTES` that are not below `value`, or None if there are none."""
+    if len(value) <= BOUND_BYTES:
+        return value
+    prefix = value[:BOUND_BYTES].rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+
+
+def _flat_columns(schema: pa.Schema) -> list[tuple[int, pa.Field]]:
+    """Return the columns that are not nested, each with the number of its leaf in the Parquet schema."""
+    columns = []
     leaf = 0
     for field in schema:
         if not pa.types.is_nested(field.type):
-            yield field, leaf
-        leaf += _leaf_count(field.type)
+            columns.append((leaf, field))
+        leaf += _leaves(field.type)
+    return columns
 
 
-def _leaf_count(kind: pa.DataType) -> int:
-    if not pa.types.is_nested(kind):
+def _leaves(arrow_type: pa.DataType) -> int:
+    if not pa.types.is_nested(arrow_type):
         return 1
-    if pa.types.is_map(kind):
-        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
-    if pa.types.is_struct(kind):
-        return sum(_leaf_count(child.type) for child in kind)
-    return _leaf_count(kind.value_type)
+    return sum(_leaves(arrow_type.field(index).type) for index in range(arrow_type.num_fields))
 
 
-def _column(column: Any, field: pa.Field) -> ColumnStatistics:
-    found = column.statistics
-    if found is None:
+def _column(field: pa.Field, chunk: pq.ColumnChunkMetaData) -> ColumnStatistics:
+    statistics = chunk.statistics
+    if statistics is None:
         return ColumnStatistics(field.name, None, None, None)
-    nulls = found.null_count if found.has_null_count else None
-    if not found.has_min_max:
-        return ColumnStatistics(field.name, nulls, None, None)
-    return ColumnStatistics(field.name, nulls, _lower(found.min_raw), _upper(found.max_raw))
+    minimum = maximum = None
+    if statistics.has_min_max:
+        minimum, maximum = statistics.min_raw, statistics.max_raw
+        if isinstance(minimum, bytes):
+            minimum, maximum = minimum[:BOUND_BYTES], raised(maximum)
+    return ColumnStatistics(field.name, statistics.null_count if statistics.has_null_count else None, minimum, maximum)
 
 
-def _lower(value: Physical) -> Physical:
-    return value[:_MAX_BOUND] if isinstance(value, bytes) else value
+def _merge(field: pa.Field, found: Iterable[ColumnStatistics], rows: list[int]) -> ColumnStatistics:
+    found = tuple(found)
+    nulls = [column.null_count for column in found]
+    with_values = [column for column, count in zip(found, rows, strict=True) if column.null_count != count]
 
+    def order(value: Physical) -> Any:
+        return _order(field.type, value)
 
-def _upper(value: Physical) -> Physical | None:
-    """Cut a long maximum and raise it, so that it stays above all values; none if it cannot be raised."""
-    if not isinstance(value, bytes) or len(value) <= _MAX_BOUND:
-        return value
-    cut = value[:_MAX_BOUND].rstrip(b"\xff")
-    return cut[:-1] + bytes([cut[-1] + 1]) if cut else None
-
-
-def _joined(kind: pa.DataType, parts: tuple[ColumnStatistics, ...]) -> ColumnStatistics:
-    key = _order(kind)
-    nulls = [part.null_count for part in parts]
-    # A row group without bounds holds only NULLs (or NaN) if its NULLs are counted; then it widens nothing.
-    lows = [part.minimum for part in parts if part.minimum is not None]
-    highs = [part.maximum for part in parts if part.maximum is not None]
-    known = [count for count in nulls if count is not None]
+    minima = [column.minimum for column in with_values if column.minimum is not None]
+    maxima = [column.maximum for column in with_values if column.maximum is not None]
     return ColumnStatistics(
-        parts[0].column,
-        sum(known) if len(known) == len(nulls) else None,
-        min(lows, key=key) if len(lows) == len(parts) else None,
-        max(highs, key=key) if len(highs) == len(parts) else None,
+        field.name,
+        sum(count for count in nulls if count is not None) if None not in nulls else None,
+        min(minima, key=order) if minima and len(minima) == len(with_values) else None,
+        max(maxima, key=order) if maxima and len(maxima) == len(with_values) else None,
     )
 
 
-def _order(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return the sort key of a type's physical values, in the order that the type has."""
-    if pa.types.is_decimal(kind):
-        return lambda value: int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
-    if pa.types.is_unsigned_integer(kind):
-        return lambda value: value % (1 << 64)
-    return lambda value: value
+def _order(arrow_type: pa.DataType, value: Physical) -> Any:
+    """Return a key that sorts physical values as the column's type sorts its own."""
+    if pa.types.is_unsigned_integer(arrow_type) and isinstance(value, int):
+        # Parquet keeps unsigned values in its signed types.
+        return value % (1 << 64)
+    if pa.types.is_decimal(arrow_type) and isinstance(value, bytes):
+        return int.from_bytes(value, "big", signed=True)
+    return value
