@@ -12,7 +12,8 @@ Physical = bool | int | float | bytes
 class ColumnStatistics:
     """Bounds of one column over a file or a row group; a bound is None where none is known.
 
-    A NaN lies outside the bounds, which are those of the other values; unsigned integers stand in Parquet's signed types.
+    A NaN lies outside the bounds, which are those of the other values. Unsigned integers stand in the
+    signed types of Parquet.
 
     Attributes:
         column: Column name; only top-level columns of a non-nested type have bounds.
