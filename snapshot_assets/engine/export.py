@@ -165,7 +165,7 @@ def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) 
         pending += chunks
         return
     todo = [chunk for chunk in chunks if not state.completed(chunk)]
-    receipts = find_adoptable(export.catalog.store, state, todo) if todo else {}
+    receipts = find_adoptable(export.catalog.store, state, todo, export.provenance.schema_sha256) if todo else {}
     for chunk in chunks:
         if state.completed(chunk):
             yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
@@ -183,18 +183,16 @@ def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPla
     plans = list(plans)
     most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
     batches: list[list[ChunkPlan]] = []
-    open_bytes = TASK_BYTES
+    shared: list[ChunkPlan] = []
     for plan in plans:
-        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
-        if not small:
+        if plan.size >= SMALL_CHUNK or len(plan.works) != 1:
             batches.append([plan])
-            open_bytes = TASK_BYTES
-        elif open_bytes + plan.size > TASK_BYTES or len(batches[-1]) >= most:
-            batches.append([plan])
-            open_bytes = plan.size
+            shared = []
+        elif shared and len(shared) < most and sum(each.size for each in shared) + plan.size <= TASK_BYTES:
+            shared.append(plan)
         else:
-            batches[-1].append(plan)
-            open_bytes += plan.size
+            shared = [plan]
+            batches.append(shared)
     return batches
 
 

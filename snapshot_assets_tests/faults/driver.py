@@ -1,0 +1,144 @@
+"""Runs exports that may be killed: `python -m snapshot_assets_tests.faults.driver`.
+
+Reads one JSON list of jobs per line, forks a child for each, and answers with one JSON list of what became of them.
+The parent imports everything once and opens nothing, so that a child costs milliseconds and a fork is safe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute
+import pyarrow.parquet  # noqa: F401  (the children need both)
+
+from snapshot_assets.catalog import log
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.databases.duckdb import database  # noqa: F401
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.engine.tasks import ChunkResult, Task
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage import local  # noqa: F401
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
+from snapshot_assets_tests.faults.store import Fault, FaultyStore
+
+
+@dataclass
+class Recorder:
+    """A runner that remembers which chunks were read from the source."""
+
+    inner: InlineRunner = field(default_factory=InlineRunner)
+    read: list[int] = field(default_factory=list)
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        self.read += [work.chunk for task in tasks for work in task.works]
+        return self.inner.run(tasks)
+
+
+def export(
+    source: str,
+    location: str,
+    *,
+    fault: dict[str, Any] | None = None,
+    plan: dict[str, Any] | None = None,
+    chunks: Sequence[int] = CHUNKS,
+    force: bool = False,
+    replace: bool = False,
+    seal: bool = True,
+    wait_for: str = "",
+    signal_to: str = "",
+) -> dict[str, Any]:
+    """Run begin, export and seal, and tell what was done."""
+    if wait_for:
+        Path(wait_for).read_text()
+    store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
+    runner = Recorder()
+    run = ExportRun(
+        Plan(**(PLAN | {"source": source, "to": location} | (plan or {}))),
+        DatabaseAddress("source", source),
+        store,
+        runner,
+        f"run-{os.getpid()}",
+        force=force,
+        retry=RetryPolicy(base=0),
+    )
+    told: dict[str, Any] = {"outcomes": {}}
+    try:
+        run.begin()
+        for outcome in run.export(chunks, replace_completed=replace):
+            told["outcomes"][outcome.chunk] = outcome.status
+        if seal:
+            told["sealed"] = run.seal().seal.revision
+    except SnapshotError as error:
+        told["error"] = [kind.__name__ for kind in type(error).__mro__]
+        told["message"] = str(error)
+    finally:
+        run.close()
+    if signal_to:
+        Path(signal_to).write_text("")
+    return told | {"read": runner.read, "trace": store.trace}
+
+
+def check(source: str, location: str) -> dict[str, Any]:
+    """Verify a location in full and compare its rows with the source's."""
+    parsed = parse_location(location)
+    store = open_store(parsed)
+    report = verify(store, depth="full")
+    return {
+        "damage": [f"{fault.kind}: {fault.message}" for fault in report.faults if fault.is_damage],
+        "warnings": [f"{fault.kind}: {fault.object}" for fault in report.faults if not fault.is_damage],
+        "differences": {table: len(rows) for table, rows in differences(source, store, parsed.local_path).items()},
+    }
+
+
+JOBS = {"export": export, "check": check}
+
+
+def _child(job: dict[str, Any], pipe: int) -> None:
+    try:
+        answer = JOBS[job.pop("job")](**job)
+    except BaseException:
+        answer = {"crash": traceback.format_exc()}
+    with os.fdopen(pipe, "w") as out:
+        json.dump(answer, out)
+
+
+def _fork(job: dict[str, Any]) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _child(job, writer)
+        os._exit(0)
+    os.close(writer)
+    return pid, reader
+
+
+def _join(pid: int, reader: int) -> dict[str, Any]:
+    with os.fdopen(reader) as answer:
+        text = answer.read()
+    _, status = os.waitpid(pid, 0)
+    return {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, **(json.loads(text) if text else {})}
+
+
+def main() -> None:
+    log._SETTLE_WAIT = 0
+    for line in sys.stdin:
+        children = [_fork(job) for job in json.loads(line)]
+        print(json.dumps([_join(*child) for child in children]), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

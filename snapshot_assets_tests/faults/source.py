@@ -1,0 +1,82 @@
+"""A small database: two timed tables with six windows, one of them empty, rows without a time and outside the range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import duckdb
+
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.storage.base import ObjectStore
+
+WINDOWS = 6
+EMPTY_WINDOW = 4
+_RANGE = ("2025-01-01T00:00:00Z", "2025-01-07T00:00:00Z")
+PLAN = {"name": "faults", "start_time": _RANGE[0], "end_time": _RANGE[1], "chunk_time_window": "1d"}
+CHUNKS = tuple(range(WINDOWS + 1))
+TIMES = {"readings": "t", "events": "moment", "places": None}
+OUTSIDE = {"readings": 2, "events": 0}
+
+
+def make_source(path: Path) -> str:
+    """Make the database and return its URI."""
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"""
+            SET TimeZone = 'UTC';
+            CREATE TABLE places (id INTEGER, name VARCHAR);
+            INSERT INTO places VALUES (1, 'Zürich'), (1, 'Zürich'), (2, NULL), (3, '');
+            CREATE TABLE readings (t TIMESTAMPTZ, sensor VARCHAR, value DOUBLE);
+            INSERT INTO readings
+                SELECT TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i * 2), 's' || i % 3, i / 7.0
+                FROM range(0, 72) r(i) WHERE i // 12 <> {EMPTY_WINDOW - 1};
+            INSERT INTO readings SELECT * FROM readings WHERE sensor = 's1';
+            INSERT INTO readings VALUES
+                (NULL, 'lost', 1), (NULL, 'lost', 1),
+                ('2024-12-31 23:59:59.999999Z', 'early', 1), ('2025-01-07 00:00:00Z', 'late', 2);
+            CREATE TABLE events (moment TIMESTAMP, what VARCHAR);
+            INSERT INTO events VALUES ('2025-01-01 00:00:00', 'first'), ('2025-01-03 12:00:00', 'middle'),
+                ('2025-01-06 23:59:59.999999', 'last'), (NULL, 'sometime');
+            """
+        )
+    return f"duckdb://{path}"
+
+
+def location(folder: Path) -> str:
+    """Return the URI of a folder."""
+    return f"file://{quote(str(folder))}"
+
+
+def add_rows(source: str) -> None:
+    """Add late rows to window 2."""
+    with duckdb.connect(source.removeprefix("duckdb://")) as connection:
+        connection.execute(
+            "SET TimeZone = 'UTC'; INSERT INTO readings VALUES ('2025-01-02 01:00:00Z', 'late', 9), "
+            "('2025-01-02 01:00:00Z', 'late', 9)"
+        )
+
+
+def differences(source: str, store: ObjectStore, folder: Path) -> dict[str, list[tuple]]:
+    """Return, by table, the rows that source and snapshot do not have equally often; none if all is well."""
+    files: dict[str, list[str]] = {table: [] for table in TIMES}
+    for known in read_state(store).live_files():
+        files[known.file.table].append(str(folder / known.file.path))
+    found = {}
+    with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for table, time in TIMES.items():
+            wanted = f"SELECT * FROM {table} {_inside(time)}"
+            exported = f"SELECT * FROM read_parquet({files[table]})" if files[table] else f"{wanted} LIMIT 0"
+            rows = connection.sql(
+                f"(({wanted}) EXCEPT ALL ({exported})) UNION ALL (({exported}) EXCEPT ALL ({wanted}))"
+            ).fetchall()
+            if rows:
+                found[table] = rows
+    return found
+
+
+def _inside(time: str | None) -> str:
+    if time is None:
+        return ""
+    return f"WHERE {time} IS NULL OR isinf({time}) OR ({time} >= '{_RANGE[0]}' AND {time} < '{_RANGE[1]}')"

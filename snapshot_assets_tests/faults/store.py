@@ -1,0 +1,151 @@
+"""A real store that counts its calls and, at one of them, kills the process, fails, or loses the reply."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from snapshot_assets.errors import ObjectExistsError, StoreUnavailableError
+from snapshot_assets.storage.base import ObjectStore
+
+KINDS = ("kill-before", "kill-after", "fail-before", "fail-after", "exists-after", "pause-before")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens at one storage call.
+
+    Attributes:
+        kind: `kill-…` is SIGKILL; `fail-before` leaves the call undone; `fail-after` loses the reply of a call that
+            took effect; `exists-after` is what a client sees whose own retry met the object it had created;
+            `pause-before` waits.
+        at: Number of the call, from 1; 0 for no fault.
+        reached: FIFO that is opened for writing when a pause begins.
+        go: FIFO whose opening by a writer ends a pause.
+    """
+
+    kind: str = "kill-before"
+    at: int = 0
+    reached: str = ""
+    go: str = ""
+
+
+@dataclass
+class FaultyStore:
+    """Counts every call to a store and brings about a fault at one of them.
+
+    Attributes:
+        trace: Every call so far: operation and kind of object.
+    """
+
+    inner: ObjectStore
+    fault: Fault = field(default_factory=Fault)
+    trace: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    @contextmanager
+    def _call(self, operation: str, path: str) -> Iterator[None]:
+        with self._lock:
+            self.trace.append(f"{operation} {kind_of_object(path)}")
+            struck = len(self.trace) == self.fault.at
+        if struck:
+            self._strike_before(operation, path)
+        try:
+            yield
+        finally:
+            if struck:
+                self._strike_after(operation, path)
+
+    def _strike_before(self, operation: str, path: str) -> None:
+        if self.fault.kind == "kill-before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault.kind == "fail-before":
+            raise StoreUnavailableError(f"The store did not take {operation} {path}.")
+        if self.fault.kind == "pause-before":
+            Path(self.fault.reached).write_text("")
+            Path(self.fault.go).read_text()
+
+    def _strike_after(self, operation: str, path: str) -> None:
+        if self.fault.kind == "kill-after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault.kind == "exists-after" and operation == "create":
+            raise ObjectExistsError(f"{path} exists.")
+        if self.fault.kind in ("fail-after", "exists-after"):
+            raise StoreUnavailableError(f"The store did not answer {operation} {path}.")
+
+    def _done(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        with self._call(operation, path):
+            return call()
+
+    def get(self, path, *, limit=None):
+        return self._done("get", path, lambda: self.inner.get(path, limit=limit))
+
+    def get_range(self, path, start, length):
+        return self._done("get_range", path, lambda: self.inner.get_range(path, start, length))
+
+    def put(self, path, data):
+        return self._done("put", path, lambda: self.inner.put(path, data))
+
+    def create(self, path, data):
+        return self._done("create", path, lambda: self.inner.create(path, data))
+
+    def list(self, prefix=""):
+        return iter(self._done("list", prefix, lambda: list(self.inner.list(prefix))))
+
+    def folders(self, prefix=""):
+        return self._done("folders", prefix, lambda: self.inner.folders(prefix))
+
+    def head(self, path):
+        return self._done("head", path, lambda: self.inner.head(path))
+
+    def delete(self, path):
+        return self._done("delete", path, lambda: self.inner.delete(path))
+
+    @contextmanager
+    def open_reader(self, path):
+        opened = self._done("open_reader", path, lambda: self.inner.open_reader(path))
+        with opened as reader:
+            yield reader
+
+    @contextmanager
+    def open_writer(self, path):
+        opened = self.inner.open_writer(path)
+        writer = self._done("open", path, opened.__enter__)
+        with ExitStack() as closing:
+            try:
+                yield _CountingWriter(self, writer, path)
+                closing.enter_context(self._call("close", path))
+            except BaseException as error:
+                opened.__exit__(type(error), error, error.__traceback__)
+                raise
+            opened.__exit__(None, None, None)
+
+
+@dataclass(frozen=True)
+class _CountingWriter:
+    store: FaultyStore
+    writer: object
+    path: str
+
+    def write(self, data):
+        return self.store._done("write", self.path, lambda: self.writer.write(data))
+
+
+def kind_of_object(path: str) -> str:
+    """Return a path with what differs from run to run left out."""
+    path = re.sub(r"probe-[0-9a-f]+", "probe", path)
+    path = re.sub(r"schema/[0-9a-f]+/.*", "schema", path)
+    path = re.sub(r"data/\d+/chunk-.*", "receipt", path)
+    path = re.sub(r"data/\d+/.*", "file", path)
+    return re.sub(r"\d{20}", "revision", path)
