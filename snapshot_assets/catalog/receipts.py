@@ -86,16 +86,19 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     return receipt, ObjectRef(path, sha256_hex(data), len(data))
 
 
-def find_adoptable(store: ObjectStore, state: State, chunks: Iterable[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
+def find_adoptable(
+    store: ObjectStore, state: State, chunks: Iterable[int], schema_sha256: str
+) -> Mapping[int, tuple[Receipt, ObjectRef]]:
     """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
 
-    Never one of another snapshot id, of another schema than the newest, older than the chunk's last commit, of a
+    Never one of another snapshot id, of another schema, older than the chunk's last commit, of a
     replace, or with a file that is missing or has another size. A torn receipt is none: nobody committed it.
 
     Args:
         store: The location.
         state: The head's state.
         chunks: Chunks that are not completed.
+        schema_sha256: Content of the schema that the resume exports with.
     """
     wanted = set(chunks)
     found: dict[int, tuple[Receipt, ObjectRef]] = {}
@@ -106,16 +109,18 @@ def find_adoptable(store: ObjectStore, state: State, chunks: Iterable[int]) -> M
             except (DamageError, UnsupportedVersionError):
                 continue
             older = found.get(receipt.chunk)
-            if (older is None or older[0].opened_at < receipt.opened_at) and _fits(store, state, receipt):
+            if (older is None or older[0].opened_at < receipt.opened_at) and _fits(
+                store, state, receipt, schema_sha256
+            ):
                 found[receipt.chunk] = receipt, ref
     return found
 
 
-def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
+def _fits(store: ObjectStore, state: State, receipt: Receipt, schema_sha256: str) -> bool:
     last = state.chunks.get(receipt.chunk)
     return (
         receipt.snapshot_id == state.snapshot_id
-        and receipt.schema_sha256 == state.schemas[state.schema_id].sha256
+        and receipt.schema_sha256 == schema_sha256
         and not receipt.supersedes
         and (last is None or receipt.base_revision >= last.revision)
         and all(_intact(store, file) for file in receipt.files)

@@ -96,11 +96,13 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
 
 
-def begin_snapshot(catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False) -> bool:
+def begin_snapshot(
+    catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False
+) -> rules.SchemaContent:
     """Begin the snapshot, or adopt, extend and complete the one that is there.
 
     Returns:
-        Whether a new snapshot id began.
+        The schema's documents, which the snapshot now knows.
 
     Raises:
         SnapshotExistsError: A snapshot of another plan is there; nothing was written.
@@ -115,7 +117,7 @@ def begin_snapshot(catalog: Catalog, header: Header, schema: DatabaseSchema, *, 
         catalog.commit(rules.extend(token, header.end))
     if revision is not None:
         write_hints(catalog.store, catalog.state, catalog.refresh)
-    return revision is not None
+    return content
 
 
 def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:

@@ -13,13 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import hash_object
-from snapshot_assets.databases.spark.sql import identifier
-from snapshot_assets.databases.spark.types import carry, column_type_text
 from snapshot_assets.engine.session import prepare_session
-from snapshot_assets.errors import ChecksumMismatchError, IncompleteError, NoSnapshotError, UnknownRelationError
-from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.errors import ChecksumMismatchError, IncompleteError, NoSnapshotError
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _BATCH_ROWS = 65_536
@@ -31,48 +28,6 @@ class FrameChunk:
 
     chunk: int
     frames: Mapping[TableName, DataFrame]
-
-
-def frame_table(name: TableName, frame: DataFrame, time_index: str | None) -> Table:
-    """Return the document of a DataFrame's rows as a table.
-
-    Args:
-        name: What the table is called in the snapshot.
-        frame: The DataFrame.
-        time_index: Its time column, where the plan names one.
-
-    Raises:
-        UnsupportedTypeError: A column's type has no exact carrier.
-        UnknownRelationError: The DataFrame has no column of the time index's name.
-    """
-    columns = []
-    for field in frame.schema:
-        carried = carry(field.dataType, None, f"{name}.{field.name}")
-        columns.append(
-            Column(
-                name=field.name,
-                type=column_type_text(field),
-                arrow_type=arrow_type_text(carried.arrow),
-                carrier=carried.carrier,
-                nullable=field.nullable,
-            )
-        )
-    if time_index is not None and time_index not in frame.columns:
-        raise UnknownRelationError(
-            f"The plan's time column {time_index!r} of {name} is not among the DataFrame's columns: "
-            f"{', '.join(frame.columns)}."
-        )
-    return Table(schema_name=name.schema, name=name.table, columns=tuple(columns), time_index=time_index)
-
-
-def carried_frame(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame whose columns are as the data files carry them: text where only text is exact."""
-    return frame.selectExpr(
-        *(
-            f"{carry(field.dataType, None, field.name).select(identifier(field.name))} AS {identifier(field.name)}"
-            for field in frame.schema
-        )
-    )
 
 
 def merged_schema(known: DatabaseSchema, tables: Sequence[Table]) -> DatabaseSchema:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Database, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.spark.database import SparkCatalogDatabase
 from snapshot_assets.engine.export import SMALL_CHUNK, ChunkPlan
-from snapshot_assets.engine.tasks import ChunkWork
+from snapshot_assets.engine.tasks import ChunkWork, timeless_rows_error
+from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
@@ -16,18 +20,59 @@ SLICE_BYTES = 128 << 20
 """A table's share of a chunk is cut into slices of about this size, each a Spark task."""
 
 
+class Planner(Protocol):
+    """Plans chunks of one snapshot."""
+
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+        """Yield the plan of each chunk, in order."""
+        ...
+
+
 @dataclass(frozen=True)
-class ChunkPlanner:
-    """Plans chunks of one snapshot against one open database.
+class _ChunkScans:
+    """The scans of a snapshot's chunks.
 
     Attributes:
         state: The head's state, for header and windows.
         schema: The tables to export.
-        most_parts: Most slices of one table's scan.
     """
 
     state: State
     schema: DatabaseSchema
+
+    @property
+    def header(self) -> Header:
+        """The snapshot's header."""
+        if self.state.header is None:
+            raise NoSnapshotError("No snapshot was begun at this location.")
+        return self.state.header
+
+    def scans(self, chunk: int) -> tuple[Scan, ...]:
+        """Return a chunk's scans: every timed table's window; for chunk 0 untimed tables and rows without a time."""
+        return tuple(Scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
+
+    def window_text(self, chunk: int) -> str:
+        """Return a chunk's window as footers show it, "" for chunk 0."""
+        return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
+
+    def _rows(self, table: Table, chunk: int) -> Rows | None:
+        if chunk == UNTIMED_CHUNK:
+            return AllRows() if table.time_index is None else TimelessRows()
+        if table.time_index is None:
+            return None
+        window = self.state.window(chunk)
+        return WindowRows(window.start, window.end, self.header.time_zone)
+
+
+@dataclass(frozen=True)
+class ScanPlanner(_ChunkScans):
+    """Plans tasks that read a database over connections of their own.
+
+    Attributes:
+        database: Estimates and cuts scans.
+        most_parts: Most slices of one table's scan.
+    """
+
     database: Database
     most_parts: int = 1
 
@@ -36,26 +81,9 @@ class ChunkPlanner:
         for chunk in chunks:
             yield self._plan(chunk)
 
-    def scans(self, chunk: int) -> tuple[Scan, ...]:
-        """Return a chunk's scans: every timed table's window; for chunk 0 untimed tables and rows without a time."""
-        return tuple(Scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
-
-    def _rows(self, table: Table, chunk: int) -> Rows | None:
-        header = self.state.header
-        assert header is not None
-        if chunk == UNTIMED_CHUNK:
-            return AllRows() if table.time_index is None else TimelessRows()
-        if table.time_index is None:
-            return None
-        window = self.state.window(chunk)
-        return WindowRows(window.start, window.end, header.time_zone)
-
     def _plan(self, chunk: int) -> ChunkPlan:
-        header = self.state.header
-        assert header is not None
-        scans = self.scans(chunk)
-        window = str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
-        work = ChunkWork(chunk, window, scans, timeless_allowed=header.null_time == "chunk0")
+        scans, window = self.scans(chunk), self.window_text(chunk)
+        work = ChunkWork(chunk, window, scans, timeless_allowed=self.header.null_time == "chunk0")
         sizes = [self.database.estimate(scan).bytes for scan in scans]
         if sum(sizes) < SMALL_CHUNK:
             return ChunkPlan(chunk, (work,), sum(sizes), window)
@@ -66,3 +94,28 @@ class ChunkPlanner:
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         parts = min(self.most_parts, -(-size // SLICE_BYTES))
         return self.database.split(scan, parts) if parts > 1 else [scan]
+
+
+@dataclass(frozen=True)
+class FramePlanner(_ChunkScans):
+    """Plans DataFrames of a Spark catalog's tables.
+
+    Attributes:
+        catalog: Makes the DataFrames.
+    """
+
+    catalog: SparkCatalogDatabase
+
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+        """Yield the plan of each chunk, in order.
+
+        Raises:
+            DatabaseError: A table holds rows without a finite time, and the plan says `null_time: fail`.
+        """
+        for chunk in chunks:
+            frames = tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
+            if chunk == UNTIMED_CHUNK and self.header.null_time == "fail":
+                for table, frame in frames:
+                    if table.time_index and not frame.isEmpty():
+                        raise timeless_rows_error(table)
+            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=frames)

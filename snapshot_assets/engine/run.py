@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.seal import Sealed, seal
-from snapshot_assets.databases.base import Database, DatabaseAddress
-from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.base import DatabaseAddress, Selection
+from snapshot_assets.databases.spark.tables import exact_frame, schema_table
 from snapshot_assets.engine.begin import (
     RequestedRange,
     begin_snapshot,
@@ -24,9 +27,9 @@ from snapshot_assets.engine.begin import (
     requested_range,
 )
 from snapshot_assets.engine.export import ChunkPlan, Export, Outcome, Runner, export_chunks
-from snapshot_assets.engine.frames import FrameChunk, carried_frame, frame_table, merged_schema
-from snapshot_assets.engine.planning import ChunkPlanner
+from snapshot_assets.engine.frames import FrameChunk, merged_schema
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.sources import Session, Source, open_source
 from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -47,6 +50,7 @@ class ExportRun:
         run_id: Name of the run, in fences and receipts.
         requested: The ends as the user wrote them; the plan's own by default.
         force: Begin a new snapshot in place of the one that is there, once.
+        session: Returns the Spark session, for a source that is a Spark catalog.
         most_parts: Most slices of one table's scan.
     """
 
@@ -57,10 +61,13 @@ class ExportRun:
     run_id: str
     requested: RequestedRange | None = None
     force: bool = False
+    session: Session = SparkSession.active
     most_parts: int = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     _catalog: Catalog | None = None
-    _source: _Source | None = None
+    _source: Source | None = None
+    _schema: DatabaseSchema | None = None
+    _content: SchemaContent | None = None
     _resources: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -75,29 +82,20 @@ class ExportRun:
 
         From here to `close` all tasks of the run read one state of the database, where it has such a means.
         """
-        if self._source is None:
-            source = self._open_source()
-            self._begin(source.schema)
-            self._source = source
-        return self._source.schema
+        if self._schema is None:
+            source = self._resources.enter_context(open_source(self.address, self.session, self.most_parts))
+            schema = exported_schema(self.plan, source.extract(self.plan.selection))
+            self._begin(schema)
+            self._source, self._schema = source, schema
+        return self._schema
 
     def _begin(self, schema: DatabaseSchema) -> None:
         requested = self.requested or requested_range(self.plan)
         header = header_of(
             self.plan, [item.name for item in schema.schemas], self.address.alias, requested, datetime.now(UTC)
         )
-        begin_snapshot(self.catalog, header, schema, force=self.force)
+        self._content = begin_snapshot(self.catalog, header, schema, force=self.force)
         self.force = False
-
-    def _open_source(self) -> _Source:
-        holder = open_database(self.address)
-        self._resources.callback(holder.close)
-        held = self._resources.enter_context(holder.hold())
-        address = replace(self.address, consistency=held.token)
-        database = open_database(address)
-        self._resources.callback(database.close)
-        schema = exported_schema(self.plan, database.extract(self.plan.selection))
-        return _Source(address, database, schema, {"run": self.run_id, **database.fence()})
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
         """Export chunks that are not completed, or again all of them; yields each outcome once it is committed.
@@ -105,14 +103,14 @@ class ExportRun:
         Raises:
             ExportFailedError: Some failed; the others are committed.
         """
-        if not replace_completed and all(self.catalog.refresh().completed(chunk) for chunk in chunks):
+        if not (replace_completed or self.force) and all(self.catalog.refresh().completed(chunk) for chunk in chunks):
             yield from (self._skipped(chunk) for chunk in chunks)
             return
         schema = self.begin()
         source = self._source
         assert source is not None
-        planner = ChunkPlanner(self.catalog.state, schema, source.database, self.most_parts)
-        export = self._export(source.address, source.fence, replace_completed)
+        planner = source.make_planner(self.catalog.state, schema)
+        export = self._export(source.address, source.database.fence(), replace_completed)
         yield from export_chunks(export, planner.plans, chunks)
 
     def export_frames(self, chunks: Sequence[FrameChunk], *, replace_completed: bool = False) -> Iterator[Outcome]:
@@ -121,7 +119,7 @@ class ExportRun:
         The tables' documents come from the DataFrames and join those that the snapshot knows.
         """
         tables = {
-            name: frame_table(name, frame, self.plan.time_columns.get(name))
+            name: schema_table(name, frame.schema, Selection(time_columns=self.plan.time_columns))
             for chunk in chunks
             for name, frame in chunk.frames.items()
         }
@@ -131,11 +129,11 @@ class ExportRun:
             chunk.chunk: ChunkPlan(
                 chunk.chunk,
                 window=str(self.catalog.state.window(chunk.chunk)) if chunk.chunk != UNTIMED_CHUNK else "",
-                frames=tuple((tables[name], carried_frame(frame)) for name, frame in chunk.frames.items()),
+                frames=tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in chunk.frames.items()),
             )
             for chunk in chunks
         }
-        export = self._export(self.address, {"run": self.run_id}, replace_completed)
+        export = self._export(self.address, {}, replace_completed)
         yield from export_chunks(export, lambda wanted: [plans[chunk] for chunk in wanted], list(plans))
 
     def _skipped(self, chunk: int) -> Outcome:
@@ -143,15 +141,17 @@ class ExportRun:
 
     def _export(self, address: DatabaseAddress, fence: Mapping[str, str], replace_completed: bool) -> Export:
         state = self.catalog.state
-        schema = state.schemas[state.schema_id]
+        assert self._content is not None
+        schema_id = schema_id_of(state, self._content)
+        assert schema_id is not None
         provenance = Provenance(
             location_id=state.location_id,
             snapshot_id=state.snapshot_id,
             base_revision=state.revision,
-            schema_id=schema.schema_id,
-            schema_sha256=schema.sha256,
+            schema_id=schema_id,
+            schema_sha256=self._content.sha256,
             run=self.run_id,
-            fence=fence,
+            fence={"run": self.run_id, **fence},
             metadata={"database": address.alias, "writer": self.catalog.writer_id},
         )
 
@@ -182,12 +182,13 @@ class ExportRun:
         return seal(self.catalog, rows_outside=self._rows_outside(), seal_verify=self.plan.seal_verify)
 
     def _rows_outside(self) -> list[RowsOutside]:
-        source, header = self._source, self.catalog.state.header
+        source, schema, header = self._source, self._schema, self.catalog.state.header
         assert source is not None
+        assert schema is not None
         assert header is not None
         if header.start is None or header.end is None or header.schema_only:
             return []
-        timed = [table for table in source.schema.tables if table.time_index]
+        timed = [table for table in schema.tables if table.time_index]
         counts = (
             (table.table_name, source.database.count_outside(table, header.start, header.end, header.time_zone))
             for table in timed
@@ -206,15 +207,5 @@ class ExportRun:
 
     def close(self) -> None:
         """Close the database and release its snapshot."""
-        self._source = None
+        self._source = self._schema = None
         self._resources.close()
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The open source of a run."""
-
-    address: DatabaseAddress
-    database: Database
-    schema: DatabaseSchema
-    fence: dict[str, str]

@@ -179,9 +179,14 @@ def write_table(
 def _refuse_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
-            raise DatabaseError(
-                f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan says "
-                "null_time: fail. Mend them, or write null_time: chunk0 to export them in chunk 0.",
-                table=str(table.table_name),
-            )
+            raise timeless_rows_error(table)
         yield batch
+
+
+def timeless_rows_error(table: Table) -> DatabaseError:
+    """Return the error that a table's rows without a finite time are, where the plan forbids them."""
+    return DatabaseError(
+        f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan says "
+        "null_time: fail. Mend them, or write null_time: chunk0 to export them in chunk 0.",
+        table=str(table.table_name),
+    )

@@ -106,6 +106,7 @@ class Snapshots:
                 store=self.store(name),
                 runner=LazyRunner(self.session),
                 run_id=self.run_id,
+                session=self.session,
                 requested=self.requested.get(name),
                 force=name in self.force,
             )
@@ -166,7 +167,7 @@ def snapshots_resource(
             spark: SparkSession = getattr(context.resources, SPARK).spark_session
             return spark
 
-        opened = Snapshots(configuration, context.run_id or "", session, s3, **settings)
+        opened = Snapshots(configuration, context.run.run_id if context.run else "", session, s3, **settings)
         try:
             yield opened
         finally:

@@ -8,7 +8,8 @@ from snapshot_assets_tests.catalog.conftest import Writer
 
 
 def adoptable(writer, *chunks):
-    return find_adoptable(writer.store, writer.catalog.state, chunks or (1, 2, 3))
+    state = writer.catalog.state
+    return find_adoptable(writer.store, state, chunks or (1, 2, 3), state.schemas[1].sha256)
 
 
 def test_a_receipt_is_read_back_equal_statistics_included(writer):
