@@ -23,12 +23,14 @@ def run(options: argparse.Namespace) -> int:
     )
     if not options.yes and not _confirmed():
         say("Nothing was deleted.")
+        if options.json:
+            show_json({"uri": store.uri, "deleted": False, "objects": 0, "foreign": []})
         return 1
     deletion = delete_snapshot(store)
     for path in deletion.foreign:
         say(f"left alone: {path} is not part of the format")
     if options.json:
-        show_json({"uri": store.uri, "objects": deletion.objects, "foreign": list(deletion.foreign)})
+        show_json({"uri": store.uri, "deleted": True, "objects": deletion.objects, "foreign": list(deletion.foreign)})
     else:
         show(f"Deleted {deletion.objects} objects of {store.uri}.")
     return 0
@@ -37,6 +39,6 @@ def run(options: argparse.Namespace) -> int:
 def _confirmed() -> bool:
     say("Everything the snapshot wrote will be removed. Type yes to go on:")
     try:
-        return input().strip() == "yes"
+        return input() == "yes"
     except EOFError:
         return False

@@ -1,0 +1,96 @@
+"""Small sources and prepared locations for tests that see the package as its users do: through `snapshots`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from snapshot_assets.configuration import Configuration
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.engine.export import Outcome
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+DAYS = 3
+RANGE = ("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-04T00:00:00Z")
+
+
+class Result(NamedTuple):
+    """What a call of `snapshots` did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+
+Snapshots = Callable[..., Result]
+
+
+def make_source(path: Path, *statements: str) -> str:
+    """Make a DuckDB file with 24 readings on each of three days, and two sensors; returns its URI."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE TABLE sensors (id INTEGER PRIMARY KEY, name VARCHAR)")
+        connection.execute("INSERT INTO sensors VALUES (1, 'roof'), (2, 'cellar')")
+        connection.execute("CREATE TABLE readings (moment TIMESTAMPTZ NOT NULL, value DOUBLE)")
+        connection.execute(
+            "INSERT INTO readings SELECT $start + to_hours(n::INT), n FROM range($hours) r(n)",
+            {"start": START, "hours": 24 * DAYS},
+        )
+        for statement in statements:
+            connection.execute(statement)
+    return path.as_uri().replace("file:", "duckdb:")
+
+
+def make_plan(source: str, to: str, **fields: Any) -> Plan:
+    """Return the plan that a call with `--source`, `--to` and `RANGE` makes."""
+    given = {"name": "location", "source": source, "to": to, "start_time": START, "end_time": START + DAYS * DAY}
+    return Plan(**given | fields)
+
+
+def store_of(location: str | Path) -> ObjectStore:
+    """Return the objects of a location on disk."""
+    return open_store(parse_location(location.as_uri() if isinstance(location, Path) else location))
+
+
+def export(plan: Plan, store: ObjectStore, *, chunks: Iterable[int] | None = None) -> list[Outcome]:
+    """Export a plan in this process, without Spark and Dagster.
+
+    Args:
+        plan: The plan, its source a URI.
+        store: Its location.
+        chunks: Stop after these, unsealed; all, and a seal, by default.
+    """
+    run = export_run(plan, store)
+    try:
+        run.begin()
+        wanted = run.catalog.state.expected_chunks() if chunks is None else list(chunks)
+        outcomes = list(run.export(wanted))
+        if chunks is None:
+            run.seal()
+        return outcomes
+    finally:
+        run.close()
+
+
+def export_run(plan: Plan, store: ObjectStore) -> ExportRun:
+    """Return a run of a plan whose tasks run in this process."""
+    address: DatabaseAddress = Configuration().source(plan.source)
+    return ExportRun(plan=plan, address=address, store=store, runner=InlineRunner(), run_id="test")
