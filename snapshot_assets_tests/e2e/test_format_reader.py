@@ -1,0 +1,305 @@
+"""FORMAT.md against the package: a reader written from the specification alone agrees with every byte it writes."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import ExportFailedError
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.e2e.format_reader import Reader, State, fold
+
+ODD = ("odd schema/Ä", 'tä"ble%.x-1')
+ODD_TEXT = '"odd schema/Ä"."tä""ble%.x-1"'
+LONG = "é" * 100
+RANGE = {"start_time": "2025-01-01T00:00:00Z", "end_time": "2025-01-07T12:00:00Z"}
+SOURCE = f"""
+CREATE SCHEMA "{ODD[0]}";
+CREATE TYPE mood AS ENUM ('sad', 'happy "quoted"');
+CREATE TABLE readings (
+    t TIMESTAMPTZ, device VARCHAR NOT NULL DEFAULT 'none', v DOUBLE, f FLOAT, n DECIMAL(38, 3), b BLOB, h HUGEINT,
+    l INTEGER[], m mood, s STRUCT("a ""q" INTEGER, b VARCHAR), mp MAP(VARCHAR, INTEGER), d DATE, tm TIME, iv INTERVAL,
+    u UUID, bo BOOLEAN, si SMALLINT, ub UBIGINT, CHECK (v < 1000)
+);
+INSERT INTO readings
+    SELECT '2025-01-01T12:00:00.000001Z'::TIMESTAMPTZ + INTERVAL (x) HOUR, 'device ' || x, x / 3, -x, x,
+        repeat('ab', x)::BLOB, x, [x, NULL], 'sad', {{'a "q': x, 'b': 'z'}}, MAP {{'k': x}}, '2025-01-01', '01:02:03',
+        INTERVAL 3 DAY, uuid(), x % 2 = 0, x, 18446744073709551615 - x
+    FROM range(20) AS r(x);
+INSERT INTO readings (t, device)
+    VALUES (NULL, 'no time'), ('2025-01-06T10:00:00.5Z', repeat('y', 100)), ('2026-01-01', 'outside');
+COMMENT ON TABLE readings IS 'ünïcode ☃ "quoted" \\ and a
+line feed';
+CREATE TABLE {ODD_TEXT} (id INTEGER PRIMARY KEY, t TIMESTAMP, "c""ol" TEXT);
+INSERT INTO {ODD_TEXT} VALUES (1, '2025-01-02 10:00', 'ä'), (2, NULL, 'b'), (3, 'infinity', 'c');
+CREATE TABLE {LONG} (t DATE, UNIQUE (t));
+INSERT INTO {LONG} VALUES ('2025-01-02'), ('2024-12-31');
+CREATE SEQUENCE numbers;
+CREATE TABLE untimed (id INTEGER PRIMARY KEY, name TEXT);
+INSERT INTO untimed VALUES (1, 'a'), (2, NULL);
+CREATE TABLE nothing (id INTEGER REFERENCES untimed (id), number INTEGER DEFAULT nextval('numbers'), t TIMESTAMP);
+CREATE INDEX by_id ON nothing (id);
+CREATE VIEW v AS SELECT device, count(*) AS c FROM readings GROUP BY device;
+"""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A source, and the location that its runs export to."""
+
+    folder: Path
+
+    @property
+    def location(self) -> Path:
+        return self.folder / "a location"
+
+    def sql(self, text: str) -> None:
+        with duckdb.connect(str(self.folder / "source.duckdb")) as connection:
+            connection.execute(text)
+
+    @contextmanager
+    def run(self, *, force: bool = False, **changes: Any) -> Iterator[ExportRun]:
+        values = RANGE | {"name": "demo", "source": "shop", "to": f"file://{self.location}"} | changes
+        address = DatabaseAddress("shop", f"duckdb://{self.folder}/source.duckdb")
+        store = open_store(parse_location(str(values["to"])))
+        run = ExportRun(Plan(**values), address, store, InlineRunner(), "run-1", force=force)
+        try:
+            yield run
+        finally:
+            run.close()
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A sealed export of all of the source; tests only read it."""
+    dataset = Dataset(tmp_path_factory.mktemp("sealed"))
+    dataset.sql(SOURCE)
+    columns: dict[str, Any] = {"time_columns": {f"main.{LONG}": "t"}, "carriers": {f"{ODD_TEXT}.t": "text"}}
+    with dataset.run(catalog="kätälog", **columns) as run:
+        list(run.export(range(8)))
+        run.seal()
+    return dataset
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    dataset = Dataset(tmp_path)
+    dataset.sql("CREATE TABLE m (t TIMESTAMP, x INTEGER); INSERT INTO m VALUES ('2025-01-01 10:00', 1)")
+    return dataset
+
+
+def sound(dataset: Dataset) -> State:
+    reader = Reader(dataset.location)
+    assert reader.faults == []
+    return fold(reader.log)
+
+
+def manifest(dataset: Dataset) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((dataset.location / "manifest.json").read_bytes())
+    return found
+
+
+def test_the_reader_agrees_with_a_sealed_snapshot_and_finds_all_of_its_rows(sealed: Dataset) -> None:
+    state = sound(sealed)
+    assert manifest(sealed)["revision"] == state.head.revision
+    assert state.seal.checksum == manifest(sealed)["checksum"]
+    rows = {(t["schema"], t["table"]): (t["rows"], t["rows_outside"]) for t in manifest(sealed)["tables"]}
+    assert rows == {
+        ("main", "readings"): (22, 1),
+        ("main", "untimed"): (2, 0),
+        ("main", LONG): (1, 1),
+        ODD: (3, 0),
+    }
+    assert {chunk["id"] for chunk in manifest(sealed)["chunks"]} == {0, 1, 2, 6}
+    assert manifest(sealed)["empty_windows"] == [
+        {"start": "2025-01-03T00:00:00Z", "end": "2025-01-06T00:00:00Z"},
+        {"start": "2025-01-07T00:00:00Z", "end": "2025-01-07T12:00:00Z"},
+    ]
+
+
+def test_every_row_lies_in_the_window_of_its_chunk(sealed: Dataset) -> None:
+    state = sound(sealed)
+    for file in state.files.values():
+        if file.table == "readings":
+            times = (
+                pq.ParquetFile(sealed.location / file.path)
+                .read(["t"])
+                .column("t")
+                .cast("int64")
+                .drop_null()
+                .to_pylist()
+            )
+            window = state.chunks[file.chunk].window
+            assert all(window.start <= time < window.end for time in times)
+            assert len(times) == (file.rows if file.chunk else 0)
+
+
+def test_statistics_in_the_log_are_those_of_the_footers(sealed: Dataset) -> None:
+    for file in sound(sealed).files.values():
+        footer = pq.read_metadata(sealed.location / file.path)
+        leaves = [footer.schema.column(i) for i in range(footer.num_columns)]
+        flat = [i for i, leaf in enumerate(leaves) if leaf.path == leaf.name and not leaf.max_repetition_level]
+        assert footer.num_row_groups == len(file.row_groups) == 1
+        group, known = footer.row_group(0), file.row_groups[0]
+        assert known.bytes == sum(group.column(i).total_compressed_size for i in range(footer.num_columns))
+        assert list(known.columns) == list(file.columns)
+        assert [column.column for column in known.columns] == [leaves[i].name for i in flat]
+        for column, statistics in zip(known.columns, [group.column(i).statistics for i in flat], strict=True):
+            assert column.null_count == statistics.null_count
+            bounds = (statistics.min_raw, statistics.max_raw) if statistics.has_min_max else (None, None)
+            assert [value_of(column.minimum), value_of(column.maximum)] == [cut(bounds[0], 0), cut(bounds[1], 1)]
+
+
+def value_of(value: Any) -> Any:
+    kind = value.WhichOneof("kind")
+    return getattr(value, kind) if kind else None
+
+
+def cut(bound: Any, raised: int) -> Any:
+    if not isinstance(bound, bytes) or len(bound) <= 64:
+        return bound
+    return bound[:63] + bytes([bound[63] + raised])
+
+
+def test_schema_documents_have_the_specified_fields(sealed: Dataset) -> None:
+    folder = next((sealed.location / "schema").iterdir())
+    documents = {
+        name: json.loads((folder / f"{name}.json").read_bytes())[name] for name in ("schemas", "tables", "views")
+    }
+    fields = {name: {tuple(entry) for entry in entries} for name, entries in documents.items()}
+    for part in ("columns", "unique", "checks", "foreign_keys", "indexes", "sequences"):
+        fields[part] = {tuple(entry) for table in documents["tables"] for entry in table[part]}
+    fields["primary_key"] = {tuple(table["primary_key"]) for table in documents["tables"] if table["primary_key"]}
+    assert {name: [" ".join(keys) for keys in found] for name, found in fields.items()} == {
+        "schemas": ["name options comment"],
+        "tables": [
+            "schema name columns time_index primary_key unique checks foreign_keys indexes sequences types options"
+            " comment"
+        ],
+        "views": ["schema name definition columns depends_on materialized options comment"],
+        "columns": [
+            "name type arrow_type carrier nullable default generated generated_kind identity collation comment"
+        ],
+        "unique": ["name columns definition"],
+        "checks": ["name definition"],
+        "foreign_keys": ["name columns referenced_schema referenced_table referenced_columns definition"],
+        "indexes": ["name columns unique definition"],
+        "sequences": ["schema name type column owned start increment minimum maximum cache cycle last_value"],
+        "primary_key": ["name columns definition"],
+    }
+
+
+def test_one_flipped_byte_in_any_object_is_noticed(sealed: Dataset, tmp_path: Path) -> None:
+    location = tmp_path / "copy"
+    shutil.copytree(sealed.location, location)
+    objects = sorted(path for path in location.rglob("*") if path.is_file())
+    unnoticed = [f"{path}, byte {at}" for path in objects for at in places(path) if not noticed(location, path, at)]
+    assert unnoticed == []
+    assert Reader(location).faults == []
+
+
+def places(path: Path) -> list[int]:
+    return [0, path.stat().st_size // 2, path.stat().st_size - 1]
+
+
+def noticed(location: Path, path: Path, at: int) -> bool:
+    content = path.read_bytes()
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    faults = Reader(location).faults
+    path.write_bytes(content)
+    return bool(faults)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["transactions/*3.txn", "data/1/*.parquet", "data/1/chunk-*.json", "schema/*/views.json"]
+)
+def test_a_missing_object_is_noticed(sealed: Dataset, tmp_path: Path, pattern: str) -> None:
+    location = tmp_path / "copy"
+    shutil.copytree(sealed.location, location)
+    next(location.glob(pattern)).unlink()
+    assert Reader(location).faults
+
+
+def test_the_reader_agrees_with_work_in_progress_and_with_a_failed_chunk(dataset: Dataset) -> None:
+    dataset.sql("INSERT INTO m VALUES ('infinity', 2), ('2025-01-03', 3)")
+    with dataset.run() as run:
+        run.begin()
+        assert {chunk["status"] for chunk in manifest(dataset)["chunks"]} == {"Pending"}
+        sound(dataset)
+        with pytest.raises(ExportFailedError):
+            list(run.export([0, 1]))
+        run.catalog.commit(rules.in_progress(run.catalog.token(), [1, 2, 3], "run-2"))
+        run.show_progress()
+    state = sound(dataset)
+    assert manifest(dataset)["revision"] == state.head.revision
+    statuses = {chunk["id"]: chunk["status"] for chunk in manifest(dataset)["chunks"]}
+    assert statuses == {0: "Failed", 1: "Completed", 2: "InProgress", 3: "InProgress"} | dict.fromkeys(
+        range(4, 8), "Pending"
+    )
+    assert "infinite" in manifest(dataset)["chunks"][0]["error"]
+
+
+def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapshot(dataset: Dataset) -> None:
+    with dataset.run() as run:
+        list(run.export(range(8)))
+        run.seal()
+    first = sound(dataset)
+    dataset.sql(
+        "ALTER TABLE m ADD COLUMN y TEXT; INSERT INTO m VALUES ('2025-01-01 11:00', 2, 'z'), ('2025-01-02', 3, 'z')"
+    )
+    with dataset.run() as run:
+        list(run.export([2], replace_completed=True))
+        assert manifest(dataset)["revision"] == first.head.revision, "hints show the newest seal"
+        sound(dataset)
+        run.seal()
+    second = sound(dataset)
+    assert {f.schema_id for f in second.files.values()} == {1, 2}
+    assert fold(Reader(dataset.location).log[: first.head.revision]).files == first.files
+    with dataset.run(force=True, end_time="2025-01-02T00:00:00Z") as run:
+        list(run.export([0, 1]))
+        run.seal()
+    third = sound(dataset)
+    assert third.begin.snapshot_id != second.begin.snapshot_id
+    assert [f.rows for f in third.files.values()] == [2]
+    delete_snapshot(open_store(parse_location(f"file://{dataset.location}")))
+    assert not any(path.is_file() for path in dataset.location.rglob("*"))
+
+
+def test_the_reader_agrees_with_a_continuous_snapshot_whose_end_moves(dataset: Dataset) -> None:
+    with dataset.run(kind="continuous", end_time=None, chunk_time_window="100d", untimed_tables="skip") as run:
+        run.begin()
+        windows = len(run.catalog.state.windows())
+        list(run.export(range(windows + 1)))
+        run.seal()
+        sound(dataset)
+        end = run.catalog.state.windows()[-1].end
+        run.catalog.commit(rules.extend(run.catalog.token(), end + timedelta(days=150)))
+        sound(dataset)
+        list(run.export([windows + 1, windows + 2]))
+        run.seal()
+    assert (
+        sound(dataset).begin.header.time_range.end == fold(Reader(dataset.location).log).chunks[windows + 2].window.end
+    )
+
+
+def test_the_reader_agrees_with_a_schema_only_snapshot(dataset: Dataset) -> None:
+    with dataset.run(schema_only=True, start_time=None, end_time=None) as run:
+        run.begin()
+        run.seal()
+    assert sound(dataset).windows() == {}
+    assert manifest(dataset)["chunks"] == []
