@@ -203,8 +203,8 @@ def _footer(target: FileTarget, first_ingest: datetime, last_ingest: datetime) -
         "table": target.table,
         "chunk": str(target.chunk),
         "attempt": target.attempt,
-        "first_ingest": time_text(first_ingest),
-        "last_ingest": time_text(last_ingest),
+        "first_ingest_time": time_text(first_ingest),
+        "last_ingest_time": time_text(last_ingest),
     }
     return {f"snapshot.{name}": value for name, value in facts.items()}
 

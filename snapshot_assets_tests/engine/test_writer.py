@@ -107,7 +107,7 @@ def test_the_footer_says_what_the_file_is(store: LocalStore) -> None:
     (file,) = write(store, [batch(0, 10)])
     after = datetime.now(UTC)
     found = {key.decode(): value.decode() for key, value in metadata_of(store, file).metadata.items()}
-    first, last = (parse_time(found.pop(f"snapshot.{name}_ingest")) for name in ("first", "last"))
+    first, last = (parse_time(found.pop(f"snapshot.{name}_ingest_time")) for name in ("first", "last"))
     assert before <= first <= last <= after
     del found["ARROW:schema"]
     assert found == {
@@ -131,8 +131,8 @@ def test_ingest_times_are_those_of_the_files_own_batches(store: LocalStore) -> N
     files = write(store, batches(), max_file_size=256 << 10)
     assert len(files) > 2
     footers = [metadata_of(store, file).metadata for file in files]
-    firsts = [parse_time(footer[b"snapshot.first_ingest"].decode()) for footer in footers]
-    lasts = [parse_time(footer[b"snapshot.last_ingest"].decode()) for footer in footers]
+    firsts = [parse_time(footer[b"snapshot.first_ingest_time"].decode()) for footer in footers]
+    lasts = [parse_time(footer[b"snapshot.last_ingest_time"].decode()) for footer in footers]
     assert arrivals[0] <= firsts[0]
     assert all(first <= last for first, last in zip(firsts, lasts, strict=True))
     assert all(last <= first for last, first in zip(lasts, firsts[1:], strict=False))
