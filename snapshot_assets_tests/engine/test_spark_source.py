@@ -1,0 +1,84 @@
+"""A Spark catalog's tables exported as DataFrames, by the same run that exports databases."""
+
+import pytest
+
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.engine.frames import load_frames, read_file
+from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.errors import ChecksumMismatchError, DatabaseError
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+
+@pytest.fixture(scope="module")
+def shop(spark):
+    spark.sql("CREATE DATABASE shop")
+    spark.sql("CREATE TABLE shop.orders (id BIGINT, at TIMESTAMP, price DECIMAL(9,2)) USING parquet")
+    spark.sql(
+        "INSERT INTO shop.orders SELECT id, timestamp'2025-01-01T00:00:00Z' + make_interval(0, 0, 0, 0, id), id / 4 "
+        "FROM range(72)"
+    )
+    spark.sql("INSERT INTO shop.orders VALUES (999, NULL, 1), (1000, timestamp'2030-01-01T00:00:00Z', 1)")
+    spark.sql("CREATE TABLE shop.colours (name STRING) USING parquet")
+    spark.sql("INSERT INTO shop.colours VALUES ('red'), (NULL)")
+    yield
+    spark.sql("DROP DATABASE shop CASCADE")
+
+
+def export_run(spark, tmp_path, **fields):
+    plan = Plan(
+        name="shop",
+        source="spark:spark_catalog.shop",
+        to=f"file://{tmp_path}/snapshots/shop",
+        start_time="2025-01-01T00:00:00Z",
+        end_time="2025-01-04T00:00:00Z",
+        **fields,
+    )
+    store = open_store(parse_location(plan.to))
+    address = DatabaseAddress("shop", "spark:spark_catalog.shop")
+    return ExportRun(plan, address, store, SparkRunner(spark), "r1", session=lambda: spark)
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
+    run = export_run(spark, tmp_path)
+    outcomes = {outcome.chunk: outcome.rows for outcome in run.export([0, 1, 2, 3])}
+    assert outcomes == {0: 3, 1: 24, 2: 24, 3: 24}
+    sealed = run.seal()
+    assert [(item.table, item.rows) for item in sealed.seal.seal.rows_outside] == [("orders", 1)]
+    assert verify(run.store).faults == []
+    frames = load_frames(spark, run.store, run.catalog.state, [0, 1, 2, 3])
+    found = {str(name): frame for name, frame in frames.items()}
+    orders = spark.table("shop.orders").where("at IS NULL OR at < timestamp'2025-01-04T00:00:00Z'")
+    assert found["shop.orders"].exceptAll(orders).isEmpty()
+    assert orders.exceptAll(found["shop.orders"]).isEmpty()
+    assert sorted(str(row["name"]) for row in found["shop.colours"].collect()) == ["None", "red"]
+    run.close()
+
+
+@pytest.mark.usefixtures("shop")
+def test_rows_without_a_time_fail_chunk_0_where_the_plan_says_so(spark, tmp_path):
+    run = export_run(spark, tmp_path, null_time="fail")
+    with pytest.raises(DatabaseError, match="orders holds rows whose at is NULL"):
+        list(run.export([0]))
+    assert not run.catalog.state.completed(0)
+    run.close()
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_damaged_file_yields_no_row_when_it_is_loaded(spark, tmp_path):
+    run = export_run(spark, tmp_path, tables=["shop.colours"])
+    list(run.export([0]))
+    file = next(run.catalog.state.live_files()).file
+    data = bytearray(run.store.get(file.path))
+    data[10] ^= 1
+    run.store.put(file.path, bytes(data))
+    schema = (
+        run.committed_schema().table(next(iter(load_frames(spark, run.store, run.catalog.state, [0])))).arrow_schema()
+    )
+    with pytest.raises(ChecksumMismatchError, match=file.path):
+        next(read_file(run.store, file, schema))
+    run.close()
