@@ -1,0 +1,215 @@
+"""What `create` refuses: before Dagster starts, before anything is written, with status 2 and words that help."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, export, make_plan, make_source, store_of
+
+TOKEN = "kite-ladder-42"
+
+
+def create(snapshots: Snapshots, *arguments: str) -> Result:
+    return snapshots("export", "create", *arguments)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def assert_refused(result: Result, folder: Path, *told: str, status: int = 2) -> None:
+    """Refused in these words, and without a trace: no location, no Dagster instance."""
+    assert (result.status, result.out) == (status, ""), result
+    for text in told:
+        assert text in result.err
+    assert "Traceback" not in result.err
+    assert not (folder / "location").exists()
+    assert not (folder / "dagster").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--force", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["--force", "--replace"]),
+        (["--replace", "2025-01-01T00:00:00Z"], ["START/END"]),
+        (["--replace", "2025-01-02T00:00:00Z/2025-01-01T00:00:00Z"], ["not after the start"]),
+        (["--replace", "yesterday/today"], ["'yesterday'", "RFC 3339"]),
+        (["--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["there is no snapshot"]),
+        (["--schema-only", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["schema-only"]),
+        (["--format", "csv"], ["csv", "parquet"]),
+        (["--format", "json"], ["json", "parquet"]),
+        (["--format", "orc"], ["orc", "parquet"]),
+        (["--start-time", "2025-01-01T00:00:00"], ["2025-01-01T00:00:00", "zone"]),
+        (["--start-time", "2025-01-02T00:00:00Z", "--end-time", "2025-01-01T00:00:00Z"], ["not after start_time"]),
+        (["--chunk-time-window", "1y"], ["'1y'", "90m"]),
+        (["--max-file-size", "256MiB"], ["256MiB", "MB"]),
+        (["--max-file-size", "1kB"], ["1kB", "16MB"]),
+        (["--parallelism", "0"], ["parallelism", "0"]),
+        (["--parallelism", "many"], ["many"]),
+        (["--tables", "readings"], ["'readings'", "public.trips"]),
+        (["--tables", "main.reading"], ["'reading'", "'readings'"]),
+        (["--tables", "mian.readings"], ["'mian'", "'main'"]),
+        (["--tables", ""], ["--tables"]),
+        (["--schemas", "mian"], ["'mian'", "'main'"]),
+        (["--name", "a-b"], ["'a-b'"]),
+        (["--schema-only", "--chunk-time-window", "7d"], ["chunk_time_window", "schema_only"]),
+        (["--plan", "demo"], ["--plan"]),
+        (["--frobnicate"], ["--frobnicate"]),
+        (["--table", "main.readings"], ["--table"]),  # no abbreviations: a later option would change their meaning
+    ],
+)
+def test_a_wrong_call_is_refused_without_a_trace(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, arguments: list[str], told: list[str]
+) -> None:
+    result = create(snapshots, "--source", source, "--to", location.as_uri(), *arguments)
+    assert_refused(result, tmp_path, *told)
+
+
+@pytest.mark.parametrize("given", [[], ["--source", "duckdb:///a/b.duckdb"], ["--to", "file:///tmp/a/b"]])
+def test_a_call_without_plan_needs_source_and_location(snapshots: Snapshots, tmp_path: Path, given: list[str]) -> None:
+    assert_refused(create(snapshots, *given), tmp_path, "--plan NAME, or --source S --to URI")
+
+
+def test_no_command_at_all_is_a_wrong_call(snapshots: Snapshots) -> None:
+    assert snapshots().status == snapshots("export").status == 2
+    assert snapshots("--help").status == snapshots("export", "create", "--help").status == 0
+
+
+def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, location: Path) -> None:
+    result = create(snapshots, "--source", source, "--to", location.as_uri(), "--format", "csv", "--json")
+    assert result.status == 2
+    assert result.json["error"]["kind"] == "PlanError"
+    assert "csv" in result.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--end-time", "2025-01-05T00:00:00Z"], ["end_time", "2025-01-04T00:00:00Z", "2025-01-05T00:00:00Z"]),
+        (["--start-time", "2025-01-02T00:00:00Z"], ["start_time", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z"]),
+        (["--chunk-time-window", "2d"], ["chunk_time_window", "1d", "2d"]),
+        (["--schemas", "main"], ["schemas", "all", "main"]),
+        (["--tables", "main.readings"], ["tables", "all", "main.readings"]),
+        (["--catalog", "c"], ["catalog"]),
+    ],
+)
+def test_a_changed_plan_is_refused_naming_both_values(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, arguments: list[str], told: list[str]
+) -> None:
+    before = contents(exported)
+    result = create(snapshots, "--source", source, "--to", exported.as_uri(), *RANGE, *arguments)
+    assert result.status == 2
+    for text in [*told, "--force"]:
+        assert text in result.err
+    assert contents(exported) == before
+    assert not (tmp_path / "dagster").exists()
+
+
+def test_open_ends_are_not_the_same_range_as_the_ends_they_stand_for(
+    snapshots: Snapshots, source: str, exported: Path
+) -> None:
+    result = create(snapshots, "--source", source, "--to", exported.as_uri())
+    assert result.status == 2
+    assert "start_time is 2025-01-01T00:00:00Z there and open here" in result.err
+
+
+def test_a_snapshot_with_data_does_not_become_schema_only_nor_the_other_way_round(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path
+) -> None:
+    data = create(snapshots, "--source", source, "--to", exported.as_uri(), "--schema-only")
+    assert data.status == 2
+    assert "schema_only is False there and True here" in data.err
+    schema = tmp_path / "schema"
+    plan = make_plan(source, schema.as_uri(), name="schema", schema_only=True, start_time=None, end_time=None)
+    export(plan, store_of(schema), chunks=[])
+    result = create(snapshots, "--source", source, "--to", schema.as_uri(), *RANGE)
+    assert result.status == 2
+    assert "schema_only is True there and False here" in result.err
+    assert "--force" in result.err
+
+
+def test_another_database_is_refused(snapshots: Snapshots, exported: Path, tmp_path: Path) -> None:
+    other = make_source(tmp_path / "other.duckdb")
+    result = create(snapshots, "--source", other, "--to", exported.as_uri(), *RANGE)
+    assert result.status == 2
+    assert "source is source there and other here" in result.err
+
+
+def test_a_replace_outside_the_range_is_refused(snapshots: Snapshots, source: str, exported: Path) -> None:
+    before = contents(exported)
+    late = "2025-01-04T00:00:00Z/2025-01-05T00:00:00Z"
+    result = create(snapshots, "--source", source, "--to", exported.as_uri(), *RANGE, "--replace", late)
+    assert result.status == 2
+    assert "[2025-01-01T00:00:00Z, 2025-01-04T00:00:00Z)" in result.err
+    assert contents(exported) == before
+
+
+def test_a_complete_snapshot_is_reported_without_reading_the_source(
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "source.duckdb").unlink()
+    before = contents(exported)
+    result = create(snapshots, "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
+    assert result.status == 0
+    assert (result.json["run_id"], result.json["outcomes"], result.json["rows"]) == (None, {}, 74)
+    assert contents(exported) == before
+    assert not (tmp_path / "dagster").exists()
+
+
+def test_a_missing_database_file(snapshots: Snapshots, location: Path, tmp_path: Path) -> None:
+    result = create(snapshots, "--source", f"duckdb://{tmp_path}/no.duckdb", "--to", location.as_uri())
+    assert_refused(result, tmp_path, "no.duckdb", status=1)
+    assert not (tmp_path / "no.duckdb").exists()
+
+
+def test_a_duckdb_file_that_another_process_writes(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path
+) -> None:
+    hold = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(tmp_path / "source.duckdb")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        result = create(snapshots, "--source", source, "--to", location.as_uri())
+        holder.stdin.close()
+    assert_refused(result, tmp_path, f"PID {holder.pid}", "Stop that process", status=1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--source", f"mysql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
+        ["--source", f"duckdb://me:{TOKEN}@host/a.duckdb", "--to", "file:///tmp/nowhere/location"],
+        ["--source", "a", "--to", f"s3://me:{TOKEN}@bucket/prefix"],
+        ["--source", "a", "--to", "file:///tmp/nowhere/location", f"postgresql://me:{TOKEN}@host/db"],
+        ["--sourc", f"postgresql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
+        [f"--sourc=postgresql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
+        ["--source", f"postgresql://me:{TOKEN}@127.0.0.1:1/db", "--to", "file:///tmp/nowhere/location"],
+        ["--source", f"postgresql://me:{TOKEN}@127.0.0.1:none/db", "--to", "file:///tmp/nowhere/location"],
+        ["--source", f"postgresql://127.0.0.1:1/db?password={TOKEN}", "--to", "file:///tmp/nowhere/location"],
+    ],
+)
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_password_in_a_call_is_never_repeated(
+    snapshots: Snapshots, tmp_path: Path, arguments: list[str], as_json: list[str]
+) -> None:
+    result = create(snapshots, *arguments, *as_json)
+    assert result.status in {1, 2}
+    assert result.err
+    assert TOKEN not in result.out + result.err
+    assert not Path("/tmp/nowhere").exists()
+    assert not (tmp_path / "dagster").exists()
+
+
+def test_a_location_on_a_file_or_without_permission_is_refused(
+    snapshots: Snapshots, source: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = create(snapshots, "--source", source, "--to", f"{tmp_path.as_uri()}/file/location", *RANGE)
+    assert_refused(result, tmp_path, "file", status=1)
+    assert (tmp_path / "file").read_text() == "mine"
