@@ -24,10 +24,12 @@ def path_of(uri: str) -> str:
     if parts.netloc:
         raise _refused("it names a host; an absolute path begins with a third slash")
     if parts.query or parts.fragment:
-        raise _refused("it has a query or fragment; write `%3F` for `?` and `%23` for `#` in a file name")
+        raise _refused("it has a query or fragment; write `%23` for `#` in a file name")
     path = unquote(parts.path, errors="strict") if _decodable(parts.path) else None
     if path is None or "\0" in path:
         raise _refused("its percent-encoding is not UTF-8 text")
+    if "?" in path:
+        raise _refused("DuckDB takes a `?` in a file's name for the beginning of a query; rename the file")
     if not os.path.isabs(path) or path.endswith("/"):
         raise _refused(f"{path!r} is not the absolute path of a file")
     return path

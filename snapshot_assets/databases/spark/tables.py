@@ -1,4 +1,4 @@
-"""A DataFrame's columns as a table document, and a DataFrame cast to what a document says."""
+"""A schema of Spark's as a table document, and a DataFrame cast to what a document says."""
 
 from __future__ import annotations
 
@@ -26,21 +26,6 @@ from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _DEFAULT = "CURRENT_DEFAULT"
 _COMMENT = "comment"
-
-
-def frame_table(name: TableName, frame: DataFrame, time_index: str | None = None) -> Table:
-    """Describe a DataFrame as a table.
-
-    Args:
-        name: What the table shall be called.
-        frame: The DataFrame.
-        time_index: The column whose value decides a row's window; None for an untimed table.
-
-    Raises:
-        UnsupportedTypeError: A column has no exact carrier.
-        PlanError: The time index is no column of a time.
-    """
-    return schema_table(name, frame.schema, Selection(time_columns={name: time_index}))
 
 
 def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:

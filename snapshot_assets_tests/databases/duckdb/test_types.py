@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from snapshot_assets.databases.base import DatabaseAddress, Selection
+from snapshot_assets.databases.duckdb.scan import carried_as
+from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
+from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnsupportedTypeError
+from snapshot_assets.format.arrow_types import parse_arrow_type
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
+from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of
+
+NATIVE, TEXT = Carrier.NATIVE, Carrier.TEXT
+
+STAMPS = [
+    "1970-01-01",
+    "1969-12-31 23:59:59",
+    "0001-01-01",
+    "9999-12-31 23:59:59",
+    "44-03-15 (BC)",
+    "290309-12-22 (BC)",
+]
+FLOATS = ["0", "-0.0", "1.5", "0.1", "'nan'", "'inf'", "'-inf'"]
+TEXTS = ["''", "'NULL'", "'null'", "'a''b\"c\\d'", "'[1, 2]'", "' x '", "chr(0)", "'héé 🦆'", "repeat('x', 70000)"]
+
+CASES: dict[str, tuple[Carrier, str, list[str]]] = {
+    "BOOLEAN": (NATIVE, "bool", ["true", "false"]),
+    "TINYINT": (NATIVE, "int8", ["-128", "127"]),
+    "SMALLINT": (NATIVE, "int16", ["-32768", "32767"]),
+    "INTEGER": (NATIVE, "int32", ["-2147483648", "2147483647"]),
+    "BIGINT": (NATIVE, "int64", ["-9223372036854775808", "9223372036854775807"]),
+    "UTINYINT": (NATIVE, "uint8", ["0", "255"]),
+    "USMALLINT": (NATIVE, "uint16", ["65535"]),
+    "UINTEGER": (NATIVE, "uint32", ["4294967295"]),
+    "UBIGINT": (NATIVE, "uint64", ["18446744073709551615"]),
+    "HUGEINT": (TEXT, "string", [f"'{-(2**127)}'", f"'{2**127 - 1}'", "0"]),
+    "UHUGEINT": (TEXT, "string", [f"'{2**128 - 1}'", "0"]),
+    "BIGNUM": (TEXT, "string", [f"'{10**300 + 7}'", f"'-{10**300 + 7}'", "0"]),
+    "FLOAT": (NATIVE, "float", [*FLOATS, "'3.4028235e38'", "'1e-45'"]),
+    "DOUBLE": (NATIVE, "double", [*FLOATS, "'1.7976931348623157e308'", "'5e-324'"]),
+    "DECIMAL(4,1)": (NATIVE, "decimal128(4, 1)", ["999.9", "-999.9", "0"]),
+    "DECIMAL(18,3)": (NATIVE, "decimal128(18, 3)", ["999999999999999.999", "-0.001"]),
+    "DECIMAL(38,0)": (NATIVE, "decimal128(38, 0)", [f"'{10**38 - 1}'", f"'{1 - 10**38}'"]),
+    "DECIMAL(38,38)": (NATIVE, "decimal128(38, 38)", ["'0." + "9" * 38 + "'", "'-0." + "0" * 37 + "1'"]),
+    "VARCHAR": (NATIVE, "string", TEXTS),
+    "JSON": (NATIVE, "string", ['\'{"b" : 1,  "a": [null, 1e400]}\'', "'null'", "'\"x\"'"]),
+    "BLOB": (NATIVE, "binary", ["''", "'\\x00\\xFF\\x5C'", "'abc'"]),
+    "BIT": (TEXT, "string", ["'0'", "'0001'", "'1'", f"'{'10' * 500}'"]),
+    "UUID": (TEXT, "string", ["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"]),
+    "DATE": (NATIVE, "date32[day]", ["'1970-01-01'", "'5877642-06-25 (BC)'", "'5881580-07-10'", "'0001-01-01'"]),
+    "TIME": (NATIVE, "time64[us]", ["'00:00:00'", "'23:59:59.999999'"]),
+    "TIME_NS": (NATIVE, "time64[ns]", ["'00:00:00'", "'23:59:59.999999999'"]),
+    "TIME WITH TIME ZONE": (
+        TEXT,
+        "string",
+        ["'00:00:00+15:59:59'", "'23:59:59.999999-15:59:59'", "'24:00:00+00'", "'12:00:00+05:30'"],
+    ),
+    "TIMESTAMP_S": (NATIVE, "timestamp[ms]", [f"'{stamp}'" for stamp in STAMPS]),
+    "TIMESTAMP_MS": (NATIVE, "timestamp[ms]", [*(f"'{stamp}'" for stamp in STAMPS), "'2024-01-01 00:00:00.999'"]),
+    "TIMESTAMP": (
+        NATIVE,
+        "timestamp[us]",
+        [*(f"'{stamp}'" for stamp in STAMPS), "'2024-01-01 00:00:00.999999'", "'294247-01-10 04:00:54.775806'"],
+    ),
+    "TIMESTAMP_NS": (NATIVE, "timestamp[ns]", ["'1677-09-22'", "'2262-04-11 23:47:16.854775806'", "'1970-01-01'"]),
+    "TIMESTAMP WITH TIME ZONE": (
+        NATIVE,
+        "timestamp[us, tz=UTC]",
+        [*(f"'{stamp}'" for stamp in STAMPS), "'2024-01-01 00:00:00.999999+05:30'"],
+    ),
+    "TIMESTAMPTZ_NS": (NATIVE, "timestamp[ns, tz=UTC]", ["'1677-09-22'", "'2262-04-11 23:47:16.854775806'"]),
+    "INTERVAL": (
+        TEXT,
+        "string",
+        [
+            "'0 days'",
+            "to_months(14) + to_days(-40) + to_microseconds(-90061000001)",
+            "to_months(2147483647)",
+            "to_days(-2147483648)",
+            "to_microseconds(9223372036854775807)",
+            "to_days(31)",
+            "to_months(1)",
+            "to_hours(25)",
+        ],
+    ),
+    "ENUM('a', 'it''s', '')": (NATIVE, "string", ["'a'", "'it''s'", "''"]),
+    "GEOMETRY": (
+        NATIVE,
+        "binary",
+        ["'POINT (0.1 1e300)'", "'POINT EMPTY'", "'POINT ZM (1 2 3 -0.0)'", "'MULTIPOINT ((1 2), (3 4))'"],
+    ),
+    "GEOMETRY('OGC:CRS84')": (NATIVE, "binary", ["'POINT (7.0123456789012345 51)'"]),
+    '"NULL"': (NATIVE, "null", ["NULL"]),
+    "INTEGER[]": (NATIVE, "list<int32>", ["[]", "[1, NULL, 3]"]),
+    "VARCHAR[][]": (NATIVE, "list<list<string>>", ["[[], NULL, ['', NULL, 'NULL', '[a, b]']]"]),
+    "INTEGER[3]": (NATIVE, "list<int32>", ["[1, NULL, 3]"]),
+    "DOUBLE[2][2]": (NATIVE, "list<list<double>>", ["[['nan', '-0.0'], ['inf', '0.1']]"]),
+    "UUID[]": (TEXT, "list<string>", ["[uuid(), NULL]", "[]"]),
+    'STRUCT(a INTEGER, "b ""c, d" VARCHAR)': (
+        NATIVE,
+        'struct<"a": int32, "b ""c, d": string>',
+        ["row(1, 'x, y: z')", "row(NULL, NULL)"],
+    ),
+    "STRUCT(u UUID, l STRUCT(h HUGEINT, s TIMESTAMP_S)[])": (
+        TEXT,
+        'struct<"u": string, "l": list<struct<"h": string, "s": timestamp[ms]>>>',
+        [f"row(uuid(), [row({2**126}, '2024-01-01'), NULL])", "row(NULL, [])"],
+    ),
+    "TUPLE(INTEGER, UUID)": (
+        TEXT,
+        'struct<"element1": int32, "element2": string>',
+        ["row(1, uuid())", "row(NULL, NULL)"],
+    ),
+    "MAP(VARCHAR, INTEGER)": (NATIVE, "map<string, int32>", ["MAP {'': 1, 'b=c': NULL}", "MAP {}"]),
+    "MAP(INTEGER, STRUCT(t TIME, e ENUM('x', 'y'))[])": (
+        NATIVE,
+        'map<int32, list<struct<"t": time64[us], "e": string>>>',
+        ["MAP {2: [row('12:00:00.000001', 'y')], 1: NULL}"],
+    ),
+    "UNION(i INTEGER, s VARCHAR)": (
+        TEXT,
+        "string",
+        [
+            "union_value(i := 1)",
+            "union_value(s := '1')",
+            "union_value(s := NULL::VARCHAR)",
+            "union_value(i := NULL::INTEGER)",
+        ],
+    ),
+    "UNION(b BLOB, d DOUBLE, t TIMESTAMP, n VARCHAR, l UUID[], g GEOMETRY)[]": (
+        TEXT,
+        "string",
+        [
+            "[union_value(b := '\\x00\\xFF\\x22'::BLOB)]",
+            "[union_value(d := 'nan'::DOUBLE), union_value(d := 0.1::DOUBLE), union_value(d := '-inf'::DOUBLE)]",
+            "[union_value(t := 'infinity'::TIMESTAMP), NULL]",
+            "[union_value(n := 'q\"\\'), union_value(n := chr(0)), union_value(n := 'null')]",
+            "[union_value(l := [uuid(), NULL])]",
+            "[union_value(g := 'POINT (1 2.3333333333333335)'::GEOMETRY)]",
+        ],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Trip:
+    """What became of one table `(id, x)` on its way through Arrow and Parquet into a new table.
+
+    Attributes:
+        column: The document of `x`.
+        rows: Rows that arrived.
+        differing: Values that came back otherwise, as texts.
+        error: The error that ended it.
+    """
+
+    column: Column
+    rows: int = 0
+    differing: tuple[object, ...] = ()
+    error: SnapshotError | None = None
+
+
+DIFFERING = """
+    SELECT a.x::VARCHAR, b.x::VARCHAR FROM source.main.{table} a LEFT JOIN {table} b USING (id)
+    WHERE b.id IS NULL OR a.x IS DISTINCT FROM b.x OR a.x::VARCHAR IS DISTINCT FROM b.x::VARCHAR OR {tags}
+"""
+
+
+def round_trips(address: DatabaseAddress, folder: Path, override: Carrier | None = None) -> dict[str, Trip]:
+    """Send every table of a file on its way."""
+    path = address.uri.removeprefix("duckdb://")
+    with duckdb.connect(path, read_only=True) as connection:
+        found = connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
+    names = [TableName("main", name) for (name,) in found]
+    carriers = {(name, "x"): override for name in names} if override else {}
+    with opened(address) as database:
+        schema = database.extract(Selection(time_columns=dict.fromkeys(names), carriers=carriers))
+        errors: dict[str, SnapshotError] = {}
+        for table in schema.tables:
+            try:
+                pq.write_table(rows_of(database, table), folder / f"{table.name}.parquet")
+            except SnapshotError as error:
+                errors[table.name] = error
+    with duckdb.connect() as connection:
+        connection.execute(f"SET TimeZone = 'UTC'; ATTACH '{path}' AS source (READ_ONLY)")
+        return {
+            table.name: Trip(table.column("x"), error=errors[table.name])
+            if table.name in errors
+            else arrive(connection, table, folder)
+            for table in schema.tables
+        }
+
+
+def arrive(connection: duckdb.DuckDBPyConnection, table: Table, folder: Path) -> Trip:
+    read = pq.read_table(folder / f"{table.name}.parquet")  # noqa: F841 - DuckDB finds it by its name
+    column = table.column("x")
+    kind = connection.sql(f"SELECT x FROM source.main.{table.name}").types[0]
+    restore = carried_as(column, kind, "x").restore("x", column.type)
+    connection.execute(f"CREATE OR REPLACE TABLE {table.name} (id INTEGER, x {column.type})")
+    connection.execute(f"INSERT INTO {table.name} SELECT id, {restore} FROM read")
+    tags = "union_tag(a.x) IS DISTINCT FROM union_tag(b.x)" if kind.id == "union" else "false"
+    differing = connection.sql(DIFFERING.format(table=table.name, tags=tags)).fetchall()
+    rows = connection.sql(f"SELECT count(*) FROM {table.name}").fetchall()[0][0]
+    return Trip(column, rows, tuple(differing))
+
+
+def tables_of(cases: dict[str, list[str]]) -> list[str]:
+    """Return statements that make tables t0, t1, … with a value a row, and a NULL."""
+    statements = ["BEGIN"]
+    for table, (kind, values) in enumerate(cases.items()):
+        statements.append(f"CREATE TABLE t{table} (id INTEGER, x {kind})")
+        statements += [f"INSERT INTO t{table} VALUES ({id_}, {value})" for id_, value in enumerate([*values, "NULL"])]
+    return [*statements, "COMMIT"]
+
+
+def all_trips(folder: Path, cases: dict[str, list[str]], override: Carrier | None) -> dict[str, Trip]:
+    trips = round_trips(make_file(folder / "t.duckdb", *tables_of(cases)), folder, override)
+    return {kind: trips[f"t{table}"] for table, kind in enumerate(cases)}
+
+
+VALUES = {kind: values for kind, (_, _, values) in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trip]:
+    return all_trips(tmp_path_factory.mktemp("types"), VALUES, None)
+
+
+@pytest.fixture(scope="module")
+def text_trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trip]:
+    return all_trips(tmp_path_factory.mktemp("texts"), VALUES, TEXT)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_value_of_a_type_comes_back_exactly(kind: str, trips: dict[str, Trip]) -> None:
+    carrier, arrow, values = CASES[kind]
+    trip = trips[kind]
+    assert (trip.column.carrier, trip.column.arrow_type) == (carrier, arrow)
+    assert trip.error is None
+    assert (trip.rows, trip.differing) == (len(values) + 1, ())
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_value_of_a_type_comes_back_exactly_as_text_too(kind: str, text_trips: dict[str, Trip]) -> None:
+    trip = text_trips[kind]
+    assert trip.column.carrier is TEXT
+    assert trip.error is None
+    assert (trip.rows, trip.differing) == (len(VALUES[kind]) + 1, ())
+
+
+def test_no_type_that_duckdb_knows_is_forgotten() -> None:
+    with duckdb.connect() as connection:
+        names = [name for (name,) in connection.sql("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()]
+        known = set(LEAVES) | set(REFUSED) | {"decimal"}
+        nested = {"array", "enum", "list", "map", "row", "struct", "tuple", "union"}
+        unknown = {
+            name
+            for name in names
+            if name.lower() not in nested and connection.sql(f'SELECT NULL::"{name}" AS x').types[0].id not in known
+        }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("VARIANT", "Parquet's variant"), ("STRUCT(a VARIANT)[]", "Parquet's variant")]
+)
+def test_types_without_an_exact_carrier_are_refused(kind: str, words: str) -> None:
+    with pytest.raises(UnsupportedTypeError, match=words) as caught, duckdb.connect() as connection:
+        carry(connection.type(kind), None, "main.t.x")
+    assert caught.value.attributes["column"] == "main.t.x"
+
+
+def test_types_nested_deeper_than_documents_allow_are_refused() -> None:
+    with duckdb.connect() as connection:
+        deepest = carry(connection.type("INTEGER" + "[]" * 16), None, "main.t.x")
+        assert str(deepest.arrow).count("list") == 16
+        parse_arrow_type("list<" * 16 + "int32" + ">" * 16)
+        with pytest.raises(UnsupportedTypeError, match="nested more than 16 deep"):
+            carry(connection.type("INTEGER" + "[]" * 17), None, "main.t.x")
+
+
+def test_a_native_carrier_cannot_be_asked_for_where_only_text_is_exact() -> None:
+    with pytest.raises(PlanError, match=r"main\.t\.x of type HUGEINT"), duckdb.connect() as connection:
+        carry(connection.type("HUGEINT"), NATIVE, "main.t.x")
+
+
+UNFIT = [
+    ("DATE", "'infinity'"),
+    ("DATE", "'-infinity'"),
+    *((kind, f"'{sign}infinity'") for kind in ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP") for sign in ("", "-")),
+    ("TIMESTAMP_NS", "'infinity'"),
+    ("TIMESTAMP WITH TIME ZONE", "'-infinity'"),
+    ("TIMESTAMPTZ_NS", "'infinity'"),
+    ("TIME", "'24:00:00'"),
+    ("TIME_NS", "'24:00:00'"),
+    ("DATE[]", "['2024-01-01', 'infinity']"),
+    ("MAP(INTEGER, STRUCT(a TIMESTAMP[2]))", "MAP {1: row(['2024-01-01', '-infinity'])}"),
+    ("MAP(DATE, INTEGER)", "MAP {DATE 'infinity': 1}"),
+]
+
+
+@pytest.fixture(scope="module")
+def unfit_trips(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Trip, Trip]]:
+    statements = []
+    for number, (kind, value) in enumerate(UNFIT):
+        statements += [f"CREATE TABLE t{number} (id INTEGER, x {kind})", f"INSERT INTO t{number} VALUES (0, {value})"]
+    folder = tmp_path_factory.mktemp("unfit")
+    address = make_file(folder / "t.duckdb", *statements)
+    native, text = round_trips(address, folder), round_trips(address, folder, TEXT)
+    return {number: (native[f"t{number}"], text[f"t{number}"]) for number in range(len(UNFIT))}
+
+
+@pytest.mark.parametrize("case", range(len(UNFIT)), ids=[f"{kind} {value}" for kind, value in UNFIT])
+def test_a_value_that_arrow_cannot_hold_fails_and_its_override_mends_it(
+    case: int, unfit_trips: dict[int, tuple[Trip, Trip]]
+) -> None:
+    native, text = unfit_trips[case]
+    assert isinstance(native.error, CarrierError)
+    assert f"carriers: {{main.t{case}.x: text}}" in str(native.error)
+    assert (text.error, text.rows, text.differing) == (None, 1, ())
+
+
+ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+SCALARS: dict[str, st.SearchStrategy[object]] = {
+    "VARCHAR": ANY_TEXT,
+    "BLOB": st.binary(max_size=20),
+    "DOUBLE": st.floats(),
+    "HUGEINT": st.integers(-(2**127), 2**127 - 1).map(str),
+    "BIGNUM": st.integers(-(10**200), 10**200).map(str),
+    "DECIMAL(38,10)": st.decimals(-(10**27), 10**27, places=10),
+    "TIMESTAMP": st.datetimes(),
+    "TIMESTAMP WITH TIME ZONE": st.datetimes(timezones=st.just(dt.UTC)),
+    "DATE": st.dates(),
+    "TIME": st.times(),
+    "INTERVAL": st.builds(
+        "{} months {} days {} microseconds".format,
+        st.integers(-(2**31) + 1, 2**31 - 1),
+        st.integers(-(2**31) + 1, 2**31 - 1),
+        st.integers(-(2**62), 2**62),
+    ),
+    "BIT": st.text("01", min_size=1),
+    "UUID": st.uuids(),
+    "UNION(s VARCHAR, b BLOB)": ANY_TEXT,
+    "VARCHAR[]": st.lists(st.none() | ANY_TEXT, max_size=4),
+    "STRUCT(a VARCHAR, b UNION(i INTEGER, s VARCHAR))": st.fixed_dictionaries({"a": ANY_TEXT, "b": ANY_TEXT}),
+}
+
+
+@settings(max_examples=10, deadline=None)
+@given(rows=st.lists(st.tuples(*SCALARS.values()), max_size=10))
+def test_any_value_comes_back_exactly(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]]) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    address = make_file(folder / "t.duckdb", *tables_of({kind: [] for kind in SCALARS}))
+    with duckdb.connect(str(folder / "t.duckdb")) as connection:
+        connection.execute("SET TimeZone = 'UTC'; BEGIN")
+        for id_, values in enumerate(rows):
+            for table, (kind, value) in enumerate(zip(SCALARS, values, strict=True)):
+                connection.execute(f"INSERT INTO t{table} VALUES (?, CAST(? AS {kind}))", [id_ + 1, value])
+        connection.execute("COMMIT")
+    for override in (None, TEXT):
+        for trip in round_trips(address, folder, override).values():
+            assert (trip.error, trip.rows, trip.differing) == (None, len(rows) + 1, ()), trip.column.type
