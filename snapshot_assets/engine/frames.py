@@ -14,8 +14,9 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import hash_object
 from snapshot_assets.engine.session import prepare_session
-from snapshot_assets.errors import ChecksumMismatchError, IncompleteError, NoSnapshotError
+from snapshot_assets.errors import ChecksumMismatchError, IncompleteError
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -41,6 +42,9 @@ def load_frames(
 ) -> dict[TableName, DataFrame]:
     """Return the rows of completed chunks as one DataFrame a table.
 
+    Every timed table is there for windows, and every untimed one for chunk 0, rows or none: which tables come back
+    depends on the schema, not on the data.
+
     Each file is hashed by the task that reads it, before it yields a row. Rows come in no order.
 
     Args:
@@ -51,7 +55,6 @@ def load_frames(
 
     Raises:
         IncompleteError: A chunk is not completed; names them.
-        NoSnapshotError: The chunks hold no rows, so their tables are not known.
     """
     missing = [chunk for chunk in chunks if not state.completed(chunk)]
     if missing:
@@ -62,9 +65,10 @@ def load_frames(
     for chunk in chunks:
         for known in state.live_files(chunk):
             files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
-    if not files:
-        raise NoSnapshotError(f"Chunks {list(chunks)[:10]} of {store.uri} hold no rows of any table.")
     schema = read_schema(store, state.schemas[state.schema_id])
+    for table in schema.tables:
+        if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
+            files.setdefault(table.table_name, [])
     prepare_session(spark)
     return {name: _frame(spark, store, schema.table(name), found) for name, found in sorted(files.items())}
 
@@ -79,7 +83,7 @@ def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequenc
                 yield from read_file(store, shared[number], arrow)
 
     schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
+    return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, schema)
 
 
 def read_file(store: ObjectStore, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,13 +2,12 @@
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dagster as dg
-from pydantic import Field
 
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
-from snapshot_assets.pipeline.io_manager import ChunkScans, as_failure, snapshot_io_manager
+from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
@@ -19,12 +18,6 @@ CODE_VERSION = "1"
 
 POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
-
-
-class ChunkConfig(dg.Config):
-    """Run config of `chunks` and `untimed_tables`."""
-
-    replace: bool = Field(default=False, description="Export completed chunks again, such as for late rows.")
 
 
 def io_manager_key(plan: Plan) -> str:

@@ -46,3 +46,9 @@ def add_partition_metadata(context: dg.OutputContext, partition: str | None, met
     `OutputContext.add_output_metadata` would put the same entries on every partition of a range run.
     """
     context.step_context.add_asset_metadata(metadata=metadata, asset_key=context.asset_key, partition_key=partition)
+
+
+def asks_to_replace(context: dg.OutputContext) -> bool:
+    """Tell whether the run config of the asset that made an output has `replace: true`; see `ChunkConfig`."""
+    config = context.step_context.op_config
+    return isinstance(config, dict) and config.get("replace") is True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 from pyspark.sql import DataFrame
 
 from snapshot_assets.engine.export import Outcome
@@ -15,7 +16,7 @@ from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.errors import ExportFailedError, PlanError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.dagster_internals import add_partition_metadata
+from snapshot_assets.pipeline.dagster_internals import add_partition_metadata, asks_to_replace
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
@@ -33,6 +34,12 @@ class ChunkScans:
 
     chunks: tuple[int, ...]
     replace: bool = False
+
+
+class ChunkConfig(dg.Config):
+    """Run config of an asset that writes chunks; a user's own asset takes it as its parameter `config`."""
+
+    replace: bool = Field(default=False, description="Write completed chunks again, such as for late rows.")
 
 
 Frames = DataFrame | Mapping[str, DataFrame]
@@ -58,7 +65,7 @@ class SnapshotIOManager(dg.IOManager):
         .. code-block:: python
 
             @dg.asset(partitions_def=partitions_of(plan), io_manager_key="demo_io_manager")
-            def daily_delays(context, pyspark: LazyPySparkResource) -> DataFrame:
+            def daily_delays(context, config: ChunkConfig, pyspark: LazyPySparkResource) -> DataFrame:
                 return pyspark.spark_session.table("delays").where(...)
     """
 
@@ -68,14 +75,10 @@ class SnapshotIOManager(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks; the run fails after the others are committed if some failed."""
         run = _snapshots(context).run(self.plan)
-        if isinstance(obj, ChunkScans):
-            outcomes = run.export(obj.chunks, replace_completed=obj.replace)
-        else:
-            outcomes = run.export_frames(_frame_chunks(context, run.plan, obj))
         keys = _partition_keys(context, run.plan)
         done: list[Outcome] = []
         try:
-            for outcome in outcomes:
+            for outcome in _outcomes(context, run, obj):
                 _snapshots(context).on_outcome(outcome)
                 if outcome.error is None:
                     done.append(outcome)
@@ -103,6 +106,19 @@ class SnapshotIOManager(dg.IOManager):
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
+
+
+def _outcomes(context: dg.OutputContext, run: ExportRun, obj: Any) -> Iterator[Outcome]:
+    if isinstance(obj, ChunkScans):
+        yield from run.export(obj.chunks, replace_completed=obj.replace)
+        return
+    for outcome in run.export_frames(_frame_chunks(context, run.plan, obj), replace_completed=asks_to_replace(context)):
+        if outcome.status == "skipped":
+            context.log.warning(
+                f"Chunk {outcome.chunk} of {run.store.uri} is completed, so the DataFrames returned for it were not "
+                "written. Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
+            )
+        yield outcome
 
 
 def as_failure(error: SnapshotError) -> dg.Failure:
