@@ -1,4 +1,4 @@
-"""PostgreSQL, read through ADBC, which takes COPY's binary stream straight into Arrow."""
+"""PostgreSQL 14 and later, read through ADBC, which takes COPY's binary stream straight into Arrow."""
 
 from __future__ import annotations
 

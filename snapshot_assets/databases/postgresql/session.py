@@ -199,6 +199,10 @@ class Session:
     def _recover(self) -> bool:
         """Go back to the state's beginning, and tell whether there was a connection and a beginning to go back to."""
         self.recoveries += 1
+        # A cancel may reach the server late and hit the first statement after the one it was meant for.
+        return self._went_back() or self._went_back()
+
+    def _went_back(self) -> bool:
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute("ROLLBACK TO SAVEPOINT start")
