@@ -62,7 +62,10 @@ def consistency_of(state: State) -> str:
 
 
 def manifest_of(state: State) -> dict[str, Any]:
-    """Return the manifest of a state: of its seal if it is sealed, else of the work in progress."""
+    """Return the manifest of a state: of its seal if it is sealed, else of the work in progress.
+
+    Revisions after a seal that change no data leave its manifest as it is.
+    """
     header = _header(state)
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
@@ -71,7 +74,7 @@ def manifest_of(state: State) -> dict[str, Any]:
         "version": FORMAT_VERSION,
         "location_id": state.location_id,
         "snapshot_id": state.snapshot_id,
-        "revision": state.revision,
+        "revision": sealed.revision if sealed else state.revision,
         "catalog": header.catalog,
         "schemas": list(header.schemas),
         "time_range": _range(header.start, header.end),
@@ -91,7 +94,7 @@ def manifest_of(state: State) -> dict[str, Any]:
         "tombstones": [],
         "chunks": chunks,
         "created_at": time_text(state.created_at),
-        "updated_at": time_text(state.committed_at),
+        "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
     }
 

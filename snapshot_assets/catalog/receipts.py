@@ -17,6 +17,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,
+    ObjectExistsError,
     ObjectNotFoundError,
     SnapshotError,
     UnsupportedVersionError,
@@ -67,9 +68,17 @@ class Receipt:
 
 
 def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
-    """Write a receipt and return what the transaction says of it."""
+    """Write a receipt and return what the transaction says of it.
+
+    Raises:
+        ObjectExistsError: Another receipt has that name.
+    """
     data = pretty_json(_to_json(receipt))
-    store.create(receipt.path, data)
+    try:
+        store.create(receipt.path, data)
+    except ObjectExistsError:  # the store's client may have met what it wrote before a reply was lost
+        if store.get(receipt.path, limit=MAX_DOCUMENT_BYTES) != data:
+            raise
     return ObjectRef(receipt.path, sha256_hex(data), len(data))
 
 

@@ -110,7 +110,7 @@ def extend(token: Token, end: datetime) -> Prepare:
     """Move the end of a continuous plan's range forward; an end that is there already is adopted."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        header = _check_unchanged(state, token)
+        header = check_unchanged(state, token)
         if header.kind != "continuous":
             raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
         if header.end is not None and end <= header.end:
@@ -121,17 +121,17 @@ def extend(token: Token, end: datetime) -> Prepare:
 
 
 def add_schema(token: Token, schema: SchemaContent) -> Prepare:
-    """Give documents the next schema id; equal content that is there already is adopted.
+    """Give documents the next schema id, unless the newest has equal content; so the newest is what was last exported.
 
     Raises (on commit):
         ConflictError: Another writer added other content since this one planned.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        _check_unchanged(state, token)
-        if schema_id_of(state, schema) is not None:
-            return None
+        check_unchanged(state, token)
         newest = state.schemas[state.schema_id]
+        if newest.sha256 == schema.sha256:
+            return None
         if newest.schema_id != token.schema_id:
             raise ConflictError(
                 f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
@@ -152,7 +152,7 @@ def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:
     """Say which chunks a run works on."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        _check_unchanged(state, token)
+        check_unchanged(state, token)
         return [act.ChunksInProgress(tuple(chunks), run)] if chunks else None
 
     return prepare
@@ -182,12 +182,13 @@ def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prep
     Prepares None where another writer completed it already: then nothing is deleted, and the chunk counts as done.
 
     Raises (on commit):
-        SupersededError: Another snapshot began, or the files have waited for longer than half the grace period.
-        ConflictError: A file to be replaced is no longer live, or the snapshot is schema-only.
+        SupersededError: Another snapshot began.
+        ConflictError: A file to be replaced is no longer live, the files have waited for longer than half the grace
+            period, or the snapshot is schema-only.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        header = _check_unchanged(state, token)
+        header = check_unchanged(state, token)
         if header.schema_only:
             raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
         if finished.replaces is None and state.completed(finished.id):
@@ -224,7 +225,7 @@ def _removals(state: State, finished: FinishedChunk) -> list[act.Action]:
 def _check_age(header: act.Header, finished: FinishedChunk, now: datetime) -> None:
     half = timedelta(microseconds=header.grace) / 2
     if now - finished.opened_at > half:
-        raise SupersededError(
+        raise ConflictError(
             f"The files of chunk {finished.id} were opened at {time_text(finished.opened_at)}, more than half the "
             f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
             "Use smaller windows or a longer grace.",
@@ -236,7 +237,7 @@ def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:
     """Record that a chunk failed; one that another writer completed stays completed."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        _check_unchanged(state, token)
+        check_unchanged(state, token)
         if state.completed(chunk):
             return None
         window = None if chunk == UNTIMED_CHUNK else state.window(chunk)
@@ -254,7 +255,7 @@ def seal(token: Token, sealed: act.Seal) -> Prepare:
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        _check_unchanged(state, token)
+        check_unchanged(state, token)
         if state.data_revision > sealed.verified_revision:
             raise StaleVerificationError(
                 f"Revision {state.data_revision} changed data after revision {sealed.verified_revision} was verified."
@@ -280,13 +281,13 @@ def delete(token: Token) -> Prepare:
     def prepare(state: State) -> Sequence[act.Action] | None:
         if state.deleted:
             return None
-        _check_unchanged(state, token)
+        check_unchanged(state, token)
         return [act.Deleted()]
 
     return prepare
 
 
-def _check_unchanged(state: State, token: Token) -> act.Header:
+def check_unchanged(state: State, token: Token) -> act.Header:
     """Return the header if the snapshot is the one that the writer planned for.
 
     Raises:

@@ -60,7 +60,7 @@ class State:
     Attributes:
         revision: Head revision, 0 for an empty location.
         snapshot_id: The snapshot that the last begin named, "" before the first.
-        data_revision: Last revision that changed schema, chunks or files.
+        data_revision: Last revision that changed range, schema, chunks or files: what a seal declares.
         files: Live files by chunk and path.
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
@@ -109,6 +109,7 @@ class State:
                 self._begin(action, transaction)
             case act.Extend():
                 self.header = _extended(self.header, action, name)
+                self.data_revision = self.revision
             case act.SchemaAdded():
                 for ref in action.files:
                     check_schema_path(ref.path)

@@ -294,7 +294,7 @@ def _unknown_revision(scan: LogScan, revision: object) -> Iterator[Fault]:
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
-    """SHA256SUMS is written first, so it may belong to a later seal than the manifest."""
+    """SHA256SUMS may be of another revision than the manifest: a writer died between them, or two wrote at once."""
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:
@@ -305,9 +305,9 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
         return
     if found == sums_of(state):
         return
-    later = (_state_at(scan, revision) for revision in range(state.revision + 1, scan.state.revision + 1))
-    if any(found == sums_of(newer) for newer in later if newer is not None and newer.header is not None):
-        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is newer than {MANIFEST}; the next writer repairs both.")
+    if any(found == sums_of(other) for other in _states(scan)):
+        message = f"{CHECKSUMS} is of another revision than {MANIFEST}; the next writer repairs both."
+        yield Fault(FaultKind.STALE, CHECKSUMS, message)
     else:
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
 
@@ -318,10 +318,16 @@ def _state_at(scan: LogScan, revision: object) -> State | None:
         return None
     if revision == scan.state.revision:
         return scan.state
+    return next((state for state in _states(scan) if state.revision == revision), None)
+
+
+def _states(scan: LogScan) -> Iterator[State]:
+    """Yield the state after each revision of a snapshot; it is the same object, folded on."""
     state = State()
-    for entry in scan.entries[:revision]:
+    for entry in scan.entries:
         state.apply(entry, "transactions/")
-    return state if state.header is not None else None
+        if state.header is not None:
+            yield state
 
 
 def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:

@@ -268,7 +268,7 @@ def test_a_chunk_outside_the_range_is_refused(writer):
 
 def test_files_older_than_half_the_grace_period_are_not_committed(writer):
     finished = replace(writer.finished(1), opened_at=datetime.now(UTC) - timedelta(hours=13))
-    with pytest.raises(SupersededError, match="half the grace period"):
+    with pytest.raises(ConflictError, match="half the grace period"):
         writer.catalog.commit(rules.complete_chunk(writer.token, finished, datetime.now(UTC)))
 
 
