@@ -20,7 +20,7 @@ from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
 from snapshot_assets.catalog.state import FileState
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
-from snapshot_assets.errors import ConflictError, ExportFailedError, SnapshotError, TransientError
+from snapshot_assets.errors import ExportFailedError, LocationDeletedError, SnapshotError, SupersededError, TransientError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.scrub import scrub
@@ -150,7 +150,7 @@ def export_chunks(
                 failed[outcome.chunk] = scrub(f"{outcome.error}")
             yield outcome
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error}" for chunk, error in sorted(failed.items())[:5])
+        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
         raise ExportFailedError(
             f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
             "the failed ones.",
@@ -171,7 +171,8 @@ def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) 
             yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
         elif chunk in receipts:
             receipt, ref = receipts[chunk]
-            result = ChunkResult(chunk, receipt.opened_at, receipt.files, ref)
+            # However old they are: garbage collection spares the files of a receipt that can still be adopted.
+            result = ChunkResult(chunk, datetime.now(UTC), receipt.files, ref)
             adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
             yield _commit(adopting, result, "adopted")
         else:
@@ -220,21 +221,18 @@ def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event
         again: dict[int, ChunkPlan] = {}
         wait = next(waits, None)
         for result in _attempt(export, list(todo.values())):
-            if result.error is None:
-                outcomes.append(_timed(_commit_or_fail(export, result), started))
-            elif isinstance(result.error, TransientError) and wait is not None:
-                _LOG.warning("Chunk %s failed and is tried again: %s", result.chunk, scrub(str(result.error)))
+            outcome = _commit_or_fail(export, result)
+            if isinstance(outcome.error, TransientError) and wait is not None:
+                _LOG.warning("Chunk %s failed and is tried again: %s", result.chunk, scrub(str(outcome.error)))
                 again[result.chunk] = todo[result.chunk]
-            else:
-                outcomes.append(_fail(export, result.chunk, result.error))
+                continue
+            if outcome.error is not None:
+                _record_failure(export, result.chunk, outcome.error)
+            outcomes.append(replace(outcome, seconds=time.monotonic() - started))
         todo = again
         if todo and wait is not None:
             stop.wait(wait)
     return outcomes
-
-
-def _timed(outcome: Outcome, started: float) -> Outcome:
-    return replace(outcome, seconds=time.monotonic() - started)
 
 
 def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
@@ -270,9 +268,19 @@ def _joined(chunk: int, parts: Sequence[ChunkResult], now: datetime) -> ChunkRes
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
+    """Commit a result; what concerns only its chunk fails only that one.
+
+    Raises:
+        SupersededError: Another snapshot began: nothing of this run can be committed any more.
+        LocationDeletedError: Likewise.
+    """
+    if result.error is not None:
+        return Outcome(result.chunk, "failed", error=result.error)
     try:
         return _commit(export, result, "replaced" if export.replace else "exported")
-    except ConflictError as error:
+    except (SupersededError, LocationDeletedError):
+        raise
+    except SnapshotError as error:
         return Outcome(result.chunk, "failed", error=error)
 
 
@@ -297,6 +305,5 @@ def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
     return Outcome(result.chunk, status, result.files)
 
 
-def _fail(export: Export, chunk: int, error: SnapshotError) -> Outcome:
+def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
     export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
-    return Outcome(chunk, "failed", error=error)
