@@ -300,8 +300,8 @@ class Reader:
             content = self.content(ref)
             receipt = json.loads(content)
             self.same(f"{ref.path} form", (content, " ".join(receipt)), (pretty(receipt), RECEIPT))
-            found = [receipt[key] for key in ("version", "snapshot_id", "chunk", "run", "fence")]
-            expected = [1, state.begin.snapshot_id.hex(), chunk.id, chunk.run, dict(chunk.fence)]
+            found = [receipt[key] for key in ("version", "snapshot_id", "chunk", "fence")]
+            expected = [1, state.begin.snapshot_id.hex(), chunk.id, dict(chunk.fence)]
             self.same(ref.path, [ref.path, *found], [f"data/{chunk.id}/chunk-{receipt['attempt']}.json", *expected])
             for entry in receipt["files"]:
                 held[entry["path"]] = file = ADD_FILE.FromString(base64.b64decode(entry.pop("add_file")))

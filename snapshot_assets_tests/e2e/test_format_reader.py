@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +18,7 @@ from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
@@ -252,6 +253,29 @@ def test_the_reader_agrees_with_work_in_progress_and_with_a_failed_chunk(dataset
         range(4, 8), "Pending"
     )
     assert "infinite" in manifest(dataset)["chunks"][0]["error"]
+
+
+class DyingRunner(InlineRunner):
+    """Ends the run when its tasks have written everything and nothing is committed."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        list(super().run(tasks))
+        raise KeyboardInterrupt
+
+
+def test_the_reader_agrees_with_files_that_a_later_run_adopts(dataset: Dataset) -> None:
+    with dataset.run() as run:
+        run.runner = DyingRunner()
+        with pytest.raises(KeyboardInterrupt):
+            list(run.export([1]))
+    assert sound(dataset).files == {}
+    with dataset.run() as run:
+        run.run_id = "run-2"
+        assert [outcome.status for outcome in run.export([1])] == ["adopted"]
+        run.show_progress()
+    state = sound(dataset)
+    receipt = json.loads((dataset.location / state.chunks[1].receipts[0].path).read_bytes())
+    assert (receipt["run"], state.chunks[1].run) == ("run-1", "run-2")
 
 
 def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapshot(dataset: Dataset) -> None:
