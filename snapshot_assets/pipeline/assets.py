@@ -1,6 +1,8 @@
 """The factory: a plan's assets, checks and job, under the key prefix of the plan's name. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
+from typing import Any
+
 import dagster as dg
 
 from snapshot_assets.errors import SnapshotError
@@ -26,7 +28,7 @@ def io_manager_key(plan: Plan) -> str:
 
 
 def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`.
+    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`; without rows, first and last only.
 
     Args:
         plan: A plan with a start time.
@@ -36,13 +38,16 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
     """
     plan.require_dagster()
     with accepting_unstable_parts():
+        if plan.schema_only:
+            return [_schema(plan), _manifest(plan)]
         return [_schema(plan), _chunks(plan), _untimed_tables(plan), _manifest(plan)]
 
 
 def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a plan's assets."""
     with accepting_unstable_parts():
-        return [*chunk_checks(plan, partitions_of(plan)), *manifest_checks(plan)]
+        on_chunks = [] if plan.schema_only else chunk_checks(plan, partitions_of(plan))
+        return [*on_chunks, *manifest_checks(plan)]
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:
@@ -51,17 +56,19 @@ def snapshot_definitions(plan: Plan) -> dg.Definitions:
     Args:
         plan: A plan with a start time.
     """
-    assets = snapshot_assets(plan)
-    job = dg.define_asset_job(
-        f"{plan.name}_chunks",
-        selection=dg.AssetSelection.assets(assets[1].key),
-        description=f"Exports windows of {plan.name}; used by schedules and backfills.",
-    )
     return dg.Definitions(
-        assets=assets,
+        assets=snapshot_assets(plan),
         asset_checks=snapshot_checks(plan),
-        jobs=[job],
+        jobs=[] if plan.schema_only else [_chunks_job(plan)],
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
+    )
+
+
+def _chunks_job(plan: Plan) -> Any:
+    return dg.define_asset_job(
+        f"{plan.name}_chunks",
+        selection=dg.AssetSelection.assets(_key(plan, "chunks")),
+        description=f"Exports windows of {plan.name}; used by schedules and backfills.",
     )
 
 
@@ -154,6 +161,13 @@ def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
     return untimed_tables
 
 
+def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
+    if plan.schema_only:
+        return [dg.AssetDep(_key(plan, "schema"))]
+    every_chunk = dg.AssetDep(_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping())
+    return [every_chunk, dg.AssetDep(_key(plan, "untimed_tables"))]
+
+
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(plan, "manifest"),
@@ -161,10 +175,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         kinds={"json"},
         code_version=CODE_VERSION,
         required_resource_keys={SNAPSHOTS},
-        deps=[
-            dg.AssetDep(_key(plan, "chunks"), partition_mapping=dg.AllPartitionMapping()),
-            _key(plan, "untimed_tables"),
-        ],
+        deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
         description="Verifies every file for itself, seals the snapshot, and writes `manifest.json` and `SHA256SUMS`.",

@@ -6,6 +6,7 @@ event.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,12 +48,15 @@ class LazyRunner:
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session = session
         self._runner: SparkRunner | None = None
+        self._lock = threading.Lock()
 
     def started(self) -> SparkRunner:
         """Return the runner, starting Spark on first use."""
-        if self._runner is None:
-            self._runner = SparkRunner(self._session())
-        return self._runner
+        # Chunks are read side by side: two threads that prepare a session both send it this package, which fails.
+        with self._lock:
+            if self._runner is None:
+                self._runner = SparkRunner(self._session())
+            return self._runner
 
     def run(self, tasks: Sequence[Task]) -> Iterator[ChunkResult]:
         """Run tasks in Spark; see `Runner.run`."""

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets_tests.pipeline.project import Project, open_project
+
+
+@pytest.fixture
+def make_project(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Project]]:
+    """Make a project whose runs share the test run's Spark session."""
+    with ExitStack() as stack:
+        yield lambda **fields: stack.enter_context(open_project(tmp_path, **fields))
+
+
+@pytest.fixture
+def project(make_project: Callable[..., Project]) -> Project:
+    return make_project()
+
+
+@pytest.fixture(scope="module")
+def exported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project that was exported whole in one run, and is only looked at."""
+    folder = tmp_path_factory.mktemp("exported")
+    with open_project(folder) as project:
+        assert project.run("schema", "chunks", "untimed_tables", "manifest", keys=project.keys).success
+        yield project

@@ -1,0 +1,177 @@
+"""A small project for tests: six days of readings in DuckDB, the third without any, and a plan that exports them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.state import State
+from snapshot_assets.configuration import Configuration
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.partitions import partitions_of
+from snapshot_assets.plan import Plan
+
+START = datetime(2013, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+ROWS = (24, 24, 0, 24, 24, 24)
+"""Rows of table `readings` on each day."""
+
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+
+
+def make_source(path: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE TABLE sensors (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL)")
+        connection.execute("INSERT INTO sensors VALUES (1, 'roof'), (2, 'cellar')")
+        connection.execute("CREATE TABLE readings (moment TIMESTAMPTZ NOT NULL, sensor INTEGER, value DOUBLE)")
+        for day, rows in enumerate(ROWS):
+            connection.execute(
+                "INSERT INTO readings"
+                " SELECT $start + to_hours(n::INT), n % 2 + 1, $day * 100 + n FROM range($rows) AS r(n)",
+                {"start": START + day * DAY, "day": day, "rows": rows},
+            )
+
+
+@dataclass
+class Project:
+    """A source, a plan and a Dagster instance, and runs of the plan's assets."""
+
+    folder: Path
+    instance: dg.DagsterInstance
+    plan: Plan
+    sources: dict[str, str]
+    user_assets: list[dg.AssetsDefinition] = field(default_factory=list)
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "source.duckdb"
+
+    @property
+    def location(self) -> Path:
+        return self.folder / "snapshots"
+
+    @property
+    def keys(self) -> Sequence[str]:
+        return partitions_of(self.plan).get_partition_keys()
+
+    def key(self, asset: str) -> dg.AssetKey:
+        return dg.AssetKey([self.plan.name, asset])
+
+    def definitions(self) -> dg.Definitions:
+        sources = {alias: DatabaseAddress(alias, uri) for alias, uri in self.sources.items()}
+        built = build_definitions(Configuration(sources, plans=(self.plan,)))
+        return dg.Definitions.merge(built, dg.Definitions(assets=self.user_assets))
+
+    def run(
+        self,
+        *assets: str,
+        keys: Sequence[str] = (),
+        single: str | None = None,
+        config: dict[str, Any] | None = None,
+        with_checks: bool = True,
+    ) -> dg.ExecuteInProcessResult:
+        """Run assets of the plan for a range of keys (as a backfill of one run does), or for a single one."""
+        selection: dg.AssetSelection = dg.AssetSelection.assets(*(self.key(name) for name in assets))
+        if not with_checks:
+            selection = selection.without_checks()
+        return self._execute(selection, keys, single, config or {})
+
+    def run_checks(self, asset: str, keys: Sequence[str]) -> dg.ExecuteInProcessResult:
+        """Run the checks of an asset, and not the asset."""
+        return self._execute(
+            dg.AssetSelection.assets(self.key(asset)) - dg.AssetSelection.assets(self.key(asset)).without_checks(),
+            keys,
+            None,
+            {},
+        )
+
+    def _execute(
+        self, selection: dg.AssetSelection, keys: Sequence[str], single: str | None, config: dict[str, Any]
+    ) -> dg.ExecuteInProcessResult:
+        jobs = dg.Definitions(jobs=[dg.define_asset_job("run", selection)])
+        return (
+            dg.Definitions.merge(self.definitions(), jobs)
+            .resolve_job_def("run")
+            .execute_in_process(
+                instance=self.instance,
+                partition_key=single,
+                tags=dict(zip(RANGE_TAGS, (keys[0], keys[-1]), strict=True)) if keys else {},
+                run_config={
+                    "ops": {f"{self.plan.name}__{name}": {"config": given} for name, given in config.items()},
+                    "loggers": {"console": {"config": {"log_level": "ERROR"}}},
+                },
+                raise_on_error=False,
+            )
+        )
+
+    def state(self) -> State:
+        store = Configuration().store(self.plan)
+        return Catalog.open(store).state
+
+    def materialized(self, asset: str = "chunks") -> dict[str | None, dict[str, Any]]:
+        """Return the metadata of each partition's newest materialization."""
+        records = self.instance.fetch_materializations(self.key(asset), limit=1000).records
+        newest: dict[str | None, dict[str, Any]] = {}
+        for record in records:
+            assert record.asset_materialization is not None
+            metadata = {name: value.value for name, value in record.asset_materialization.metadata.items()}
+            newest.setdefault(record.partition_key, metadata)
+        return newest
+
+    def checks(self, asset: str, check: str) -> dict[str | None, bool]:
+        """Return whether the newest result of each partition passed."""
+        return {key: evaluation.passed for key, evaluation in self._evaluations(asset, check).items()}
+
+    def faults(self, asset: str, check: str, partition: str) -> str:
+        """Return the table of faults that a partition's newest result shows."""
+        return str(self._evaluations(asset, check)[partition].metadata["first_faults"])
+
+    def _evaluations(self, asset: str, check: str) -> dict[str | None, dg.AssetCheckEvaluation]:
+        key = dg.AssetCheckKey(self.key(asset), check)
+        newest: dict[str | None, dg.AssetCheckEvaluation] = {}
+        for record in self.instance.event_log_storage.get_asset_check_execution_history(key, limit=1000):
+            if record.event is not None:  # else it is only planned
+                newest.setdefault(record.partition, record.event.dagster_event.asset_check_evaluation_data)
+        return newest
+
+    def failure(self, result: dg.ExecuteInProcessResult) -> dg.Failure:
+        """Return the failure by which an asset describes what went wrong."""
+        [step] = [event for event in result.all_events if event.is_step_failure]
+        return step.step_failure_data.user_failure_data
+
+    def break_chunk(self, chunk: int) -> None:
+        """Put a file where the chunk's folder has to be, so that nothing can be written there."""
+        (self.location / "data").mkdir(parents=True, exist_ok=True)
+        (self.location / "data" / str(chunk)).write_bytes(b"in the way")
+
+    def mend_chunk(self, chunk: int) -> None:
+        (self.location / "data" / str(chunk)).unlink()
+
+
+@contextmanager
+def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
+    """Make a project; `fields` are those of its plan."""
+    database = folder / "source.duckdb"
+    make_source(database)
+    (folder / "dagster").mkdir()
+    given = {
+        "name": "demo",
+        "source": "readings",
+        "to": f"file://{folder / 'snapshots'}",
+        "start_time": START,
+        "end_time": START + len(ROWS) * DAY,
+        "chunk_time_window": "1d",
+        "parallelism": 2,
+    }
+    with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
+        yield Project(folder, instance, Plan(**given | fields), {"readings": f"duckdb://{database}"})

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from snapshot_assets_tests.pipeline.project import ROWS, START
+
+ALL = ("schema", "chunks", "untimed_tables", "manifest")
+
+
+def test_a_range_in_one_run_materialises_every_window_with_its_own_numbers(exported):
+    found = exported.materialized()
+    state = exported.state()
+    assert sorted(found) == list(exported.keys)
+    for chunk, key in enumerate(exported.keys, 1):
+        files = [known.file for known in state.live_files(chunk)]
+        metadata = found[key]
+        assert metadata["chunk"] == chunk
+        assert metadata["dagster/partition_row_count"] == sum(file.rows for file in files) == ROWS[chunk - 1]
+        assert metadata["bytes"] == sum(file.bytes for file in files)
+        assert metadata["file_count"] == len(files) == bool(ROWS[chunk - 1])
+        assert metadata["chunk_checksum"] == state.chunks[chunk].chunk.checksum
+        assert metadata["status"] == "exported"
+    assert len({found[key]["chunk_checksum"] for key in exported.keys}) == len(ROWS)
+
+
+def test_an_empty_window_is_materialised_without_files(exported):
+    empty = exported.materialized()[exported.keys[2]]
+    assert (empty["dagster/partition_row_count"], empty["bytes"], empty["file_count"]) == (0, 0, 0)
+    assert "files" not in empty
+
+
+def test_the_manifest_asset_tells_what_was_sealed(exported):
+    seal = exported.state().newest_seal
+    found = exported.materialized("manifest")[None]
+    assert found["snapshot_checksum"] == seal.seal.checksum
+    assert found["revision"] == seal.revision
+    assert found["dagster/row_count"] == sum(ROWS) + 2
+    assert found["chunk_count"] == len(ROWS) + 1
+    assert found["rows_outside"] == 0
+
+
+def test_the_schema_asset_tells_what_was_found(exported):
+    found = exported.materialized("schema")[None]
+    assert (found["table_count"], found["view_count"]) == (2, 0)
+    assert found["tables"] == "- `main.readings`\n- `main.sensors`"
+
+
+def test_every_check_passes_for_every_partition_of_a_range(exported):
+    for name in ("file_checksums", "chunk_checksum"):
+        assert exported.checks("chunks", name) == dict.fromkeys(exported.keys, True)
+    for name in ("snapshot_checksum", "coverage"):
+        assert exported.checks("manifest", name) == {None: True}
+
+
+def test_chunks_begin_the_snapshot_and_a_single_partition_is_one_chunk(project):
+    key = project.keys[1]
+    assert project.run("chunks", single=key).success
+    assert project.state().begun
+    assert [chunk for chunk in range(7) if project.state().completed(chunk)] == [2]
+    found = project.materialized()
+    assert list(found) == [key]
+    assert found[key]["dagster/partition_row_count"] == 24
+    assert project.checks("chunks", "file_checksums") == {key: True}
+    assert project.checks("chunks", "chunk_checksum") == {key: True}
+
+
+def test_a_later_run_exports_only_what_is_missing_and_replace_exports_again(project):
+    keys = project.keys
+    assert project.run("chunks", keys=keys[1:3]).success
+    first = project.state().chunks[2].chunk
+    assert project.run("chunks", keys=keys[:4]).success
+    found = project.materialized()
+    assert [found[key]["status"] for key in keys[:4]] == ["exported", "skipped", "skipped", "exported"]
+    assert found[keys[1]]["dagster/partition_row_count"] == 24
+    assert found[keys[1]]["chunk_checksum"] == first.checksum
+    assert project.state().chunks[2].chunk == first
+
+    assert project.run("chunks", keys=keys[1:2], config={"chunks": {"replace": True}}).success
+    again = project.materialized()[keys[1]]
+    assert again["status"] == "replaced"
+    assert again["chunk_checksum"] == project.state().chunks[2].chunk.checksum
+    assert project.state().chunks[2].chunk.checksum != first.checksum  # a chunk's checksum covers its files' names
+
+
+def test_when_a_key_fails_the_others_are_materialised_and_the_run_names_it(project):
+    project.break_chunk(4)
+    result = project.run("chunks", keys=project.keys)
+    assert not result.success
+    failure = project.failure(result)
+    assert failure.description.startswith("1 of 6 chunks failed: chunk 4: ")
+    assert list(failure.metadata["failed_chunks"].value) == ["4"]
+    done = [key for chunk, key in enumerate(project.keys, 1) if chunk != 4]
+    found = project.materialized()
+    assert sorted(found) == done
+    assert [found[key]["dagster/partition_row_count"] for key in done] == [24, 24, 0, 24, 24]
+
+    project.mend_chunk(4)
+    assert project.run("chunks", keys=project.keys).success
+    assert project.materialized()[project.keys[3]]["status"] == "exported"
+
+
+def test_the_manifest_refuses_a_snapshot_that_is_not_whole(project):
+    assert project.run("schema", "chunks", keys=project.keys[:2]).success
+    result = project.run("manifest")
+    assert not result.success
+    assert "3" in project.failure(result).description
+    assert not project.state().sealed
+    assert not project.materialized("manifest")
+
+
+def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manifest(project):
+    keys = project.keys
+    assert project.run("schema", "chunks", "untimed_tables", keys=keys, with_checks=False).success
+    damaged = next(project.state().live_files(5)).file.path
+    path = project.location / damaged
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+    project.run_checks("chunks", keys=keys)
+    assert project.checks("chunks", "file_checksums") == {key: key != keys[4] for key in keys}
+    assert damaged in project.faults("chunks", "file_checksums", keys[4])
+    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # what the log says agrees
+
+    result = project.run("manifest")
+    assert not result.success
+    assert damaged in project.failure(result).description
+    assert not project.state().sealed
+
+
+def test_windows_that_cron_cannot_express_run_alike(make_project):
+    project = make_project(chunk_time_window="36h", end_time=START.replace(day=5, hour=6))
+    assert list(project.keys) == ["2013-01-01T00:00", "2013-01-02T12:00", "2013-01-04T00:00"]
+    assert project.run(*ALL, keys=project.keys).success
+    found = project.materialized()
+    assert [found[key]["dagster/partition_row_count"] for key in project.keys] == [36, 12, 30]
+    assert project.checks("chunks", "file_checksums") == dict.fromkeys(project.keys, True)
+    assert project.materialized("manifest")[None]["rows_outside"] == sum(ROWS) - 78
+
+
+def test_no_credential_reaches_the_instance_or_the_location(make_project):
+    project = make_project(source="shop")
+    secret = "hunter2-open-sesame"
+    project.sources["shop"] = f"postgresql://reader:{secret}@127.0.0.1:1/shop?connect_timeout=1"
+    result = project.run("schema", "chunks", keys=project.keys[:2])
+    assert not result.success
+    assert "shop" in project.failure(result).description
+    files = [path for path in project.folder.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" for path in files)
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
