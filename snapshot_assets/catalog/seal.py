@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Literal
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.catalog.verify import Report, check_documents, check_files
@@ -37,23 +37,29 @@ class Sealed:
 
 
 def seal(
-    catalog: Catalog, *, rows_outside: Sequence[RowsOutside] = (), seal_verify: Literal["new", "full"] = "new"
+    catalog: Catalog,
+    *,
+    token: Token | None = None,
+    rows_outside: Sequence[RowsOutside] = (),
+    seal_verify: Literal["new", "full"] = "new",
 ) -> Sealed:
     """Verify the head and seal it, then write the hints.
 
     Args:
         catalog: The location, opened for writing.
+        token: The snapshot to seal; None for the one that is there.
         rows_outside: Rows of the source outside the range, by table.
         seal_verify: `new` hashes the files that no earlier seal has verified and checks the size of the rest;
             `full` hashes all.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them.
+        SupersededError: Another snapshot began since.
     """
     hashed_bytes = 0
     verified = _verified_revision(catalog.refresh()) if seal_verify == "new" else 0
+    token = token or catalog.token()
     while True:
-        token = catalog.token()
         state = catalog.refresh()
         _check_complete(state)
         hashed_bytes += _check_whole(catalog, state, verified)

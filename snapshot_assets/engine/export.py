@@ -20,7 +20,13 @@ from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
 from snapshot_assets.catalog.state import FileState
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
-from snapshot_assets.errors import ExportFailedError, LocationDeletedError, SnapshotError, SupersededError, TransientError
+from snapshot_assets.errors import (
+    ExportFailedError,
+    LocationDeletedError,
+    SnapshotError,
+    SupersededError,
+    TransientError,
+)
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.scrub import scrub

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import read_schema
@@ -68,6 +69,8 @@ class ExportRun:
     _source: Source | None = None
     _schema: DatabaseSchema | None = None
     _content: SchemaContent | None = None
+    _fence: Mapping[str, str] = field(default_factory=dict)
+    _token: Token | None = None
     _resources: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -86,6 +89,8 @@ class ExportRun:
             source = self._resources.enter_context(open_source(self.address, self.session, self.most_parts))
             schema = exported_schema(self.plan, source.extract(self.plan.selection))
             self._begin(schema)
+            # Asked once: PostgreSQL's LSN moves on, while the snapshot that is read stays.
+            self._fence = source.database.fence()
             self._source, self._schema = source, schema
         return self._schema
 
@@ -95,22 +100,35 @@ class ExportRun:
             self.plan, [item.name for item in schema.schemas], self.address.alias, requested, datetime.now(UTC)
         )
         self._content = begin_snapshot(self.catalog, header, schema, force=self.force)
+        self._token = self.catalog.token()
         self.force = False
+
+    def _begun(self) -> Token:
+        """Return what this run began, if it is still there.
+
+        Raises:
+            SupersededError: Another snapshot began since.
+        """
+        assert self._token is not None
+        rules.check_unchanged(self.catalog.refresh(), self._token)
+        return self._token
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
         """Export chunks that are not completed, or again all of them; yields each outcome once it is committed.
 
         Raises:
             ExportFailedError: Some failed; the others are committed.
+            SupersededError: Another snapshot began since this run did.
         """
         if not (replace_completed or self.force) and all(self.catalog.refresh().completed(chunk) for chunk in chunks):
             yield from (self._skipped(chunk) for chunk in chunks)
             return
         schema = self.begin()
+        self._begun()
         source = self._source
         assert source is not None
         planner = source.make_planner(self.catalog.state, schema)
-        export = self._export(source.address, source.database.fence(), replace_completed)
+        export = self._export(source.address, self._fence, replace_completed)
         yield from export_chunks(export, planner.plans, chunks)
 
     def export_frames(self, chunks: Sequence[FrameChunk], *, replace_completed: bool = False) -> Iterator[Outcome]:
@@ -140,7 +158,7 @@ class ExportRun:
         return Outcome(chunk, "skipped", tuple(known.file for known in self.catalog.state.live_files(chunk)))
 
     def _export(self, address: DatabaseAddress, fence: Mapping[str, str], replace_completed: bool) -> Export:
-        state = self.catalog.state
+        token, state = self._begun(), self.catalog.state
         assert self._content is not None
         schema_id = schema_id_of(state, self._content)
         assert schema_id is not None
@@ -160,7 +178,7 @@ class ExportRun:
 
         return Export(
             catalog=self.catalog,
-            token=self.catalog.token(),
+            token=token,
             provenance=provenance,
             runner=self.runner,
             make_task=make_task,
@@ -174,12 +192,15 @@ class ExportRun:
 
         Raises:
             IncompleteError: Chunks are missing or damaged.
+            SupersededError: Another snapshot began since this run did.
         """
         state = self.catalog.refresh()
-        if state.sealed and self._source is None and self.plan.seal_verify != "full":
+        if state.sealed and self._source is None and not self.force and self.plan.seal_verify != "full":
             return seal(self.catalog, rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else ())
         self.begin()
-        return seal(self.catalog, rows_outside=self._rows_outside(), seal_verify=self.plan.seal_verify)
+        return seal(
+            self.catalog, token=self._begun(), rows_outside=self._rows_outside(), seal_verify=self.plan.seal_verify
+        )
 
     def _rows_outside(self) -> list[RowsOutside]:
         source, schema, header = self._source, self._schema, self.catalog.state.header

@@ -1,19 +1,21 @@
-"""The process that forks exporters, and a source for them."""
+"""The process that forks exporters, a source for them, and the exports that are struck."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from snapshot_assets_tests.faults.source import make_source
+from snapshot_assets_tests.faults.source import add_rows, location, make_source
 
 
 class Driver:
@@ -35,9 +37,13 @@ class Driver:
         [answer] = self.run({"job": "export", "source": source, "location": location, **settings})
         return answer
 
+    def check(self, source: str, location: str) -> dict[str, Any]:
+        [found] = self.run({"job": "check", "source": source, "location": location})
+        return found
+
     def assert_whole(self, source: str, location: str) -> None:
         """Verify in full, and compare all rows."""
-        [found] = self.run({"job": "check", "source": source, "location": location})
+        found = self.check(source, location)
         assert not found["damage"]
         assert not found["differences"]
 
@@ -64,3 +70,75 @@ def scratch(tmp_path_factory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def source(scratch) -> str:
     return make_source(scratch / "source.duckdb")
+
+
+CHANGES = ("create", "put", "open", "write", "close", "delete")
+"""Calls that change what lies on storage: between two of them, it does not matter where a process dies."""
+
+
+@dataclass
+class Scenario:
+    """An export that is struck, and what lay at its location before.
+
+    Attributes:
+        before: The location as it is when the run starts; None for an empty one.
+        settings: What the struck run, and the next one, are asked to do.
+        trace: The calls of the run when nothing strikes it.
+    """
+
+    source: str
+    before: Path | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+    def place(self, folder: Path) -> str:
+        """Put the location as it was before the run into a folder, and return its URI."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if self.before is not None:
+            shutil.copytree(self.before, folder)
+        return location(folder)
+
+    def sample(self, prefix: str = "") -> list[int]:
+        """Return the number of one call of each kind that changes something: the one in the middle.
+
+        Args:
+            prefix: What the calls begin with.
+        """
+        numbers: dict[str, list[int]] = {}
+        for number, call in enumerate(self.trace, 1):
+            if call.startswith(CHANGES) and call.startswith(prefix):
+                numbers.setdefault(call, []).append(number)
+        return [each[len(each) // 2] for each in numbers.values()]
+
+
+def _recorded(driver, scenario: Scenario, folder: Path) -> Scenario:
+    told = driver.export(scenario.source, scenario.place(folder), **scenario.settings)
+    assert "sealed" in told, told
+    scenario.trace = told["trace"]
+    return scenario
+
+
+@pytest.fixture(scope="session")
+def fresh(driver, source, scratch) -> Scenario:
+    """The first export into an empty location."""
+    return _recorded(driver, Scenario(source, None), scratch / "fresh")
+
+
+@pytest.fixture(scope="session")
+def resumed(driver, source, fresh, scratch) -> Scenario:
+    """The run after one that was killed with some receipts written and nothing committed."""
+    before = scratch / "resumed"
+    receipts = [number for number, call in enumerate(fresh.trace, 1) if call == "create receipt"]
+    fault = {"kind": "kill-before", "at": receipts[3]}
+    assert driver.export(source, location(before), fault=fault)["signal"] == 9
+    return _recorded(driver, Scenario(source, before), scratch / "resumed and finished")
+
+
+@pytest.fixture(scope="session")
+def replaced(driver, scratch) -> Scenario:
+    """A run that replaces a window and chunk 0 in a sealed snapshot, because rows came late."""
+    source = make_source(scratch / "with late rows.duckdb")
+    before = scratch / "before a replace"
+    assert "sealed" in driver.export(source, location(before))
+    add_rows(source)
+    return _recorded(driver, Scenario(source, before, {"chunks": [0, 2], "replace": True}), scratch / "replaced")

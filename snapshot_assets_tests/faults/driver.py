@@ -74,7 +74,7 @@ def export(
         force=force,
         retry=RetryPolicy(base=0),
     )
-    told: dict[str, Any] = {"outcomes": {}}
+    told: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     try:
         run.begin()
         for outcome in run.export(chunks, replace_completed=replace):

@@ -1,84 +1,14 @@
 """Killed at any moment: the next run finishes the snapshot, reads no finished chunk again, and all rows are there."""
 
 import json
-import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from snapshot_assets.catalog.log import read_state
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.faults.source import CHUNKS, add_rows, location, make_source
-
-CHANGES = ("create", "put", "open", "write", "close", "delete")
-"""Calls that change what lies on storage: between two of them, it does not matter where a process dies."""
-
-
-@dataclass
-class Scenario:
-    """An export that is struck, and what lay at its location before.
-
-    Attributes:
-        before: The location as it is when the run starts; None for an empty one.
-        settings: What the struck run, and the next one, are asked to do.
-        trace: The calls of the run when nothing strikes it.
-    """
-
-    source: str
-    before: Path | None
-    settings: dict[str, Any] = field(default_factory=dict)
-    trace: list[str] = field(default_factory=list)
-
-    def place(self, folder: Path) -> str:
-        """Put the location as it was before the run into a folder, and return its URI."""
-        shutil.rmtree(folder, ignore_errors=True)
-        if self.before is not None:
-            shutil.copytree(self.before, folder)
-        return location(folder)
-
-    def sample(self) -> list[int]:
-        """Return the number of one call of each kind that changes something: the one in the middle."""
-        numbers: dict[str, list[int]] = {}
-        for number, call in enumerate(self.trace, 1):
-            if call.startswith(CHANGES):
-                numbers.setdefault(call, []).append(number)
-        return [each[len(each) // 2] for each in numbers.values()]
-
-
-def _recorded(driver, scenario: Scenario, folder: Path) -> Scenario:
-    told = driver.export(scenario.source, scenario.place(folder), **scenario.settings)
-    assert "sealed" in told, told
-    scenario.trace = told["trace"]
-    return scenario
-
-
-@pytest.fixture(scope="module")
-def fresh(driver, source, scratch) -> Scenario:
-    """The first export into an empty location."""
-    return _recorded(driver, Scenario(source, None), scratch / "fresh")
-
-
-@pytest.fixture(scope="module")
-def resumed(driver, source, fresh, scratch) -> Scenario:
-    """The run after one that was killed with some receipts written and nothing committed."""
-    before = scratch / "resumed"
-    receipts = [number for number, call in enumerate(fresh.trace, 1) if call == "create receipt"]
-    fault = {"kind": "kill-before", "at": receipts[3]}
-    assert driver.export(source, location(before), fault=fault)["signal"] == 9
-    return _recorded(driver, Scenario(source, before), scratch / "resumed and finished")
-
-
-@pytest.fixture(scope="module")
-def replaced(driver, scratch) -> Scenario:
-    """A run that replaces a window and chunk 0 in a sealed snapshot, because rows came late."""
-    source = make_source(scratch / "with late rows.duckdb")
-    before = scratch / "before a replace"
-    assert "sealed" in driver.export(source, location(before))
-    add_rows(source)
-    return _recorded(driver, Scenario(source, before, {"chunks": [0, 2], "replace": True}), scratch / "replaced")
+from snapshot_assets_tests.faults.source import CHUNKS, location
 
 
 def finished_chunks(folder: Path) -> set[int]:
@@ -92,7 +22,7 @@ def finished_chunks(folder: Path) -> set[int]:
     return finished
 
 
-def strike(driver, scenario: Scenario, folder: Path, kind: str, at: int) -> None:
+def strike(driver, scenario, folder: Path, kind: str, at: int) -> None:
     """Kill a run at one call, and hold the next run to its promises."""
     uri = scenario.place(folder)
     killed = driver.export(scenario.source, uri, fault={"kind": kind, "at": at}, **scenario.settings)

@@ -1,0 +1,63 @@
+"""A store that fails, or loses a reply, at any call: the run finishes or says so, and nothing is damaged."""
+
+import pytest
+
+from snapshot_assets_tests.faults.source import location
+
+
+def fail(driver, scenario, folder, kind, at):
+    """Let one call fail; the location must be readable after it, and the next run must complete it."""
+    uri = scenario.place(folder)
+    told = driver.export(scenario.source, uri, fault={"kind": kind, "at": at}, **scenario.settings)
+    what = f"{kind} call {at}, {scenario.trace[at - 1]}"
+    assert told["signal"] == 0, what
+    assert "sealed" in told or "SnapshotError" in told["error"], what
+    found = driver.check(scenario.source, uri)
+    assert not found["damage"] or not has_log(folder), f"{what}: {found['damage']}"
+    after = driver.export(scenario.source, uri, **scenario.settings)
+    assert "sealed" in after, f"{what}: {after.get('message')}"
+    driver.assert_whole(scenario.source, uri)
+
+
+def has_log(folder):
+    return any(folder.glob("transactions/*.txn"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("fresh", "fail-before"), ("fresh", "fail-after"), ("fresh", "exists-after"), ("replaced", "fail-after")],
+)
+def test_a_call_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):
+    scenario = request.getfixturevalue(name)
+    for at in scenario.sample("create " if kind == "exists-after" else ""):
+        fail(driver, scenario, scratch / "failed", kind, at)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["fail-before", "fail-after", "exists-after"])
+@pytest.mark.parametrize("name", ["fresh", "resumed", "replaced"])
+def test_any_call_that_fails_damages_nothing(driver, request, scratch, name, kind):
+    scenario = request.getfixturevalue(name)
+    for at in range(1, len(scenario.trace) + 1):
+        fail(driver, scenario, scratch / "failed", kind, at)
+
+
+def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, scratch):
+    """Reading back finds the own transaction: no second revision, no failure."""
+    folder = scratch / "settled"
+    for kind in ("fail-before", "fail-after", "exists-after"):
+        for at, call in enumerate(fresh.trace, 1):
+            if call == "create transactions/revision.txn" and at % 2:
+                told = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": at})
+                assert told.get("sealed") == len(list(folder.glob("transactions/*.txn"))), told.get("message")
+                driver.assert_whole(fresh.source, location(folder))
+
+
+@pytest.mark.parametrize("kind", ["fail-before", "fail-after", "exists-after"])
+def test_a_receipt_or_file_that_failed_once_is_written_again_within_the_run(driver, fresh, scratch, kind):
+    folder = scratch / "again"
+    for call in ("create receipt", "close file", "open file", "write file"):
+        told = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": fresh.trace.index(call) + 1})
+        assert "sealed" in told, f"{call}: {told.get('message')}"
+        driver.assert_whole(fresh.source, location(folder))
