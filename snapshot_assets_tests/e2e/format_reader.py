@@ -94,7 +94,7 @@ class State:
     """What the log says after the transactions applied so far."""
 
     def __init__(self, begun: Any = None, begin: Any = None) -> None:
-        self.begun, self.begin, self.head = begun, deepcopy(begin), begun
+        self.begun, self.begin, self.head, self.sealed_at = begun, deepcopy(begin), begun, begun
         self.schemas: dict[int, Any] = {}
         self.chunks: dict[int, Any] = {}
         self.files: dict[str, Any] = {}
@@ -125,7 +125,7 @@ class State:
             elif kind == "remove_file" and value.path in self.files:
                 del self.files[value.path]
             elif kind == "seal":
-                self.seal, self.once_sealed = value, True
+                self.seal, self.sealed_at, self.once_sealed = value, transaction, True
             elif kind == "deleted":
                 self.deleted = True
             else:
@@ -163,6 +163,7 @@ class State:
 
     def manifest(self) -> dict[str, Any]:
         header, seal, windows = self.begin.header, self.seal, self.windows()
+        shown_at = self.sealed_at if seal else self.head
         merged: list[dict[str, str]] = []
         for window in (interval(w) for i, w in windows.items() if self.completed(i) and not self.files_of(i)):
             joined = merged and merged[-1]["end"] == window["start"]
@@ -176,7 +177,7 @@ class State:
         shown -= {i for i in shown if self.completed(i) and not self.files_of(i)}
         names = ("schema", "table", "rows", "rows_outside")
         found: dict[str, Any] = {"version": 1, "location_id": self.head.location_id.hex()}
-        found |= {"snapshot_id": self.begin.snapshot_id.hex(), "revision": self.head.revision}
+        found |= {"snapshot_id": self.begin.snapshot_id.hex(), "revision": shown_at.revision}
         found |= {"catalog": header.catalog, "schemas": list(header.schemas), "time_range": interval(header.time_range)}
         found |= {"chunk_time_window": duration(header.chunk_time_window), "schema_only": header.schema_only}
         found |= {"format": header.format, "consistency": seal.consistency if seal else None}
@@ -188,7 +189,7 @@ class State:
         for number, f in self.schema_files():
             found["schema_files"].append({"path": f.path, "sha256": f.sha256, "bytes": f.bytes, "schema_id": number})
         found |= {"chunks": [self.chunk(i) for i in sorted(shown)], "created_at": instant(self.begun.committed_at)}
-        return found | {"updated_at": instant(self.head.committed_at), "created_by": self.begun.writer_id}
+        return found | {"updated_at": instant(shown_at.committed_at), "created_by": self.begun.writer_id}
 
     def chunk(self, number: int) -> dict[str, Any]:
         known: Any = self.chunks.get(number)

@@ -294,12 +294,21 @@ def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapsho
     second = sound(dataset)
     assert {f.schema_id for f in second.files.values()} == {1, 2}
     assert fold(Reader(dataset.location).log[: first.head.revision]).files == first.files
+    dataset.sql("ALTER TABLE m DROP COLUMN y")
+    with dataset.run() as run:
+        list(run.export([3], replace_completed=True))
+        run.seal()
+        run.catalog.commit(rules.in_progress(run.catalog.token(), [4], "run-2"))
+        run.show_progress()
+    third = sound(dataset)
+    assert [third.schemas[i].sha256 == third.schemas[1].sha256 for i in (1, 2, 3)] == [True, False, True]
+    assert manifest(dataset)["revision"] == third.head.revision - 1
     with dataset.run(force=True, end_time="2025-01-02T00:00:00Z") as run:
         list(run.export([0, 1]))
         run.seal()
-    third = sound(dataset)
-    assert third.begin.snapshot_id != second.begin.snapshot_id
-    assert [f.rows for f in third.files.values()] == [2]
+    fourth = sound(dataset)
+    assert fourth.begin.snapshot_id != third.begin.snapshot_id
+    assert [f.rows for f in fourth.files.values()] == [2]
     delete_snapshot(open_store(parse_location(f"file://{dataset.location}")))
     assert not any(path.is_file() for path in dataset.location.rglob("*"))
 
