@@ -17,13 +17,19 @@ from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_NEW_INSTANCE = "telemetry:\n  enabled: false\n"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
 def open_instance() -> dg.DagsterInstance:
-    """Return the instance at `DAGSTER_HOME`, or where that is not set, one below the user's state folder."""
+    """Return the instance at `DAGSTER_HOME`, or where that is not set, one below the user's state folder.
+
+    An instance made here reports to nobody; one that is there is as its owner configured it.
+    """
     home = Path(os.environ.get("DAGSTER_HOME") or _state_home() / "snapshot_assets" / "dagster")
-    home.mkdir(parents=True, exist_ok=True)
+    if not home.exists():
+        home.mkdir(parents=True)
+        (home / "dagster.yaml").write_text(_NEW_INSTANCE, encoding="utf-8")
     os.environ["DAGSTER_HOME"] = str(home.resolve())
     return dg.DagsterInstance.get()
 

@@ -1,0 +1,121 @@
+"""`snapshots export create` whole: Dagster's assets on Spark, in this process and its one session."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.format.units import time_text
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, make_source, store_of
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_create_settles_open_ends_once_and_goes_on_by_itself(snapshots: Snapshots, source: str, location: Path) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), "--chunk-time-window", "365d", "--json")
+    first = snapshots(*call)
+    assert first.status == 0, first.err
+    assert first.json["rows"] == 74
+    assert first.json["outcomes"] == {"exported": first.json["chunks"]}
+    assert "Runs are recorded in" in first.err
+    begun = store_of(location).get("manifest.json", limit=1 << 20)
+    again = snapshots(*call)
+    assert (again.status, again.json["run_id"], again.json["outcomes"]) == (0, None, {})
+    assert store_of(location).get("manifest.json", limit=1 << 20) == begun
+    assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+
+
+def test_create_finishes_what_another_run_began_with_the_range_it_settled(
+    snapshots: Snapshots, spark: SparkSession, source: str, location: Path
+) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), "--tables", "main.readings", *RANGE)
+    plan = make_plan(source, location.as_uri(), tables=["main.readings"])
+    export(plan, store_of(location), chunks=[0, 2])
+    kept = sorted(location.glob("data/2/*.parquet"))
+    result = snapshots(*call, "--json")
+    assert result.status == 0, result.err
+    assert result.json["outcomes"] == {"exported": 2, "skipped": 2}
+    assert result.json["rows"] == 72
+    assert sorted(location.glob("data/2/*.parquet")) == kept
+    assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+
+
+def test_replace_exports_late_rows_and_force_begins_anew(
+    snapshots: Snapshots, spark: SparkSession, source: str, exported: Path, tmp_path: Path
+) -> None:
+    call = ("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
+    with duckdb.connect(str(tmp_path / "source.duckdb")) as connection:
+        connection.execute("INSERT INTO readings VALUES ('2025-01-02T12:30:00Z', 99)")
+    assert snapshots(*call).json["rows"] == 74
+    replaced = snapshots(*call, "--replace", "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z")
+    assert replaced.status == 0, replaced.err
+    assert (replaced.json["outcomes"], replaced.json["rows"]) == ({"replaced": 1}, 75)
+    forced = snapshots(*call, "--force", "--chunk-time-window", "3d")
+    assert forced.status == 0, forced.err
+    assert (forced.json["outcomes"], forced.json["rows"]) == ({"exported": 2}, 75)
+    assert forced.json["snapshot_id"] != replaced.json["snapshot_id"]
+    assert forced.json["revision"] > replaced.json["revision"]
+    assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == 0
+
+
+def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: Path) -> None:
+    call = ("export", "create", "--source", source, "--to", location.as_uri())
+    result = snapshots(*call, "--schema-only", "--json")
+    assert result.status == 0, result.err
+    assert (result.json["chunks"], result.json["files"]) == (0, 0)
+    assert list(location.glob("schema/*/tables.json"))
+    [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
+    assert found["status"] == "schema-only"
+    assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+    refused = snapshots(*call)
+    assert refused.status == 2
+    assert "schema_only is True there and False here" in refused.err
+    assert snapshots(*call, "--schema-only", "--json").json["run_id"] is None
+
+
+def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    start = now - timedelta(hours=3)
+    source = make_source(
+        tmp_path / "live.duckdb",
+        "DELETE FROM readings",
+        *(f"INSERT INTO readings VALUES ('{time_text(start + timedelta(hours=n, minutes=1))}', {n})" for n in range(3)),
+    )
+
+    def create(lag: str) -> tuple[dict[str, int], int]:
+        config = tmp_path / f"snapshots-{lag}.yaml"
+        config.write_text(
+            f"sources: {{live: '{source}'}}\nplans:\n  live:\n    source: live\n    to: {tmp_path.as_uri()}/live\n"
+            f"    kind: continuous\n    start_time: {time_text(start)}\n    chunk_time_window: 1h\n    lag: {lag}\n"
+        )
+        # Both options of `how` go with a plan of the configuration.
+        how = ("--parallelism", "2", "--max-file-size", "32MB")
+        result = snapshots("--config", str(config), "export", "create", "--plan", "live", *how, "--json")
+        assert result.status == 0, result.err
+        return result.json["outcomes"], result.json["rows"]
+
+    assert create("2h") == ({"exported": 1, "replaced": 1}, 3)
+    assert create("0s") == ({"exported": 2, "replaced": 1}, 5)
+    assert create("0s") == ({}, 5)
+
+
+def test_a_failed_chunk_fails_the_command_and_keeps_the_others(
+    snapshots: Snapshots, location: Path, tmp_path: Path
+) -> None:
+    source = make_source(
+        tmp_path / "bad.duckdb",
+        "CREATE VIEW risky AS SELECT moment, CASE WHEN value = 30 THEN error('no value at ' || value) END AS v FROM readings",
+    )
+    # A view is exported as a table where it is named.
+    call = ("export", "create", "--source", source, "--to", location.as_uri(), "--tables", "main.readings,main.risky")
+    result = snapshots(*call, *RANGE, "--json")
+    assert result.status == 1
+    assert result.json["error"]["kind"] == "ExportFailedError"
+    assert "chunk 2" in result.err
+    assert "no value at 30" in result.err
+    [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
+    assert (found["status"], found["chunks_done"], found["chunks"]) == ("incomplete", 3, 4)
