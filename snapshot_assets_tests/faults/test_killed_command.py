@@ -1,0 +1,85 @@
+"""The whole command, Dagster, Spark and its workers included, killed from outside and run again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+ROWS, DAYS = 40_000, 40
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    with duckdb.connect(str(tmp_path / "source.duckdb")) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            "CREATE TABLE m AS SELECT i, "
+            f"timestamptz '2025-01-01T00:00:00Z' + to_seconds(i * {DAYS * 86400 // ROWS}) AS t "
+            f"FROM range({ROWS}) AS r(i)"
+        )
+        connection.execute("CREATE TABLE untimed AS SELECT 1 AS a")
+    return tmp_path
+
+
+def start(project: Path) -> subprocess.Popen[str]:
+    command = [
+        *(sys.executable, "-m", "snapshot_assets.cli", "export", "create", "--json"),
+        *("--source", f"duckdb://{project}/source.duckdb", "--to", f"file://{project}/snapshots/m"),
+        *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-02-10T00:00:00Z"),
+    ]
+    environment = os.environ | {"DAGSTER_HOME": str(project / "dagster")}
+    return subprocess.Popen(
+        command, cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def kill_when(process: subprocess.Popen[str], reached: object) -> None:
+    """Kill the command and all it started, as soon as the location looks as asked."""
+    deadline = time.monotonic() + 120
+    while not reached():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "the command never got that far"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["data/*/*.parquet", "data/*/chunk-*.json", "transactions/*05.txn"])
+def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, pattern):
+    location = project / "snapshots" / "m"
+    kill_when(start(project), lambda: any(location.glob(pattern)))
+    store = open_store(parse_location(f"file://{location}"))
+    before = read_state(store)
+    finished = {path.parent.name: path.name for path in location.glob("data/*/chunk-*.json")}
+
+    process = start(project)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    report = json.loads(output)
+    assert (report["rows"], report["chunks"]) == (ROWS + 1, DAYS + 1)
+    after = read_state(store)
+    assert verify(store).damaged is False
+    for chunk, receipt in finished.items():
+        assert [ref.path for ref in after.chunks[int(chunk)].chunk.receipts] == [f"data/{chunk}/{receipt}"]
+    for chunk in before.chunks:
+        assert after.files[chunk] == before.files[chunk]
+    files = ", ".join(f"'{location}/{known.file.path}'" for known in after.live_files() if known.file.table == "m")
+    with duckdb.connect(str(project / "source.duckdb"), read_only=True) as connection:
+        for query in (
+            f"SELECT i, t FROM m EXCEPT ALL SELECT i, t FROM read_parquet([{files}])",
+            f"SELECT i, t FROM read_parquet([{files}]) EXCEPT ALL SELECT i, t FROM m",
+        ):
+            assert connection.execute(query).fetchall() == []
