@@ -26,11 +26,15 @@ $(STAMP): requirements/dev.txt pyproject.toml | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-demo: install  ## Export real flight data to a verified snapshot below ./demo, and check it
+# An instance that has its own settings keeps them.
+$(DAGSTER_HOME)/dagster.yaml: | dagster.yaml
+	mkdir -p $(@D)
+	cp dagster.yaml $@
+
+demo: install $(DAGSTER_HOME)/dagster.yaml  ## Export real flight data to a verified snapshot below ./demo, and check it
 	$(BIN)/python -m snapshot_assets.demo
 
-ui: install  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
-	mkdir -p $(DAGSTER_HOME) && cp -n dagster.yaml $(DAGSTER_HOME)/dagster.yaml || true
+ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
 	$(BIN)/dagster dev --host 127.0.0.1 --port 3000
 
 test: install  ## Run the tests (under 10 minutes on 2 cores)
