@@ -19,10 +19,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.sessions import benchmark_session
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import SPARK_CONFIG, use_this_python
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -92,7 +92,7 @@ def environment(folder: Path) -> Path | None:
 def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path) -> dict[str, Run]:
     """Return each tool's run."""
     found: dict[str, Run] = {"ours": lambda target: ours(uri, spark, target)}
-    copy = rf"\copy metrics to '{{}}/metrics.csv' (format csv)"
+    copy = r"\copy metrics to '{{}}/metrics.csv' (format csv)"
     found["psql \\copy csv"] = lambda target: timed([str(server.bin / "psql"), uri, "-Xqc", copy.format(target)])
     found["pg_dump -Fc"] = lambda target: timed(
         [str(server.bin / "pg_dump"), uri, "-Fc", "-t", "metrics", "-f", f"{target}/metrics.dump"]
@@ -117,11 +117,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    use_this_python()
-    builder = SparkSession.builder
-    for name, value in SPARK_CONFIG.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = benchmark_session()
     folder = Path(tempfile.mkdtemp(prefix="snapshot-bench-"))
     try:
         with start_postgresql() as server:
