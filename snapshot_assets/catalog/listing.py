@@ -46,10 +46,13 @@ def list_snapshots(store: ObjectStore, open_child: Callable[[str], ObjectStore])
     """
     folders = store.folders()
     stores = [store] if "transactions" in folders else [open_child(name) for name in folders]
-    summaries = [
-        summarize(candidate) for candidate in stores if candidate is store or "transactions" in candidate.folders()
-    ]
+    summaries = [summarize(candidate) for candidate in stores if _has_log(candidate)]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
+
+
+def _has_log(store: ObjectStore) -> bool:
+    """Tell whether there is a log; some stores list a folder still when its last object is deleted."""
+    return "transactions" in store.folders() and next(iter(store.list("transactions/")), None) is not None
 
 
 def summarize(store: ObjectStore) -> SnapshotSummary:

@@ -60,7 +60,7 @@ def test_verify_of_a_sound_snapshot(snapshots: Snapshots, exported: Path, depth:
 
 
 def test_verify_finds_a_flipped_byte_only_by_reading_it(snapshots: Snapshots, exported: Path) -> None:
-    file = sorted(exported.glob("data/2/*.parquet"))[0]
+    file = min(exported.glob("data/2/*.parquet"))
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)

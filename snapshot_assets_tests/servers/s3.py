@@ -17,6 +17,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from snapshot_assets.errors import StorageError
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 BUCKET = "snapshots"
@@ -75,6 +78,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
             allow_http=True,
             retries=2,
         )
+        _wait_for_bucket(admin)
         yield S3Server(admin, BUCKET)
     finally:
         server.terminate()
@@ -143,12 +147,27 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
-    """Wait until the server takes a request for the bucket, which is made last."""
+    """Wait until the server takes requests: it refuses one without credentials."""
     deadline = time.monotonic() + _START_SECONDS
     while _status(f"{endpoint}/{BUCKET}") != 403:
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"weed mini did not start:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.05)
+
+
+def _wait_for_bucket(options: StoreOptions) -> None:
+    """Wait until the bucket is there: the server makes it soon after it takes requests."""
+    store = open_store(parse_location(f"s3://{BUCKET}/ready"), options)
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            list(store.list())
+        except StorageError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _status(url: str) -> int:

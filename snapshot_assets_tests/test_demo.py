@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from snapshot_assets import demo
+from snapshot_assets_tests.cli.helpers import store_of
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as the repository's own, in whose plan January has to do."""
+    root = tmp_path / "a project"
+    root.mkdir()
+    shutil.copy(demo.ROOT / "dagster.yaml", root)
+    plan = (demo.ROOT / "snapshots.yaml").read_text()
+    assert "end_time: 2014-01-07T00:00:00Z" in plan
+    (root / "snapshots.yaml").write_text(plan.replace("2014-01-07", "2013-01-29"))
+    monkeypatch.setenv("DAGSTER_HOME", str(root / "demo" / "dagster"))
+    return root
+
+
+def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
+    project: Path, spark: object, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.main(project) == 0
+    first = capfd.readouterr()
+    location = project / "demo" / "snapshots" / "flights"
+    assert "sealed by run" in first.out
+    assert "OK: " in first.out
+    before = {info.path: info.modified for info in store_of(location).list()}
+
+    assert demo.main(project) == 0
+    second = capfd.readouterr()
+    assert "complete already; nothing was exported" in second.out
+    assert {info.path: info.modified for info in store_of(location).list()} == before
+
+    done = subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=location, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_database_is_made_once_and_holds_every_flight(tmp_path: Path) -> None:
+    path = tmp_path / "nycflights13.duckdb"
+    demo.make_database(path)
+    with duckdb.connect(str(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM flights").fetchall() == [(336_776,)]
+        [[kind]] = connection.execute("SELECT DISTINCT typeof(time_hour) FROM flights").fetchall()
+        connection.execute("DROP TABLE weather")
+    assert kind == "TIMESTAMP WITH TIME ZONE"
+    demo.make_database(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert ("weather",) not in connection.execute("SHOW TABLES").fetchall()
