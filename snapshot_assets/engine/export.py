@@ -150,8 +150,9 @@ def export_chunks(
         if export.replace:
             state = export.catalog.state
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
+        batches = _batches(plans(pending), export.parallelism)
         export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
-        for outcome in _read(export, _batches(plans(pending), export.parallelism)):
+        for outcome in _read(export, batches):
             if outcome.error is not None:
                 failed[outcome.chunk] = scrub(f"{outcome.error}")
             yield outcome
