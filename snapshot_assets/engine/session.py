@@ -65,9 +65,9 @@ def prepare_session(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Tell whether the session's tasks run on this machine, so that local files are the same files."""
-    return (spark.conf.get("spark.master", "") or "").startswith("local")
+def is_local(master: str) -> bool:
+    """Tell whether the tasks of a Spark master run on this machine, so that local files are the same files."""
+    return master.startswith("local")
 
 
 def default_parts(spark: SparkSession) -> int:

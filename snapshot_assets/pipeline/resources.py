@@ -25,6 +25,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import SPARK_CONFIG, use_this_python
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.format.relations import Table
+from snapshot_assets.pipeline.local_files import refuse_local_files
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -81,6 +82,7 @@ class Snapshots:
         requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
         force: Names of plans whose snapshot is begun anew.
         on_outcome: Told of every chunk as soon as it is committed.
+        master: Spark's master, where it is known without starting a session.
     """
 
     configuration: Configuration
@@ -90,6 +92,7 @@ class Snapshots:
     requested: dict[str, RequestedRange] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
+    master: str = ""
     _runs: dict[str, ExportRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
@@ -104,6 +107,7 @@ class Snapshots:
         """Return this Dagster run's export run of a plan, opened on first use."""
         if name not in self._runs:
             plan = self.plan(name)
+            refuse_local_files(plan, self.configuration.source(plan.source), self._master)
             self._runs[name] = ExportRun(
                 plan=plan,
                 address=self.configuration.source(plan.source),
@@ -115,6 +119,9 @@ class Snapshots:
                 force=name in self.force,
             )
         return self._runs[name]
+
+    def _master(self) -> str:
+        return self.master or self.session().conf.get("spark.master", "") or ""
 
     def close(self) -> None:
         """Close all runs: connections, and database snapshots held."""
@@ -171,7 +178,11 @@ def snapshots_resource(
             spark: SparkSession = getattr(context.resources, SPARK).spark_session
             return spark
 
-        opened = Snapshots(configuration, context.run.run_id if context.run else "", session, s3, **settings)
+        # A resource of another kind does not tell before it starts.
+        master = getattr(getattr(context.resources, SPARK), "spark_config", {}).get("spark.master", "")
+        opened = Snapshots(
+            configuration, context.run.run_id if context.run else "", session, s3, **({"master": master} | settings)
+        )
         try:
             yield opened
         finally:
