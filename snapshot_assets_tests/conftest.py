@@ -3,4 +3,5 @@
 pytest_plugins = [
     "snapshot_assets_tests.servers.postgresql",
     "snapshot_assets_tests.servers.s3",
+    "snapshot_assets_tests.servers.spark",
 ]

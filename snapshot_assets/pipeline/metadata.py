@@ -30,7 +30,6 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
     }
     if outcome.seconds:
         metadata["seconds"] = round(outcome.seconds, 3)
-        metadata["rows_per_second"] = round(outcome.rows / outcome.seconds)
     if outcome.files:
         metadata["files"] = file_table(outcome.files)
     return metadata
@@ -64,6 +63,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "consistency": sealed.seal.seal.consistency,
         "dagster/row_count": manifest["rows"],
         "chunk_count": len(manifest["chunks"]),
+        "empty_window_count": len(manifest["empty_windows"]),
         "file_count": sum(len(chunk["files"]) for chunk in manifest["chunks"]),
         "bytes": sum(file["bytes"] for chunk in manifest["chunks"] for file in chunk["files"]),
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),

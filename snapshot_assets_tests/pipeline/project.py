@@ -51,6 +51,7 @@ class Project:
     plan: Plan
     sources: dict[str, str]
     user_assets: list[dg.AssetsDefinition] = field(default_factory=list)
+    resources: dict[str, object] = field(default_factory=dict)
 
     @property
     def database(self) -> Path:
@@ -70,7 +71,7 @@ class Project:
     def definitions(self) -> dg.Definitions:
         sources = {alias: DatabaseAddress(alias, uri) for alias, uri in self.sources.items()}
         built = build_definitions(Configuration(sources, plans=(self.plan,)))
-        return dg.Definitions.merge(built, dg.Definitions(assets=self.user_assets))
+        return dg.Definitions.merge(built, dg.Definitions(assets=self.user_assets, resources=self.resources))
 
     def run(
         self,

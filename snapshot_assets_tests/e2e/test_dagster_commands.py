@@ -1,0 +1,213 @@
+"""A project of its own, driven by Dagster's real commands in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from snapshot_assets_tests.pipeline.project import ROWS, make_source
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = [f"2013-01-0{day}T00:00" for day in range(1, 7)]
+PLANS = """
+sources:
+  readings: duckdb://${CONFIG_DIR}/source.duckdb
+plans:
+  demo:
+    source: readings
+    to: file://${CONFIG_DIR}/snapshots
+    start_time: 2013-01-01T00:00:00Z
+    end_time: 2013-01-07T00:00:00Z
+    chunk_time_window: 1d
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_source(tmp_path / "source.duckdb")
+    (tmp_path / "snapshots.yaml").write_text(PLANS)
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
+    return tmp_path
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return os.environ | {
+        "DAGSTER_HOME": str(folder / "dagster"),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "default",
+        "NO_COLOR": "1",
+    }
+
+
+def dagster(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "dagster"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
+
+
+def test_the_definitions_are_valid_and_warn_of_nothing(folder):
+    done = dagster(folder, "definitions", "validate", "-m", "snapshot_assets.definitions")
+    assert done.returncode == 0, done.stderr
+    assert "Validation successful for code location snapshot_assets.definitions" in done.stderr
+    # Dagster warns of this command itself, by the category that none of our definitions may earn either.
+    warned = [line for line in done.stderr.splitlines() if "Warning" in line]
+    assert all("definitions_validate_command" in line for line in warned), done.stderr
+
+
+def test_definitions_connect_to_nothing(folder):
+    (folder / "source.duckdb").unlink()
+    done = dagster(folder, "asset", "list", "-m", "snapshot_assets.definitions")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"demo/{name}" for name in ("chunks", "manifest", "schema", "untimed_tables")]
+    assert not (folder / "snapshots").exists()
+
+
+def test_a_range_is_materialised_from_the_command_line(folder):
+    done = dagster(
+        folder,
+        *("asset", "materialize", "-m", "snapshot_assets.definitions"),
+        *("--select", 'key:"demo/*"', "--partition-range", f"{KEYS[0]}...{KEYS[-1]}"),
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    # What is left of Spark's own words is the virtual machine's: it cannot be asked not to say this.
+    noise = [line for line in done.stderr.splitlines() if " WARN " in line or "log4j" in line]
+    assert noise == []
+    with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
+        assert instance.get_materialized_partitions(dg.AssetKey(["demo", "chunks"])) == set(KEYS)
+        assert instance.get_latest_materialization_event(dg.AssetKey(["demo", "manifest"]))
+    sums = subprocess.run(
+        ["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=folder / "snapshots", capture_output=True, check=False
+    )
+    assert sums.returncode == 0, sums
+
+
+@pytest.mark.slow
+def test_a_backfill_from_the_ui_shows_each_partitions_numbers_and_checks(folder):
+    with server(folder) as graphql:
+        assert until(lambda: listening(graphql), bool, 60)
+        launched = graphql(
+            LAUNCH,
+            given={
+                "assetSelection": [{"path": ["demo", name]} for name in ("schema", "chunks", "untimed_tables")],
+                "partitionNames": KEYS,
+            },
+        )["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        finished = until(
+            lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
+            lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
+            200,
+        )
+        assert finished["status"] == "COMPLETED_SUCCESS", finished
+        node = graphql(STATUS, key={"path": ["demo", "chunks"]})["assetNodeOrError"]
+    assert node["partitionStats"] == {"numMaterialized": 6, "numPartitions": 6, "numFailed": 0}
+    found = {event["partition"]: metadata(event) for event in node["assetMaterializations"]}
+    assert [found[key]["dagster/partition_row_count"] for key in KEYS] == list(ROWS)
+    assert all((found[key]["bytes"] > 0) is bool(rows) for key, rows in zip(KEYS, ROWS, strict=True))
+    checks = {check["name"]: check["partitionStatuses"]["ranges"] for check in node["assetChecksOrError"]["checks"]}
+    whole = [{"status": "SUCCEEDED", "startKey": KEYS[0], "endKey": KEYS[-1]}]
+    assert checks == {"chunk_checksum": whole, "file_checksums": whole}
+
+
+LAUNCH = """
+mutation Launch($given: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $given) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}
+"""
+
+BACKFILL = """
+query Backfill($id: String!) {
+  partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message } } }
+}
+"""
+
+STATUS = """
+query Status($key: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $key) {
+    ... on AssetNode {
+      partitionStats { numMaterialized numPartitions numFailed }
+      assetMaterializations {
+        partition
+        metadataEntries { label ... on IntMetadataEntry { intValue } }
+      }
+      assetChecksOrError {
+        ... on AssetChecks {
+          checks {
+            name
+            partitionStatuses {
+              ... on AssetCheckTimePartitionStatuses { ranges { status startKey endKey } }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def metadata(event: dict[str, Any]) -> dict[str, int]:
+    return {entry["label"]: entry["intValue"] for entry in event["metadataEntries"] if "intValue" in entry}
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Run the UI's web server and the daemon on the project; yields a function that asks GraphQL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    target = ["-m", "snapshot_assets.definitions"]
+    commands = [
+        [BIN / "dagster-webserver", *target, "-h", "127.0.0.1", "-p", port],
+        [BIN / "dagster-daemon", "run", *target],
+    ]
+    with ExitStack() as stack:
+        for command in commands:
+            log = stack.enter_context((folder / f"{command[0].name}.log").open("wb"))
+            process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=log, stderr=log)
+            stack.callback(process.wait, 60)
+            stack.callback(process.terminate)
+        yield lambda query, **variables: ask(port, query, variables)
+
+
+def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql", body, headers={"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        answer = json.load(response)
+    assert "errors" not in answer, answer["errors"]
+    return answer["data"]
+
+
+def until(answer: Callable[[], Any], accept: Callable[[Any], bool], seconds: float) -> Any:
+    """Ask again until the answer is acceptable, and return the last one in any case."""
+    deadline = time.monotonic() + seconds
+    while not accept(found := answer()) and time.monotonic() < deadline:
+        threading.Event().wait(0.5)
+    return found
+
+
+def listening(graphql: Callable[..., dict[str, Any]]) -> bool:
+    try:
+        return bool(graphql("{ version }"))
+    except OSError:
+        return False
