@@ -25,7 +25,7 @@ def has_log(folder):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("fresh", "fail-before"), ("fresh", "fail-after"), ("fresh", "exists-after"), ("replaced", "fail-after")],
+    [("fresh", "fail-before"), ("fresh", "fail-after"), ("fresh", "exists-after"), ("replaced", "fail-before")],
 )
 def test_a_call_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):
     scenario = request.getfixturevalue(name)

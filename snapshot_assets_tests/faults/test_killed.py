@@ -38,7 +38,7 @@ def strike(driver, scenario, folder: Path, kind: str, at: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("fresh", "kill-before"), ("fresh", "kill-after"), ("resumed", "kill-after"), ("replaced", "kill-after")],
+    [("fresh", "kill-before"), ("resumed", "kill-after"), ("replaced", "kill-after")],
 )
 def test_killed_at_a_change_of_every_kind_the_next_run_finishes(driver, request, scratch, name, kind):
     scenario = request.getfixturevalue(name)
