@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from snapshot_assets.errors import (
     LocationDeletedError,
     SnapshotError,
     SupersededError,
+    TaskLostError,
     TransientError,
 )
 from snapshot_assets.format.files import DataFile
@@ -76,7 +76,7 @@ class Outcome:
     Attributes:
         status: `exported`, `replaced`, `adopted` (an earlier attempt's receipt), `skipped` (completed before), or
             `failed`.
-        seconds: From the first read to the commit.
+        seconds: Reading and writing, in the slowest of its tasks.
     """
 
     chunk: int
@@ -223,7 +223,6 @@ def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event
     outcomes: list[Outcome] = []
     waits = export.retry.waits()
     todo = {plan.chunk: plan for plan in batch}
-    started = time.monotonic()
     while todo and not stop.is_set():
         again: dict[int, ChunkPlan] = {}
         wait = next(waits, None)
@@ -235,7 +234,7 @@ def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event
                 continue
             if outcome.error is not None:
                 _record_failure(export, result.chunk, outcome.error)
-            outcomes.append(replace(outcome, seconds=time.monotonic() - started))
+            outcomes.append(outcome)
         todo = again
         if todo and wait is not None:
             stop.wait(wait)
@@ -249,7 +248,7 @@ def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
         parts = list(_run(export, plans))
     except SnapshotError as error:
         return [ChunkResult(plan.chunk, now, error=error) for plan in plans]
-    return [_joined(plan.chunk, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
+    return [_joined(plan, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
 
 
 def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
@@ -263,15 +262,22 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
             yield from export.runner.run_frames(export.make_task([]), plan.chunk, plan.window, plan.frames)
 
 
-def _joined(chunk: int, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
+def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
+    """Join a chunk's parts; one that is missing is never taken for one without rows."""
+    chunk = plan.chunk
     errors = [part.error for part in parts if part.error is not None]
+    if not errors and plan.works and len(parts) != len(plan.works):
+        errors = [
+            TaskLostError(f"{len(plan.works)} tasks of chunk {chunk} gave {len(parts)} results; expected one each.")
+        ]
     if errors:
         permanent = [error for error in errors if not isinstance(error, TransientError)]
         return ChunkResult(chunk, now, error=(permanent or errors)[0])
     if len(parts) == 1:
         return parts[0]
     files = tuple(file for part in parts for file in part.files)
-    return ChunkResult(chunk, min((part.opened_at for part in parts), default=now), files)
+    opened_at = min((part.opened_at for part in parts), default=now)
+    return ChunkResult(chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
@@ -309,7 +315,7 @@ def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
     if revision is None:
         files = tuple(known.file for known in catalog.state.live_files(result.chunk))
         return Outcome(result.chunk, "skipped", files)
-    return Outcome(result.chunk, status, result.files)
+    return Outcome(result.chunk, status, result.files, result.seconds)
 
 
 def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -80,13 +81,13 @@ def _frame_writer(task: Task, chunk: int, window: str, table: Table) -> BatchFun
 def _frame_results(
     task: Task, chunk: int, window: str, table: Table, batches: Iterable[pa.RecordBatch]
 ) -> list[ChunkResult]:
-    opened_at = datetime.now(UTC)
+    opened_at, started = datetime.now(UTC), time.monotonic()
     cast = (_cast(batch, table.arrow_schema()) for batch in batches if batch.num_rows)
     try:
         files = write_table(task.store, task.provenance, chunk, window, table, cast, task.max_file_size)
     except SnapshotError as error:
         return [ChunkResult(chunk, opened_at, error=error)]
-    return [ChunkResult(chunk, opened_at, tuple(files))]
+    return [ChunkResult(chunk, opened_at, tuple(files), seconds=time.monotonic() - started)]
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -6,8 +6,9 @@ Rows go from the database to the file inside the task; only facts about files co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -117,6 +118,7 @@ class ChunkResult:
     Attributes:
         opened_at: When the first file may have been opened.
         receipt: Reference of the receipt, where the work was the whole chunk.
+        seconds: How long it took.
     """
 
     chunk: int
@@ -124,6 +126,7 @@ class ChunkResult:
     files: tuple[DataFile, ...] = ()
     receipt: ObjectRef | None = None
     error: SnapshotError | None = None
+    seconds: float = 0.0
 
 
 def run_task(task: Task) -> Iterator[ChunkResult]:
@@ -141,14 +144,14 @@ def run_task(task: Task) -> Iterator[ChunkResult]:
 
 
 def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
-    opened_at = datetime.now(UTC)
+    opened_at, started = datetime.now(UTC), time.monotonic()
     try:
         files = tuple(chain.from_iterable(_export_scan(task, work, scan, database) for scan in work.scans))
         result = ChunkResult(work.chunk, opened_at, files)
-        if not work.whole:
-            return result
-        receipt = write_receipt(task.store, task.provenance.receipt(result, work.supersedes))
-        return ChunkResult(work.chunk, opened_at, files, receipt)
+        if work.whole:
+            receipt = write_receipt(task.store, task.provenance.receipt(result, work.supersedes))
+            result = replace(result, receipt=receipt)
+        return replace(result, seconds=time.monotonic() - started)
     except SnapshotError as error:
         return ChunkResult(work.chunk, opened_at, error=error)
 
