@@ -127,6 +127,19 @@ def test_delete_without_anyone_to_ask_deletes_nothing(
     assert (exported / "manifest.json").exists()
 
 
+def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
+    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    shown = snapshots("export", "delete", "--snapshot", exported.as_uri())
+    assert shown.status == 1
+    assert "interrupted; run the same command again to finish the deletion" in shown.err
+    assert (exported / "manifest.json").exists()
+
+
 @pytest.mark.parametrize("confirmed", ["--yes", "yes"])
 def test_delete_removes_what_the_snapshot_wrote_and_nothing_else(
     snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, confirmed: str
