@@ -27,16 +27,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except SnapshotError as error:
-        return _failed(options, error, f"snapshots: {error}")
+        return _failed(options, error, str(error))
     except KeyboardInterrupt as error:
         hint = f"; {options.interrupted}" if options.interrupted else ""
-        return _failed(options, error, f"snapshots: interrupted{hint}")
+        return _failed(options, error, f"interrupted{hint}")
     except Exception as error:  # a fault of the program: all that may help to find it, and no credential
         return _failed(options, error, traceback.format_exc())
 
 
 def _failed(options: Namespace, error: BaseException, message: str) -> int:
-    say(scrub(message))
+    message = scrub(message)
+    say(f"snapshots: {message}")
     if options.json:
-        show_json({"error": {"kind": type(error).__name__, "message": scrub(str(error))}})
+        show_json({"error": {"kind": type(error).__name__, "message": message}})
     return 2 if isinstance(error, UsageError) else 1

@@ -134,9 +134,10 @@ def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("builtins.input", interrupted)
-    shown = snapshots("export", "delete", "--snapshot", exported.as_uri())
+    shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
     assert shown.status == 1
     assert "interrupted; run the same command again to finish the deletion" in shown.err
+    assert shown.json["error"]["kind"] == "KeyboardInterrupt"
     assert (exported / "manifest.json").exists()
 
 
