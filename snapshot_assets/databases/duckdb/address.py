@@ -1,4 +1,4 @@
-"""DuckDB URIs: `duckdb:///absolute/path.duckdb`, percent-encoded."""
+"""DuckDB URIs: `duckdb:///absolute/path.duckdb[?memory_limit=1GiB]`, the path percent-encoded."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from urllib.parse import unquote, urlsplit
 
 from snapshot_assets.errors import UnknownSourceError
 
+MEMORY_LIMIT = "192MiB"
+"""What DuckDB may use. A task has 512 MiB for everything; Arrow and the file being written share the rest."""
+
 _FORM = "duckdb:///absolute/path.duckdb"
+_MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
 
 
 def path_of(uri: str) -> str:
     """Return the file a URI names.
 
     Raises:
-        UnknownSourceError: It is no `duckdb:` URI of an absolute path, or carries a host, query or fragment.
+        UnknownSourceError: It is no `duckdb:` URI of an absolute path, or has a host, a fragment or a wrong query.
     """
     parts = urlsplit(uri)
     if parts.scheme.lower() != "duckdb":
         raise _refused(f"its scheme is {parts.scheme!r}")
     if parts.netloc:
         raise _refused("it names a host; an absolute path begins with a third slash")
-    if parts.query or parts.fragment:
-        raise _refused("it has a query or fragment; write `%23` for `#` in a file name")
+    if parts.fragment:
+        raise _refused("it has a fragment; write `%23` for `#` in a file name")
+    memory_limit_of(uri)
     path = unquote(parts.path, errors="strict") if _decodable(parts.path) else None
     if path is None or "\0" in path:
         raise _refused("its percent-encoding is not UTF-8 text")
@@ -33,6 +38,21 @@ def path_of(uri: str) -> str:
     if not os.path.isabs(path) or path.endswith("/"):
         raise _refused(f"{path!r} is not the absolute path of a file")
     return path
+
+
+def memory_limit_of(uri: str) -> str:
+    """Return the memory that DuckDB may use, as DuckDB writes it.
+
+    Raises:
+        UnknownSourceError: The URI has a query that is not `memory_limit=` and a size.
+    """
+    query = urlsplit(uri).query
+    if not query:
+        return MEMORY_LIMIT
+    match = _MEMORY.fullmatch(query)
+    if match is None:
+        raise _refused("its query is not understood; the only one is `?memory_limit=`, such as `?memory_limit=1GiB`")
+    return match.group(1)
 
 
 def default_alias(uri: str) -> str:

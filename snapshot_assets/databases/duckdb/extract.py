@@ -7,6 +7,7 @@ left out: DuckDB's catalog does not tell the defaults of their parameters.
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.base import Selection
@@ -21,9 +22,10 @@ _SCHEMAS = (
     "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
 )
 _TYPES = """
-    SELECT schema_oid, type_name, logical_type, labels, comment
-    FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY type_oid
+    SELECT type_oid, schema_oid, type_name, logical_type, labels, comment
+    FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
 """
+_DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
 
 
 def extract_schema(session: Session, schemas: Schemas, selection: Selection) -> DatabaseSchema:
@@ -60,21 +62,36 @@ def _options(session: Session, schemas: Schemas, tables: TableReader, name: str)
 
 
 def _types(session: Session, schemas: Schemas, name: str) -> list[UserType]:
-    """Return a schema's user types: enums by their labels, others by the type they stand for."""
-    found = []
-    for schema, type_name, logical, labels, comment in session.rows(_TYPES, [session.database]):
-        if schemas.names[schema] != name:
-            continue
-        stands_for = schemas.relation(TableName(name, type_name))
-        text = str(next(iter(session.types(f"SELECT NULL::{stands_for} AS x", f"type {type_name}").values())))
-        found.append(
-            UserType(
-                schema_name=name,
-                name=type_name,
-                kind="enum" if labels else "composite" if logical in ("STRUCT", "UNION") else "domain",
-                labels=tuple(labels or ()),
-                definition={} if labels else {"type": text},
-                comment=comment,
-            )
-        )
-    return found
+    """Return a schema's user types, each after those it is made of."""
+    found = {oid: facts for oid, *facts in session.rows(_TYPES, [session.database])}
+    uses: dict[int, set[int]] = {oid: set() for oid in found}
+    for used, user in session.rows(_DEPENDENCIES):
+        if used in found and user in found:
+            uses[user].add(used)
+    return [
+        _user_type(session, schemas, *found[oid])
+        for oid in TopologicalSorter(uses).static_order()
+        if schemas.names[found[oid][0]] == name
+    ]
+
+
+def _user_type(
+    session: Session,
+    schemas: Schemas,
+    schema: int,
+    name: str,
+    logical: str,
+    labels: list[str] | None,
+    comment: str | None,
+) -> UserType:
+    """Describe a user type: an enum by its labels, any other by the type it stands for."""
+    quoted = schemas.relation(TableName(schemas.names[schema], name))
+    (stands_for,) = session.types(f"SELECT NULL::{quoted} AS x", f"looking at type {name}").values()
+    return UserType(
+        schema_name=schemas.names[schema],
+        name=name,
+        kind="enum" if labels else "composite" if logical in ("STRUCT", "UNION") else "domain",
+        labels=tuple(labels or ()),
+        definition={} if labels else {"type": str(stands_for)},
+        comment=comment,
+    )

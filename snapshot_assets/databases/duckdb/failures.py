@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
+import pyarrow as pa
 
-from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, DatabaseLockedError, UnknownRelationError
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, DatabaseLockedError
 
 _LOCKED = re.compile(r"Could not set lock on file.*?Conflicting lock is held in (.+? \(PID \d+\).*?)\.", re.DOTALL)
 
@@ -22,11 +23,11 @@ def translated(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError, pa.ArrowException) as error:  # a stream of Arrow breaks off with the last two
         raise _own(error, doing) from error
 
 
-def _own(error: duckdb.Error, doing: str) -> DatabaseError | UnknownRelationError:
+def _own(error: Exception, doing: str) -> DatabaseError:
     told = " ".join(str(error).split()).rstrip(".")
     if "Could not set lock on file" in told:
         match = _LOCKED.search(told)
@@ -41,11 +42,13 @@ def _own(error: duckdb.Error, doing: str) -> DatabaseError | UnknownRelationErro
             f"{doing} failed: this very process has the file open already, for writing or with other settings."
             " Close that connection first."
         )
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if "Out of Memory Error" in told:
         return DatabaseError(
-            f"{doing} failed: it needs more memory than a task may use. If it is a view, export a table instead: {told}"
+            f"{doing} failed: it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large,"
+            " and a view may need them all. Allow it more in the URI of the source, such as"
+            f" duckdb:///….duckdb?memory_limit=2GiB. {told.partition(' Possible solutions')[0]}"
         )
-    if isinstance(error, duckdb.PermissionException):
+    if "Permission Error" in told:
         return DatabaseDeniedError(
             f"{doing} failed: something reads outside the database file, which is switched off: {told}"
         )

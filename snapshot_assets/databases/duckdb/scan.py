@@ -26,7 +26,7 @@ from snapshot_assets.format.relations import Carrier, Column, Table
 
 _VECTOR = 2048  # rows that DuckDB handles at once, and the least it puts into a batch
 _ROW_GROUP = 122_880
-_MOST_ROWS = 32 * _VECTOR
+_MOST_VECTORS = 8
 _PROBE_ROWS = 16
 _PART = re.compile(r"rowid:(\d+)-(\d+)")
 
@@ -74,8 +74,8 @@ class Reader:
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database.scan`."""
         query = self._query(scan)
-        with self._session.cursor(f"reading {scan.table.table_name}") as cursor:
-            batches = self._batches(cursor, query)
+        with self._session.cursor() as cursor:
+            batches = self._batches(cursor, query, f"reading {scan.table.table_name}")
             try:
                 yield conform(batches, scan.table)
             finally:
@@ -85,7 +85,7 @@ class Reader:
         """Count the rows, and look at a few for their size."""
         query = self._query(scan)
         rows = self._count(query.table, query.where)
-        with self._session.cursor(f"reading {scan.table.table_name}") as cursor:
+        with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
 
     def count(self, table: Table, where: str) -> int:
@@ -125,16 +125,20 @@ class Reader:
         row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, found)
         return _Query(relation, ", ".join(columns), where, row_ids)
 
-    def _batches(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> Generator[pa.RecordBatch, None, None]:
-        width = self._row_bytes(cursor, query)
-        vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else _MOST_ROWS
-        if vectors or not query.row_ids:
-            yield from _stream(cursor, query.sql(), min(max(vectors, 1) * _VECTOR, _MOST_ROWS))
-            return
-        # Rows so large that a single vector of them would fill the memory: few row ids at a time.
-        step = max(int(BATCH_BYTES / width), 1)
-        for rows in self._occupied(cursor, query, step):
-            yield from _stream(cursor, query.sql(rows.sql), _VECTOR)
+    def _batches(
+        self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with self._session.translated(doing):
+            width = self._row_bytes(cursor, query)
+            vectors = int(BATCH_BYTES / (width * _VECTOR)) if width else _MOST_VECTORS
+            if vectors or not query.row_ids:
+                yield from _stream(cursor, query.sql(), min(max(vectors, 1), _MOST_VECTORS) * _VECTOR)
+                return
+            # Rows so large that a single vector of them would be too much: few row ids at a time. Not too few, for
+            # some compressions unpack the whole vector for any of its rows.
+            step = max(int(4 * BATCH_BYTES / width), 1)
+            for rows in self._occupied(cursor, query, step):
+                yield from _stream(cursor, query.sql(rows.sql), _VECTOR)
 
     def _occupied(self, cursor: duckdb.DuckDBPyConnection, query: _Query, step: int) -> Iterator[_Range]:
         found = cursor.sql(

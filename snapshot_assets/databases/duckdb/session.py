@@ -5,32 +5,36 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.databases.duckdb.address import path_of
+from snapshot_assets.databases.duckdb.address import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.failures import translated
 from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 2,
-    # A task has 512 MiB for everything: DuckDB's buffers, Arrow, and the file being written.
-    "memory_limit": "192MiB",
     "preserve_insertion_order": False,
     "enable_external_access": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
-    "temp_directory": os.path.join(tempfile.gettempdir(), "snapshot_assets_duckdb"),
 }
-"""The same for every connection of a process, always: only then does DuckDB give them one instance.
 
-One instance means one file descriptor. DuckDB locks a file with POSIX record locks, and a process loses those as soon
-as it closes any descriptor of that file. For the same reason nothing in this package opens the file by itself.
-"""
+
+def _config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
+    """Return the settings of a file's connections, the same for all of a process.
+
+    Only then does DuckDB give them one instance, and so one file descriptor. DuckDB locks a file with POSIX record
+    locks, and a process loses those as soon as it closes any descriptor of that file. For the same reason nothing in
+    this package opens the file by itself.
+    """
+    # Beside the file, DuckDB's own choice, may be read-only; one folder for several processes, they overwrite.
+    spill = os.path.join(tempfile.gettempdir(), f"snapshot_assets-duckdb-{os.getpid()}")
+    return {**_CONFIG, "memory_limit": memory_limit_of(uri), "temp_directory": spill}
 
 
 class Session:
@@ -51,7 +55,7 @@ class Session:
                 f" (inode:bytes:modified was {address.consistency}, is {self.state}). Start a new run."
             )
         with translated(f"Opening DuckDB {self.alias!r} ({self._path})"):
-            self._connection = duckdb.connect(self._path, read_only=True, config=_CONFIG)
+            self._connection = duckdb.connect(self._path, read_only=True, config=_config(address.uri))
         try:
             self.database: str = self.rows("SELECT current_database()")[0][0]
         except BaseException:
@@ -59,29 +63,35 @@ class Session:
             raise
 
     @contextmanager
-    def cursor(self, doing: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection of its own, for one statement at a time, in the pinned session settings.
-
-        Args:
-            doing: What is being done with it, for error messages.
-        """
-        with translated(f"DuckDB {self.alias!r}: {doing}"):
-            cursor = self._connection.cursor()
-            try:
+    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a connection of its own, for one statement at a time, in the pinned session settings."""
+        cursor = self._connection.cursor()
+        try:
+            with self.translated("pinning the session"):
                 # Dates and times are printed and cast in the session's zone. Needs ICU, which DuckDB's wheels hold.
                 cursor.execute("SET TimeZone = 'UTC'")
-                yield cursor
-            finally:
-                cursor.close()
+            yield cursor
+        finally:
+            cursor.close()
+
+    def translated(self, doing: str) -> AbstractContextManager[None]:
+        """Raise what DuckDB raises inside as the package's own errors.
+
+        Never around code of others: their errors would be taken for the database's.
+
+        Args:
+            doing: What is being done.
+        """
+        return translated(f"DuckDB {self.alias!r}: {doing}")
 
     def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
         """Return all rows of a query."""
-        with self.cursor(doing) as cursor:
+        with self.cursor() as cursor, self.translated(doing):
             return cursor.execute(query, list(parameters)).fetchall()
 
     def types(self, query: str, doing: str) -> dict[str, DuckDBPyType]:
         """Return the columns of a query and their types, without running it."""
-        with self.cursor(doing) as cursor:
+        with self.cursor() as cursor, self.translated(doing):
             relation = cursor.sql(query)
             return dict(zip(relation.columns, relation.types, strict=True))
 

@@ -176,6 +176,13 @@ def test_the_session_is_pinned(shop: DatabaseAddress) -> None:
     }
 
 
+def test_a_uri_may_allow_more_memory(shop: DatabaseAddress) -> None:
+    session = Session(DatabaseAddress("shop", f"{shop.uri}?memory_limit=2GiB"))
+    limit = session.rows("SELECT current_setting('memory_limit')")
+    session.close()
+    assert limit == [("2.0 GiB",)]
+
+
 def test_special_characters_in_a_path(tmp_path: Path) -> None:
     address = make_file(tmp_path / "we ird %41 'ü#.duckdb", "CREATE TABLE t AS SELECT 1 AS id")
     assert "%2541" in address.uri
@@ -190,8 +197,9 @@ def test_special_characters_in_a_path(tmp_path: Path) -> None:
         ("duckdb:relative.duckdb", "not the absolute path"),
         ("duckdb:///x/", "not the absolute path"),
         ("duckdb://", "not the absolute path"),
-        ("duckdb:///x.duckdb?a=b", "query or fragment"),
-        ("duckdb:///x.duckdb#a", "query or fragment"),
+        ("duckdb:///x.duckdb?a=b", "its query"),
+        ("duckdb:///x.duckdb?memory_limit=lots", "its query"),
+        ("duckdb:///x.duckdb#a", "a fragment"),
         ("duckdb:///x%3F.duckdb", "rename the file"),
         ("duckdb:///%ff.duckdb", "not UTF-8"),
         ("duckdb:///a%00b.duckdb", "not UTF-8"),
