@@ -102,6 +102,7 @@ def test_a_range_is_materialised_from_the_command_line(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_backfill_from_the_ui_shows_each_partitions_numbers_and_checks(folder):
     with server(folder) as graphql:
         assert until(lambda: listening(graphql), bool, 60)
@@ -116,7 +117,7 @@ def test_a_backfill_from_the_ui_shows_each_partitions_numbers_and_checks(folder)
         finished = until(
             lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
             lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
-            200,
+            500,
         )
         assert finished["status"] == "COMPLETED_SUCCESS", finished
         node = graphql(STATUS, key={"path": ["demo", "chunks"]})["assetNodeOrError"]
