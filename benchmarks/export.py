@@ -8,6 +8,7 @@ receipts and commits, and excludes the start of Spark; the others' start-up is e
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import statistics
 import subprocess
@@ -15,8 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import psutil
 from pyspark.sql import SparkSession
 
 from benchmarks.sessions import benchmark_session
@@ -92,23 +95,36 @@ def environment(folder: Path) -> Path | None:
 def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path) -> dict[str, Run]:
     """Return each tool's run."""
     found: dict[str, Run] = {"ours": lambda target: ours(uri, spark, target)}
-    copy = r"\copy metrics to '{{}}/metrics.csv' (format csv)"
-    found["psql \\copy csv"] = lambda target: timed([str(server.bin / "psql"), uri, "-Xqc", copy.format(target)])
+    found["psql \\copy csv"] = lambda target: timed(
+        [str(server.bin / "psql"), uri, "-Xqc", rf"\copy metrics to '{target}/metrics.csv' (format csv)"]
+    )
     found["pg_dump -Fc"] = lambda target: timed(
         [str(server.bin / "pg_dump"), uri, "-Fc", "-t", "metrics", "-f", f"{target}/metrics.dump"]
     )
     python = environment(folder / "environment")
     if python is not None:
         for tool, label in (("connectorx", "connectorx -> pyarrow"), ("duckdb_scanner", "DuckDB scanner")):
-            found[label] = lambda target, tool=tool: float(
-                subprocess.run(
-                    [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)],
-                    check=True,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                ).stdout
-            )
+            found[label] = partial(competitor, python, tool, uri)
+    found["Spark JDBC"] = partial(competitor, Path(sys.executable), "spark_jdbc", uri)
     return found
+
+
+def competitor(python: Path, tool: str, uri: str, target: Path) -> float:
+    """Run another tool in a process of its own and return the seconds that it says it took."""
+    command = [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def peak_memory() -> int:
+    """Return the most MiB that one of Spark's Python workers has held; they outlive their tasks."""
+    peaks = [
+        int(found[1])
+        for process in psutil.Process().children(recursive=True)
+        if "pyspark.daemon" in process.cmdline()
+        and (found := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text()))
+    ]
+    return max(peaks, default=0) >> 10
 
 
 def main() -> None:
@@ -125,6 +141,7 @@ def main() -> None:
             server.psql_script(uri, _TABLE.format(rows=options.rows))
             seconds, sizes = measure(runs(server, uri, spark, folder), folder, options.rounds)
         report(seconds, sizes, options.rows)
+        print(f"our largest worker held {peak_memory()} MiB at most")
     finally:
         spark.stop()
         shutil.rmtree(folder)
@@ -132,18 +149,27 @@ def main() -> None:
 
 def measure(tools: dict[str, Run], folder: Path, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Run every tool once unmeasured, then once a round, each into a fresh folder."""
-    seconds: dict[str, list[float]] = {name: [] for name in tools}
+    seconds: dict[str, list[float]] = {}
     sizes: dict[str, int] = {}
-    for number in range(rounds + 1):
-        for name, run in tools.items():
-            target = folder / f"run-{number}"
-            target.mkdir()
-            took = run(target)
-            sizes[name] = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-            shutil.rmtree(target)
-            if number:
-                seconds[name].append(took)
+    for name, run in tools.items():
+        try:
+            _, sizes[name] = measure_once(run, folder)
+        except subprocess.CalledProcessError as error:
+            print(f"absent: {name} ({(error.stderr or str(error)).strip().splitlines()[-1]})")
+        else:
+            seconds[name] = []
+    for _ in range(rounds):
+        for name, taken in seconds.items():
+            took, _ = measure_once(tools[name], folder)
+            taken.append(took)
     return seconds, sizes
+
+
+def measure_once(run: Run, folder: Path) -> tuple[float, int]:
+    """Run a tool into a fresh folder; returns its seconds and the bytes it wrote."""
+    with tempfile.TemporaryDirectory(dir=folder) as target:
+        took = run(Path(target))
+        return took, sum(path.stat().st_size for path in Path(target).rglob("*") if path.is_file())
 
 
 def report(seconds: dict[str, list[float]], sizes: dict[str, int], rows: int) -> None:
