@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log import Won, append, read_entry, read_state
@@ -24,6 +25,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.single_writer import SingleWriterStore
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be ahead of the store's, or behind the last commit, without a word."""
@@ -112,6 +114,8 @@ class Catalog:
                 "accepted. Set the clock (NTP) and run again.",
                 ahead=ahead,
             )
+        if not seen.conditional_create:
+            store = cast(ObjectStore, SingleWriterStore(store))
         return cls(store, read_state(store), clock=clock)
 
     def refresh(self) -> State:

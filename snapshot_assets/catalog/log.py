@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -161,14 +162,14 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
 
     Raises:
         OutcomeUnknownError: It was sent, and the store does not answer what became of it.
-        SupersededError: The revision was won in a part of the log that had been pruned meanwhile.
+        SupersededError: The revision before it is gone or another one by now; this one was taken back.
     """
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
     if won is Won.YES and transaction.revision > 1:
-        _check_not_pruned(store, transaction.revision)
+        _check_follows(store, transaction)
     return won, entry
 
 
@@ -209,16 +210,18 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
     ) from cause
 
 
-def _check_not_pruned(store: ObjectStore, revision: int) -> None:
-    previous = transaction_path(revision - 1)
-    for path in (previous, previous.replace(".txn", ".ckpt")):
-        try:
-            store.head(path)
-        except ObjectNotFoundError:
-            continue
-        return
+def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
+    """Take a won revision back if the one it follows is gone: a sleeper woke after others pruned or deleted the log."""
+    try:
+        if read_entry(store, transaction.revision - 1).transaction.uuid == transaction.previous_uuid:
+            return
+    except ObjectNotFoundError:
+        with suppress(ObjectNotFoundError):
+            store.head(transaction_path(transaction.revision - 1).replace(".txn", ".ckpt"))
+            return
+    store.delete(transaction_path(transaction.revision))
     raise SupersededError(
-        f"Revision {revision} of {store.uri} was committed long after others had moved on and pruned the log; "
-        "it does not count. Run again.",
-        revision=revision,
+        f"Revision {transaction.revision} of {store.uri} was committed long after others had moved on, and pruned or "
+        "deleted the log before it; it was taken back. Run again.",
+        revision=transaction.revision,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.state import FileState, State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
@@ -121,10 +122,12 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
         if state.sealed or state.newest_seal is None:
             store.put(CHECKSUMS, sums_of(state))
             store.put(MANIFEST, pretty_json(manifest_of(state)))
-        written = state.revision
+        written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
-        if state.revision == written or not state.sealed:
+        if state.newest_seal is None or state.newest_seal.revision <= written:
             return
+        if not state.sealed:
+            state = read_state(store, through=state.newest_seal.revision)
 
 
 def _header(state: State) -> Header:

@@ -206,13 +206,19 @@ def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prep
             receipts=finished.receipts,
             run=finished.run,
         )
-        return [*_removals(state, finished), chunk, *(act.AddFile(file) for file in finished.files)]
+        return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
     return prepare
 
 
-def _removals(state: State, finished: FinishedChunk) -> list[act.Action]:
+def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:
     live = state.files.get(finished.id, {})
+    known = state.chunks.get(finished.id)
+    if finished.replaces is not None and known is not None and known.revision > token.revision:
+        raise ConflictError(
+            f"Chunk {finished.id} was committed by another writer, at revision {known.revision}, after this run opened "
+            "the source; older rows would replace newer ones. Run again."
+        )
     replaced = finished.replaces or ()
     gone = sorted(set(replaced) - set(live))
     if gone or (finished.replaces is not None and len(live) != len(replaced)):

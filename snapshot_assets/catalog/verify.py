@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -76,6 +77,8 @@ class Report:
     Attributes:
         depth: How deep it went.
         revision: The revision that was verified.
+        sealed: Whether that revision is sealed; one that is not may be whole, but is no complete snapshot.
+        missing: Chunks that are not exported.
         files: Data files checked.
         bytes: Bytes of data files read and hashed.
     """
@@ -84,6 +87,8 @@ class Report:
     depth: Depth
     revision: int = 0
     snapshot_id: str = ""
+    sealed: bool = False
+    missing: int = 0
     files: int = 0
     bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -122,6 +127,7 @@ def verify(
         if not report.faults:
             report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
         return report
+    report.sealed, report.missing = state.sealed, len(state.missing())
     objects = {info.path: info for info in store.list()}
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
@@ -273,7 +279,7 @@ def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         return
     state = _state_at(scan, revision)
     if state is None:
-        yield from _unknown_revision(scan, revision)
+        yield from _unknown_revision(store, scan, revision)
         return
     if manifest != pretty_json(manifest_of(state)):
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}.")
@@ -282,12 +288,15 @@ def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     yield from _sums_faults(store, scan, state)
 
 
-def _unknown_revision(scan: LogScan, revision: object) -> Iterator[Fault]:
+def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
     """A manifest of a revision that the log does not have: either of them was cut, unless the log's fault is known."""
     if scan.faults:
         return
     if isinstance(revision, int) and revision > scan.state.revision:
         path = transaction_path(scan.state.revision + 1)
+        with suppress(ObjectNotFoundError):
+            store.head(path)
+            return  # committed while this verification ran
         yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")

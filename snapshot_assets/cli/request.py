@@ -12,7 +12,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.configuration import Configuration, ad_hoc_configuration, load_configuration
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.engine.begin import closed_end, exported_schema, header_of, requested_range, resolve_range
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import LocationDeletedError, PlanError
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.format.windows import TimeRange, Window
 from snapshot_assets.plan import Plan
@@ -97,6 +97,10 @@ def check_location(plan: Plan, state: State, source: str, *, replace: bool, forc
         SnapshotExistsError: A snapshot of another plan is there; names each field with both values.
         PlanError: There is nothing to replace.
     """
+    if state.deleted:
+        raise LocationDeletedError(
+            f"The snapshot at {plan.to} was deleted; delete it once more, or choose another place."
+        )
     if state.header is not None and not force:
         now = datetime.now(UTC)
         check_same_plan(state.header, header_of(plan, state.header.schemas, source, requested_range(plan), now))

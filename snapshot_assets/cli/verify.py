@@ -12,7 +12,7 @@ from snapshot_assets.cli.output import human_bytes, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify a snapshot; exit status 1 if it is damaged."""
+    """Verify a snapshot; exit status 1 if it is damaged, or not sealed and so no complete snapshot."""
     store, _ = open_location(options, options.snapshot)
     at = (lambda state: resolve_version(options.at, state)) if options.at else None
     report = verify(store, depth=options.depth, at=at)
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
         show_json(_as_json(report))
     else:
         _show(report)
-    return 1 if report.damaged else 0
+    return 0 if report.sealed and not report.damaged else 1
 
 
 def _as_json(report: Report) -> dict[str, object]:
@@ -32,5 +32,7 @@ def _show(report: Report) -> None:
     for fault in report.faults:
         show(f"{'DAMAGE ' if fault.is_damage else 'warning'}  {fault.kind}: {fault.message}")
     read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
-    verdict = "DAMAGED" if report.damaged else "OK"
+    verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
+    if not report.sealed and not report.damaged:
+        show(f"not sealed: {report.missing} chunks are not exported")
     show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.schemas import write_schema
-from snapshot_assets.errors import PlanError, UnknownRelationError
+from snapshot_assets.catalog.schemas import read_schema, write_schema
+from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import DatabaseSchema
@@ -97,18 +97,27 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
 
 
 def begin_snapshot(
-    catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False
+    catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
 ) -> rules.SchemaContent:
     """Begin the snapshot, or adopt, extend and complete the one that is there.
+
+    Args:
+        catalog: The location, opened for writing.
+        header: The plan's header.
+        schema: The source's schema.
+        force: Begin a new snapshot in place of the one that is there.
+        fixed_tables: Refuse other tables than those that finished chunks were exported with.
 
     Returns:
         The schema's documents, which the snapshot now knows.
 
     Raises:
-        SnapshotExistsError: A snapshot of another plan is there; nothing was written.
+        SnapshotExistsError: A snapshot of another plan is there, or the source is cut otherwise now than for the
+            chunks that are finished; nothing was written.
     """
     if catalog.state.header is not None and not force:
         rules.check_same_plan(catalog.state.header, header)
+        _check_same_cut(catalog, schema, fixed_tables)
     content = write_schema(catalog.store, schema)
     revision = catalog.commit(rules.begin(header, content, force=force))
     token = catalog.token()
@@ -118,6 +127,29 @@ def begin_snapshot(
     if revision is not None:
         write_hints(catalog.store, catalog.state, catalog.refresh)
     return content
+
+
+def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool) -> None:
+    """Refuse chunks cut by another column, or of other tables, beside those that are finished: rows would be lost."""
+    state = catalog.state
+    if not any(state.completed(chunk) for chunk in state.chunks):
+        return
+    known = {t.table_name: t.time_index for t in read_schema(catalog.store, state.schemas[state.schema_id]).tables}
+    wanted = {t.table_name: t.time_index for t in schema.tables}
+    different = [
+        f"the time index of {name} is {known[name] or 'none'} there and {wanted[name] or 'none'} here"
+        for name in sorted(set(known) & set(wanted))
+        if known[name] != wanted[name]
+    ]
+    if fixed_tables:
+        different += [f"{name} is not in the snapshot" for name in sorted(set(wanted) - set(known))]
+        different += [f"{name} is not in the source" for name in sorted(set(known) - set(wanted))]
+    if different:
+        raise SnapshotExistsError(
+            f"Finished chunks do not fit what the source is now: {'; '.join(different)}. Name tables and "
+            "time_columns in the plan as they were, or give --force to replace the snapshot by a new one.",
+            different=different,
+        )
 
 
 def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:

@@ -22,6 +22,7 @@ from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Tas
 from snapshot_assets.errors import (
     ExportFailedError,
     LocationDeletedError,
+    OutcomeUnknownError,
     SnapshotError,
     SupersededError,
     TaskLostError,
@@ -157,7 +158,9 @@ def export_chunks(
                 failed[outcome.chunk] = scrub(f"{outcome.error}")
             yield outcome
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
+        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5]).rstrip(
+            "."
+        )
         raise ExportFailedError(
             f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
             "the failed ones.",
@@ -319,4 +322,15 @@ def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
 
 
 def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
-    export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
+    """Say in the log that a chunk failed. Where that fails too, the chunk's own error is what counts.
+
+    An unknown outcome is not recorded: the commit may have taken effect, and its receipt stays adoptable.
+    """
+    if isinstance(error, OutcomeUnknownError):
+        return
+    try:
+        export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
+    except (SupersededError, LocationDeletedError):
+        raise
+    except SnapshotError as second:
+        _LOG.warning("The failure of chunk %s could not be recorded: %s", chunk, scrub(str(second)))

@@ -32,7 +32,7 @@ from snapshot_assets.engine.frames import FrameChunk, merged_schema
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.sources import Session, Source, open_source
 from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
-from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.plan import Plan
@@ -71,6 +71,7 @@ class ExportRun:
     _content: SchemaContent | None = None
     _fence: Mapping[str, str] = field(default_factory=dict)
     _token: Token | None = None
+    _begun_with: DatabaseSchema | None = None
     _resources: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -78,29 +79,51 @@ class ExportRun:
         """The location, opened for writing on first use."""
         if self._catalog is None:
             self._catalog = Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer)
+            self.store = self._catalog.store
         return self._catalog
+
+    def _header(self, schemas: Sequence[str]) -> Header:
+        requested = self.requested or requested_range(self.plan)
+        return header_of(self.plan, schemas, self.address.alias, requested, datetime.now(UTC))
+
+    def _check_plan(self) -> None:
+        """Refuse a location whose snapshot was deleted, or was begun by another plan, before anything is read off it.
+
+        Raises:
+            LocationDeletedError: It was deleted.
+            SnapshotExistsError: Another plan's snapshot is there; names each field with both values.
+        """
+        state = self.catalog.refresh()
+        if state.header is not None and not self.force:
+            header = self.catalog.begun().header or state.header
+            rules.check_same_plan(header, self._header(header.schemas))
 
     def begin(self) -> DatabaseSchema:
         """Begin the snapshot or go on with it, once per run; returns the schema that is exported.
 
         From here to `close` all tasks of the run read one state of the database, where it has such a means.
         """
-        if self._schema is None:
+        source, schema = self._open()
+        if self._begun_with is not schema:
+            self._begin(schema, fixed_tables=self.plan.kind == "once")
+            source.check()
+        return schema
+
+    def _open(self) -> tuple[Source, DatabaseSchema]:
+        """Open the source and describe it, once per run; commits nothing."""
+        if self._source is None or self._schema is None:
             source = self._resources.enter_context(open_source(self.address, self.session, self.most_parts))
             schema = exported_schema(self.plan, source.extract(self.plan.selection))
-            self._begin(schema)
             # Asked once: PostgreSQL's LSN moves on, while the snapshot that is read stays.
-            self._fence = source.database.fence()
+            self._fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             self._source, self._schema = source, schema
-        return self._schema
+        return self._source, self._schema
 
-    def _begin(self, schema: DatabaseSchema) -> None:
-        requested = self.requested or requested_range(self.plan)
-        header = header_of(
-            self.plan, [item.name for item in schema.schemas], self.address.alias, requested, datetime.now(UTC)
-        )
-        self._content = begin_snapshot(self.catalog, header, schema, force=self.force)
+    def _begin(self, schema: DatabaseSchema, *, fixed_tables: bool = False) -> None:
+        header = self._header([item.name for item in schema.schemas])
+        self._content = begin_snapshot(self.catalog, header, schema, force=self.force, fixed_tables=fixed_tables)
         self._token = self.catalog.token()
+        self._begun_with = schema
         self.force = False
 
     def _begun(self) -> Token:
@@ -120,13 +143,13 @@ class ExportRun:
             ExportFailedError: Some failed; the others are committed.
             SupersededError: Another snapshot began since this run did.
         """
+        self._check_plan()
         if not (replace_completed or self.force) and all(self.catalog.refresh().completed(chunk) for chunk in chunks):
             yield from (self._skipped(chunk) for chunk in chunks)
             return
-        schema = self.begin()
+        self.begin()
+        source, schema = self._open()
         self._begun()
-        source = self._source
-        assert source is not None
         planner = source.make_planner(self.catalog.state, schema)
         export = self._export(source.address, self._fence, replace_completed)
         yield from export_chunks(export, planner.plans, chunks)
@@ -169,7 +192,7 @@ class ExportRun:
             schema_id=schema_id,
             schema_sha256=self._content.sha256,
             run=self.run_id,
-            fence={"run": self.run_id, **fence},
+            fence=fence,
             metadata={"database": address.alias, "writer": self.catalog.writer_id},
         )
 
@@ -194,18 +217,28 @@ class ExportRun:
             IncompleteError: Chunks are missing or damaged.
             SupersededError: Another snapshot began since this run did.
         """
-        state = self.catalog.refresh()
+        self._check_plan()
+        state = self.catalog.state
         if state.sealed and self._source is None and not self.force and self.plan.seal_verify != "full":
             return seal(self.catalog, rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else ())
-        self.begin()
-        return seal(
-            self.catalog, token=self._begun(), rows_outside=self._rows_outside(), seal_verify=self.plan.seal_verify
-        )
+        # A snapshot that is there is sealed as it is: neither extended nor given another schema now.
+        if not state.begun or self.force:
+            self.begin()
+        self._check_timeless()
+        rows_outside = self._rows_outside()
+        token = self._begun() if self._token else self.catalog.token()
+        return seal(self.catalog, token=token, rows_outside=rows_outside, seal_verify=self.plan.seal_verify)
+
+    def _check_timeless(self) -> None:
+        """Where rows without a time are forbidden and no chunk 0 is due, an empty chunk 0 proves that there is none."""
+        state = self.catalog.state
+        due = UNTIMED_CHUNK in state.expected_chunks() or state.completed(UNTIMED_CHUNK)
+        if not due and not self.plan.schema_only and not state.missing():
+            list(self.export([UNTIMED_CHUNK]))
 
     def _rows_outside(self) -> list[RowsOutside]:
-        source, schema, header = self._source, self._schema, self.catalog.state.header
-        assert source is not None
-        assert schema is not None
+        (source, schema), header = self._open(), self.catalog.state.header
+        source.check()
         assert header is not None
         if header.start is None or header.end is None or header.schema_only:
             return []
@@ -228,5 +261,5 @@ class ExportRun:
 
     def close(self) -> None:
         """Close the database and release its snapshot."""
-        self._source = self._schema = None
+        self._source = self._schema = self._begun_with = None
         self._resources.close()

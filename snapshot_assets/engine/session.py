@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import SparkSession
 
 import snapshot_assets
@@ -70,18 +70,12 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def default_parts(spark: SparkSession) -> int:
-    """Return how many tasks run side by side, as far as the session tells."""
-    text = spark.conf.get("spark.default.parallelism", "") or ""
-    return int(text) if text.isdecimal() else os.cpu_count() or 1
-
-
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Turn Spark's errors into ours: an error raised by Python code is permanent, a lost task is not."""
+    """Turn Spark's errors into ours: what Python code or analysis raises is permanent, a lost task is not."""
     try:
         yield
-    except PythonException as cause:
+    except (PythonException, AnalysisException) as cause:
         raise TaskFailedError(f"A Spark task failed: {_last_lines(cause)}") from cause
     except PySparkException as cause:
         raise TaskLostError(f"A Spark job was lost: {_last_lines(cause)}") from cause

@@ -26,11 +26,15 @@ class Source:
         address: What tasks connect to: it names the held state, where the database has such a means.
         database: The connection that planned and counted with.
         make_planner: Makes the planner of a snapshot's chunks from its state and schema.
+        check: Raises `ConsistencyLostError` if the held state is gone.
+        held: Whether all tasks read one state of the source.
     """
 
     address: DatabaseAddress
     database: SchemaSource
     make_planner: Callable[[State, DatabaseSchema], Planner]
+    check: Callable[[], None]
+    held: bool
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
@@ -51,9 +55,21 @@ def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> 
     """
     if kind_of(address.uri) == "spark":
         with closing(SparkCatalogDatabase(address, session())) as catalog:
-            yield Source(address, catalog, lambda state, schema: FramePlanner(state, schema, catalog))
+            yield Source(
+                address,
+                catalog,
+                lambda state, schema: FramePlanner(state, schema, catalog),
+                check=lambda: None,
+                held=False,
+            )
         return
     with closing(open_database(address)) as holder, holder.hold() as held:
         held_address = replace(address, consistency=held.token)
         with closing(open_database(held_address)) as database:
-            yield Source(held_address, database, lambda state, schema: ScanPlanner(state, schema, database, most_parts))
+            yield Source(
+                held_address,
+                database,
+                lambda state, schema: ScanPlanner(state, schema, database, most_parts),
+                held.check,
+                held=True,
+            )

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.receipts import Receipt, write_receipt
 from snapshot_assets.databases.base import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.engine.writer import FileTarget, write_files
-from snapshot_assets.errors import DatabaseError, SnapshotError
+from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
@@ -154,6 +154,9 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
         return replace(result, seconds=time.monotonic() - started)
     except SnapshotError as error:
         return ChunkResult(work.chunk, opened_at, error=error)
+    except Exception as error:  # whatever a driver or Arrow raises fails this chunk only, not the others of the task
+        described = TaskFailedError(f"{type(error).__name__}: {error}", chunk=work.chunk)
+        return ChunkResult(work.chunk, opened_at, error=described)
 
 
 def _export_scan(task: Task, work: ChunkWork, scan: Scan, database: Database) -> list[DataFile]:

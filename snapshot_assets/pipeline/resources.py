@@ -6,6 +6,7 @@ event.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -115,6 +116,7 @@ class Snapshots:
                 runner=LazyRunner(self.session),
                 run_id=self.run_id,
                 session=self.session,
+                most_parts=max(2, os.cpu_count() or 1),
                 requested=self.requested.get(name),
                 force=name in self.force,
             )

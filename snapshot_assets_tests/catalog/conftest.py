@@ -90,6 +90,8 @@ class Writer:
 
     def complete(self, chunk: int, *files: DataFile, replaces: tuple[str, ...] | None = None) -> int | None:
         finished = self.finished(chunk, *files, replaces=replaces)
+        if replaces is not None:
+            self.token = self.catalog.token()  # as a run that opens its source now
         return self.catalog.commit(rules.complete_chunk(self.token, finished, datetime.now(UTC)))
 
     def fill(self) -> None:

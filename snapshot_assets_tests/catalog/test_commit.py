@@ -8,7 +8,9 @@ import pytest
 
 from snapshot_assets.catalog import log, rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.log import read_state, scan_log
+from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.errors import (
     BrokenLinkError,
     ClockError,
@@ -68,14 +70,42 @@ def test_beginning_with_another_range_is_refused_naming_both(writer):
     changed = replace(HEADER, requested_end="2025-02-01T00:00:00Z", chunk_time_window=3_600_000_000)
     with pytest.raises(SnapshotExistsError) as refused:
         other.begin(changed)
-    for text in ("chunk_time_window is 1d there and 1h here", "2025-01-04T00:00:00Z", "2025-02-01T00:00:00Z", "--force"):
+    for text in (
+        "chunk_time_window is 1d there and 1h here",
+        "2025-01-04T00:00:00Z",
+        "2025-02-01T00:00:00Z",
+        "--force",
+    ):
         assert text in str(refused.value)
     assert read_state(writer.store).revision == 1
 
 
+def test_a_store_that_refuses_conditional_creates_serves_a_single_writer(store):
+    def create(path, data):
+        raise ConditionalCreateUnsupportedError("501")
+
+    refusing = Wrapped(store, create=create)
+    with pytest.raises(ConditionalCreateUnsupportedError):
+        Catalog.open_for_writing(refusing)
+    catalog = Catalog.open_for_writing(refusing, single_writer=True)
+    content = write_schema(catalog.store, SCHEMA)
+    assert catalog.commit(rules.begin(HEADER, content)) == 1
+    assert catalog.commit(rules.in_progress(catalog.token(), [1], "r")) == 2
+    assert read_state(store).revision == 2
+
+
 @pytest.mark.parametrize(
     "field",
-    ["requested_schemas", "requested_tables", "requested_start", "format", "schema_only", "source", "time_zone", "kind"],
+    [
+        "requested_schemas",
+        "requested_tables",
+        "requested_start",
+        "format",
+        "schema_only",
+        "source",
+        "time_zone",
+        "kind",
+    ],
 )
 def test_each_field_of_the_plan_is_compared(writer, field):
     value = {"schema_only": True, "requested_schemas": ("x",), "requested_tables": ("x.y",)}.get(field, "x")
@@ -153,12 +183,26 @@ def test_an_outcome_that_cannot_be_read_is_unknown(writer):
         catalog.commit(rules.in_progress(writer.token, [1], "r"))
 
 
-def test_a_commit_into_a_pruned_slot_is_void(writer):
+def test_a_commit_into_a_pruned_slot_is_void_and_taken_back(writer):
     writer.complete(1)
     state = read_state(writer.store)
     writer.store.delete(transaction_path(2))
     with pytest.raises(SupersededError, match="pruned"):
         Catalog(writer.store, state).commit(rules.in_progress(writer.token, [1], "r"))
+    assert [info.path for info in writer.store.list("transactions/")] == [transaction_path(1)]
+
+
+def test_a_writer_that_outlives_a_deletion_leaves_the_location_usable(writer):
+    other = Writer(writer.store)
+    other.begin()
+    delete_snapshot(writer.store)
+    with pytest.raises(SupersededError, match="taken back"):
+        other.catalog.commit(rules.in_progress(other.token, [1], "r"))
+    new = Writer(writer.store)
+    assert new.begin() == 1
+    with pytest.raises((SupersededError, ConflictError)):
+        other.complete(1)
+    assert read_state(writer.store).snapshot_id == new.catalog.state.snapshot_id
 
 
 def test_commit_times_increase_even_when_the_clock_is_set_back(writer, caplog):
@@ -250,6 +294,17 @@ def test_a_replace_whose_files_are_gone_is_refused(writer):
         writer.complete(1, writer.file(1), replaces=(old.path,))
 
 
+def test_a_replace_of_what_was_committed_after_the_source_was_opened_is_refused(writer):
+    old = writer.file(1)
+    writer.complete(1, old)
+    opened = writer.catalog.token()
+    late = writer.file(1, b"late rows")
+    writer.complete(1, late, replaces=(old.path,))
+    finished = writer.finished(1, writer.file(1, b"older rows"), replaces=(late.path,))
+    with pytest.raises(ConflictError, match="older rows would replace newer ones"):
+        writer.catalog.commit(rules.complete_chunk(opened, finished, datetime.now(UTC)))
+
+
 def test_a_failed_chunk_never_undoes_a_completed_one(writer):
     writer.complete(1)
     assert writer.catalog.commit(rules.fail_chunk(writer.token, 1, "no", "r")) is None
@@ -280,8 +335,6 @@ def test_a_schema_only_snapshot_takes_no_data(store):
 
 
 def test_equal_schema_is_adopted_and_another_gets_the_next_id(writer):
-    from snapshot_assets.catalog.schemas import write_schema
-
     changed = SCHEMA.model_copy(update={"views": ()})
     assert writer.catalog.commit(rules.add_schema(writer.token, write_schema(writer.store, changed))) is None
     other = SCHEMA.model_copy(update={"database": "postgresql"})

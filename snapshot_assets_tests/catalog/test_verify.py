@@ -121,6 +121,25 @@ def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(seale
     assert {path, transaction_path(4)} <= named
 
 
+def test_what_is_whole_but_not_sealed_is_said_to_be_incomplete(writer):
+    writer.complete(1, writer.file(1))
+    report = verify(writer.store)
+    assert (report.damaged, report.sealed, report.missing) == (False, False, 2)
+
+
+def test_hints_left_behind_by_a_slower_writer_are_brought_to_the_newest_seal(sealed):
+    """A seal that others have moved on from without sealing again is still the newest seal."""
+    before = sealed.catalog.state
+    old = next(before.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
+    seal(sealed.catalog)
+    sealed.complete(2, sealed.file(2), replaces=())
+    slow = read_state(sealed.store, through=5)
+    write_hints(sealed.store, slow, lambda: read_state(sealed.store))
+    assert parse_json(sealed.store.get("manifest.json"), "manifest.json")["revision"] == 7
+    assert faults(sealed) == set()
+
+
 def test_an_empty_location_holds_no_snapshot(store):
     assert verify(store).damaged
 

@@ -35,7 +35,7 @@ COLUMNS = (
     ColumnStatistics("c", 1, 0.5, 2.0),
 )
 FILE = DataFile("data/1/main.a-0a1b2c3d-0000.parquet", "main", "a", 1, "0a1b2c3d", 3, 99, "f" * 64, 1, 0, COLUMNS, (
-    RowGroup(3, 50, COLUMNS + (ColumnStatistics("d", 0, False, True),)),
+    RowGroup(3, 50, (*COLUMNS, ColumnStatistics("d", 0, False, True))),
 ))  # fmt: skip
 TRANSACTION = act.Transaction(
     location_id="00" * 16,
