@@ -127,11 +127,15 @@ def trip(
     restored = back.selectExpr(*(f"CAST(`{name}` AS {kinds[name]}) AS `{name}`" for name in back.columns))
     joined = everything.alias("a").join(restored.alias("b"), "id")
     assert joined.count() == everything.count()
-    differing = [
-        name
-        for name in back.columns
-        if joined.where(f"NOT ({comparable('a', name, kinds)} <=> {comparable('b', name, kinds)})").count()
-    ]
+    unequal = (
+        f"count_if(NOT ({comparable('a', name, kinds)} <=> {comparable('b', name, kinds)})) AS `{name}`"
+        for name in kinds
+    )
+    counts = joined.selectExpr(
+        *(each for each, name in zip(unequal, kinds, strict=True) if name in back.columns)
+    ).first()
+    assert counts is not None
+    differing = [name for name, count in counts.asDict().items() if count]
     return table, differing
 
 
