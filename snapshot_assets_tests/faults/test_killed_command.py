@@ -57,6 +57,7 @@ def kill_when(process: subprocess.Popen[str], reached: object) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("pattern", ["data/*/*.parquet", "data/*/chunk-*.json", "transactions/*05.txn"])
 def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, pattern):
     location = project / "snapshots" / "m"
