@@ -90,8 +90,9 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: Reques
 
 
 def closed_end(plan: Plan, now: datetime) -> datetime | None:
-    """Return the end of a continuous plan's last closed window, None where none is closed yet."""
-    assert plan.start_time is not None
+    """Return the end of a continuous plan's last closed window; None where none is closed yet, or none ever will be."""
+    if plan.start_time is None:
+        return None
     count = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
 

@@ -10,10 +10,12 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import SparkSession
@@ -36,7 +38,8 @@ SPARK_CONFIG: dict[str, str] = {
 """What a session needs, and sensible defaults. `local[*,4]` lets a task that dies be tried four times in all."""
 
 _REQUIRED = {"spark.sql.session.timeZone": "UTC"}
-_prepared: set[int] = set()
+_prepared: WeakSet[SparkSession] = WeakSet()
+_preparing = threading.Lock()
 
 
 def use_this_python() -> None:
@@ -59,9 +62,10 @@ def prepare_session(spark: SparkSession) -> SparkSession:
         found = spark.conf.get(name)
         if found != expected:
             raise TaskFailedError(f"The Spark session has {name} = {found!r}; set it to {expected!r}.")
-    if id(spark) not in _prepared:
-        spark.addArtifacts(str(_package_zip()), pyfile=True)
-        _prepared.add(id(spark))
+    with _preparing:
+        if spark not in _prepared:
+            spark.addArtifacts(str(_package_zip()), pyfile=True)
+            _prepared.add(spark)
     return spark
 
 
