@@ -56,8 +56,8 @@ def timed(command: list[str], **options: object) -> float:
     return time.perf_counter() - started
 
 
-def ours(uri: str, spark: SparkSession, target: Path) -> float:
-    """One export run of this package, sealed excluded, to the last commit."""
+def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float:
+    """One export run of this package, sealed excluded, to the last commit; notes its workers' peak memory."""
     plan = Plan(
         name="bench",
         source=uri,
@@ -72,9 +72,11 @@ def ours(uri: str, spark: SparkSession, target: Path) -> float:
     run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
     try:
         list(run.export([1]))
-        return time.perf_counter() - started
+        took = time.perf_counter() - started
     finally:
         run.close()
+    peaks.append(peak_memory())
+    return took
 
 
 def environment(folder: Path) -> Path | None:
@@ -92,9 +94,9 @@ def environment(folder: Path) -> Path | None:
     return python
 
 
-def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path) -> dict[str, Run]:
+def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path, peaks: list[int]) -> dict[str, Run]:
     """Return each tool's run."""
-    found: dict[str, Run] = {"ours": lambda target: ours(uri, spark, target)}
+    found: dict[str, Run] = {"ours": partial(ours, uri, spark, peaks)}
     found["psql \\copy csv"] = lambda target: timed(
         [str(server.bin / "psql"), uri, "-Xqc", rf"\copy metrics to '{target}/metrics.csv' (format csv)"]
     )
@@ -117,14 +119,19 @@ def competitor(python: Path, tool: str, uri: str, target: Path) -> float:
 
 
 def peak_memory() -> int:
-    """Return the most MiB that one of Spark's Python workers has held; they outlive their tasks."""
-    peaks = [
-        int(found[1])
-        for process in psutil.Process().children(recursive=True)
-        if "pyspark.daemon" in process.cmdline()
-        and (found := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text()))
-    ]
-    return max(peaks, default=0) >> 10
+    """Return the most MiB that one of Spark's Python workers has held; they outlive their tasks a while."""
+    return max((worker_peak(process) for process in psutil.Process().children(recursive=True)), default=0) >> 10
+
+
+def worker_peak(process: psutil.Process) -> int:
+    """Return the peak kB of a Python worker; 0 for another process, or one that has just ended."""
+    try:
+        if "pyspark.daemon" not in process.cmdline():
+            return 0
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(found[1]) if found else 0
 
 
 def main() -> None:
@@ -139,9 +146,10 @@ def main() -> None:
         with start_postgresql() as server:
             uri = server.create_database()
             server.psql_script(uri, _TABLE.format(rows=options.rows))
-            seconds, sizes = measure(runs(server, uri, spark, folder), folder, options.rounds)
+            peaks: list[int] = []
+            seconds, sizes = measure(runs(server, uri, spark, folder, peaks), folder, options.rounds)
         report(seconds, sizes, options.rows)
-        print(f"our largest worker held {peak_memory()} MiB at most")
+        print(f"our largest worker held {max(peaks)} MiB at most")
     finally:
         spark.stop()
         shutil.rmtree(folder)
