@@ -32,7 +32,6 @@ def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(drive
         action.id for entry in scan.entries for action in entry.transaction.actions if type(action).__name__ == "Chunk"
     ]
     assert sorted(completed) == list(CHUNKS)
-    assert len({entry.transaction.writer_id for entry in scan.entries}) == 2
     driver.assert_whole(source, location(folder))
 
 
