@@ -9,11 +9,14 @@ from snapshot_assets.catalog.verify import Report, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import human_bytes, show, show_json
+from snapshot_assets.errors import NoSnapshotError
 
 
 def run(options: argparse.Namespace) -> int:
     """Verify a snapshot; exit status 1 if it is damaged, or not sealed and so no complete snapshot."""
     store, _ = open_location(options, options.snapshot)
+    if "transactions" not in store.folders():
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
     at = (lambda state: resolve_version(options.at, state)) if options.at else None
     report = verify(store, depth=options.depth, at=at)
     if options.json:

@@ -18,7 +18,8 @@ from snapshot_assets.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+# The command prints a failure once and for people; the run's log, with its traces, is in Dagster.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def open_instance() -> dg.DagsterInstance:

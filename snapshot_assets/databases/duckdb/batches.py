@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.errors import CarrierError
-from snapshot_assets.format.names import ColumnPath, column_text
-from snapshot_assets.format.relations import Carrier, Column, Table
+from snapshot_assets.databases.carriers import unfit_value
+from snapshot_assets.format.relations import Column, Table
 
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -80,12 +79,4 @@ def _refuse_if(numbers: pa.Array, unfit: Callable[[int, int], bool], what: str, 
     least, greatest = ends["min"].as_py(), ends["max"].as_py()
     if least is None or not unfit(least, greatest):
         return
-    name = column_text(ColumnPath(table.table_name, column.name))
-    raise CarrierError(
-        f"Column {name} ({column.type}) holds {what}, which its native carrier {column.arrow_type} cannot hold."
-        f" Nothing of this chunk was exported. Write `carriers: {{{name}: text}}` in the plan, and every value of"
-        " the column travels as text.",
-        column=name,
-        type=column.type,
-        carrier=Carrier.NATIVE.value,
-    )
+    raise unfit_value(table, column, what)

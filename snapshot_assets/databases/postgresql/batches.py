@@ -11,8 +11,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.databases.carriers import unfit_value
 from snapshot_assets.errors import CarrierError
-from snapshot_assets.format.relations import Carrier, Column, Table
+from snapshot_assets.format.relations import Column, Table
 
 _FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
 _FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
@@ -46,15 +47,7 @@ def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
     arrow_type = column.arrow_field().type
 
     def refuse(found: str) -> CarrierError:
-        name = f"{table.table_name}.{column.name}"
-        return CarrierError(
-            f"Column {name} ({column.type}) holds {found}, which its native carrier {column.arrow_type} cannot hold."
-            f" Nothing of this chunk was exported. Write `carriers: {{{name}: text}}` in the plan, and every value of"
-            " the column travels as text.",
-            column=name,
-            type=column.type,
-            carrier=Carrier.NATIVE.value,
-        )
+        return unfit_value(table, column, found)
 
     def shape(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
