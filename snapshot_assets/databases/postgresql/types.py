@@ -142,20 +142,3 @@ def _decimal(modifier: int) -> pa.DataType | None:
     if precision > _MAX_PRECISION or not 0 <= scale <= precision:
         return None
     return pa.decimal128(precision, scale)
-
-
-# Casts from text that are functions of their own: regclass(text) refuses the `-` of no class, and before
-# PostgreSQL 16 "char"(text) cut the octal form of a byte to its backslash.
-_INPUTS = {"regclass": "regclassin", '"char"': "charin"}
-
-
-def restored(value: str, type_text: str) -> str:
-    """Return the SQL expression that makes a column's value of its text.
-
-    Args:
-        value: SQL of the text.
-        type_text: The type as the column's document declares it.
-    """
-    if function := _INPUTS.get(type_text):
-        return f"pg_catalog.{function}(pg_catalog.textout({value}))"
-    return f"{value}::{type_text}"

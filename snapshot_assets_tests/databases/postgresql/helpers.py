@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.postgresql import open as open_postgresql
+from snapshot_assets.databases.postgresql.ingest import ingest
 from snapshot_assets.databases.postgresql.session import SETTINGS
+from snapshot_assets.databases.postgresql.sql import identifier
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -70,3 +72,20 @@ def read_scan(database: Database, scan: Scan) -> pa.Table:
         assert batch.schema.equals(scan.table.arrow_schema(), check_metadata=True)
         batch.validate(full=True)
     return pa.Table.from_batches(found, scan.table.arrow_schema())
+
+
+def load(uri: str, table: Table, rows: pa.Table, into: str) -> None:
+    """Load rows as a restore does: through a staging table."""
+    ingests = {column.name: ingest(column) for column in table.columns}
+    definitions = ", ".join(f"{identifier(name)} {how.type}" for name, how in ingests.items())
+    values = ", ".join(how.value for how in ingests.values())
+    given = rows.cast(pa.schema([(name, how.arrow_type) for name, how in ingests.items()]))
+    with adbc.connect(uri, autocommit=True) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE TABLE loaded ({definitions})")
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest("loaded", given, mode="append")
+        with connection.cursor() as cursor:
+            cursor.execute("SET lc_monetary = 'C'")
+            cursor.execute(f"INSERT INTO {into} SELECT {values} FROM loaded")
+            cursor.execute("DROP TABLE loaded")

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.databases.postgresql.types import NATIVE
 from snapshot_assets.format.relations import Carrier, Table
-from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+from snapshot_assets_tests.databases.postgresql.helpers import client, load, opened, read, table_of
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
 FLOATS4 = st.floats(width=32, allow_nan=False)
@@ -81,9 +80,9 @@ def test_a_native_value_is_the_servers_value(
         for name, (arrow_type, values, _) in CASES.items()
     ]
     given_rows = pa.table(columns, names=[f"c{number}" for number in range(len(CASES))])
-    with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute("DELETE FROM t")
-        cursor.adbc_ingest("t", given_rows, mode="append")
+    with client(uri) as run:
+        run("DELETE FROM t")
+    load(uri, documents[0], given_rows, "t")
     with opened(uri) as database:
         scanned, printed = (read(database, table) for table in documents)
     file = io.BytesIO()

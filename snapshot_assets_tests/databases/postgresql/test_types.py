@@ -3,15 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, restored
+from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
-from snapshot_assets.format.relations import Carrier, Table
-from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+from snapshot_assets.format.relations import Carrier
+from snapshot_assets_tests.databases.postgresql.helpers import client, load, opened, read, table_of
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, NEVER_STORED, SYSTEM_VALUES, TYPES
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
@@ -64,26 +63,8 @@ def test_every_value_returns_through_parquet_into_a_column_of_its_type(every_typ
     with client(every_type) as run:
         run("DROP TABLE IF EXISTS restored")
         run("CREATE TABLE restored (LIKE t)")
-    restore(every_type, table, returned)
+    load(every_type, table, returned, "restored")
     assert texts(every_type, "restored") == texts(every_type, "t")
-
-
-def restore(uri: str, table: Table, rows: pa.Table) -> None:
-    """Ingest rows as a restore does: into a table with text in the place of text columns, then by a cast."""
-    definitions, values = [], []
-    for column in table.columns:
-        text = column.carrier is Carrier.TEXT
-        definitions.append(f"{column.name} {'text' if text else column.type}")
-        values.append(restored(column.name, column.type) if text else column.name)
-    with adbc.connect(uri, autocommit=True) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE TABLE loaded ({', '.join(definitions)})")
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest("loaded", rows, mode="append")
-        with connection.cursor() as cursor:
-            cursor.execute("SET lc_monetary = 'C'")
-            cursor.execute(f"INSERT INTO restored SELECT {', '.join(values)} FROM loaded")
-            cursor.execute("DROP TABLE loaded")
 
 
 def test_text_is_what_the_server_prints_for_every_type(every_type: str) -> None:

@@ -1,0 +1,63 @@
+"""How the values of a column get back in: ingested as they are, or through a staging column and a cast.
+
+Columns that travelled as text are ingested as text and read by their type's input function. So are the few native
+types that the driver can read from the server but not write to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from snapshot_assets.databases.postgresql.sql import identifier
+from snapshot_assets.format.relations import Carrier, Column
+
+# Casts from text that are functions of their own: regclass(text) refuses the `-` of no class, and before
+# PostgreSQL 16 "char"(text) cut the octal form of a byte to its backslash.
+_INPUTS = {"regclass": "regclassin", '"char"': "charin"}
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """How one column is loaded.
+
+    Attributes:
+        arrow_type: Arrow type that the driver is given; the file's type casts to it without loss.
+        type: PostgreSQL type of the column that is ingested into.
+        value: SQL that makes the value out of that column, which has the column's own name.
+        staged: Whether `value` is more than the column: then rows go through a staging table.
+    """
+
+    arrow_type: pa.DataType
+    type: str
+    value: str
+    staged: bool
+
+
+def ingest(column: Column) -> Ingest:
+    """Return how a column of a PostgreSQL table is loaded.
+
+    Args:
+        column: Its document, of a table that was extracted from PostgreSQL.
+    """
+    name, arrow_type = identifier(column.name), column.arrow_field().type
+    if column.carrier is Carrier.TEXT:
+        return Ingest(pa.string(), "text", restored(name, column.type), True)
+    if pa.types.is_fixed_size_binary(arrow_type):  # uuid
+        return Ingest(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::{column.type}", True)
+    if pa.types.is_time(arrow_type) or pa.types.is_decimal(arrow_type):
+        return Ingest(pa.string(), "text", f"{name}::{column.type}", True)
+    return Ingest(arrow_type, column.type, name, False)
+
+
+def restored(value: str, type_text: str) -> str:
+    """Return the SQL expression that makes a column's value of its text.
+
+    Args:
+        value: SQL of the text.
+        type_text: The type as the column's document declares it.
+    """
+    if function := _INPUTS.get(type_text):
+        return f"pg_catalog.{function}(pg_catalog.textout({value}))"
+    return f"{value}::{type_text}"
