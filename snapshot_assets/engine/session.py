@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
@@ -36,6 +36,15 @@ SPARK_CONFIG: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 """What a session needs, and sensible defaults. `local[*,4]` lets a task that dies be tried four times in all."""
+
+_LOCAL_CONFIG = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
+
+
+def session_config(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session: `SPARK_CONFIG`, over it the given ones, and what suits their master."""
+    settings = SPARK_CONFIG | dict(config)
+    return (_LOCAL_CONFIG if is_local(settings["spark.master"]) else {}) | settings
+
 
 _REQUIRED = {"spark.sql.session.timeZone": "UTC"}
 _prepared: WeakSet[SparkSession] = WeakSet()

@@ -23,7 +23,7 @@ from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import SPARK_CONFIG, use_this_python
+from snapshot_assets.engine.session import session_config, use_this_python
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.format.relations import Table
 from snapshot_assets.pipeline.local_files import refuse_local_files
@@ -158,7 +158,7 @@ def spark_resource(**config: str) -> LazyPySparkResource:
     Args:
         **config: Settings over `SPARK_CONFIG`, dots written as they are, such as `{"spark.master": "local[2]"}`.
     """
-    return LazyPySparkResource(spark_config=SPARK_CONFIG | config)
+    return LazyPySparkResource(spark_config=session_config(config))
 
 
 def snapshots_resource(
