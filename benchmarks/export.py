@@ -126,7 +126,7 @@ def peak_memory() -> int:
 def worker_peak(process: psutil.Process) -> int:
     """Return the peak kB of a Python worker; 0 for another process, or one that has just ended."""
     try:
-        if "pyspark.daemon" not in process.cmdline():
+        if "snapshot_assets.engine.worker_daemon" not in process.cmdline():
             return 0
         found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):

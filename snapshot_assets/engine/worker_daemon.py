@@ -6,19 +6,23 @@ the package when the daemon runs already.
 """
 
 import gc
+import importlib
 from contextlib import suppress
 
 from pyspark import daemon
 
-import snapshot_assets.databases.duckdb.database
-import snapshot_assets.engine.frames
-import snapshot_assets.engine.tasks
-import snapshot_assets.storage.cloud
-import snapshot_assets.storage.local  # noqa: F401
-
-with suppress(ModuleNotFoundError):  # an extra
-    import snapshot_assets.databases.postgresql.database  # noqa: F401
+_IMPORTS = (
+    "snapshot_assets.engine.tasks",
+    "snapshot_assets.engine.frames",
+    "snapshot_assets.storage.local",
+    "snapshot_assets.storage.cloud",
+    "snapshot_assets.databases.duckdb.database",
+    "snapshot_assets.databases.postgresql.database",
+)
 
 if __name__ == "__main__":
+    for name in _IMPORTS:
+        with suppress(ModuleNotFoundError):  # drivers are extras
+            importlib.import_module(name)
     gc.freeze()  # a collection in a worker leaves the pages shared
     daemon.manager()

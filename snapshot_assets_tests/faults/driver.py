@@ -32,7 +32,7 @@ from snapshot_assets.storage import local  # noqa: F401
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
-from snapshot_assets_tests.faults.store import Fault, FaultyStore
+from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
 
 
 @dataclass
@@ -57,12 +57,12 @@ def export(
     force: bool = False,
     replace: bool = False,
     seal: bool = True,
-    wait_for: str = "",
+    start_after: str = "",
     signal_to: str = "",
 ) -> dict[str, Any]:
     """Run begin, export and seal, and tell what was done."""
-    if wait_for:
-        Path(wait_for).read_text()
+    if start_after:
+        wait_for(Path(start_after))
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
     runner = Recorder()
     run = ExportRun(
@@ -87,7 +87,7 @@ def export(
     finally:
         run.close()
     if signal_to:
-        Path(signal_to).write_text("")
+        Path(signal_to).touch()
     return told | {"read": runner.read, "trace": store.trace}
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -27,8 +28,8 @@ class Fault:
             took effect; `exists-after` is what a client sees whose own retry met the object it had created;
             `pause-before` waits.
         at: Number of the call, from 1; 0 for no fault.
-        reached: FIFO that is opened for writing when a pause begins.
-        go: FIFO whose opening by a writer ends a pause.
+        reached: File that is made when a pause begins.
+        go: File that ends the pause once it exists.
     """
 
     kind: str = "kill-before"
@@ -73,8 +74,8 @@ class FaultyStore:
         if self.fault.kind == "fail-before":
             raise StoreUnavailableError(f"The store did not take {operation} {path}.")
         if self.fault.kind == "pause-before":
-            Path(self.fault.reached).write_text("")
-            Path(self.fault.go).read_text()
+            Path(self.fault.reached).touch()
+            wait_for(Path(self.fault.go))
 
     def _strike_after(self, operation: str, path: str) -> None:
         if self.fault.kind == "kill-after":
@@ -140,6 +141,12 @@ class _CountingWriter:
 
     def write(self, data):
         return self.store._done("write", self.path, lambda: self.writer.write(data))
+
+
+def wait_for(path: Path) -> None:
+    """Return as soon as a file exists; the test's own timeout is the limit."""
+    while not path.exists():
+        time.sleep(0.005)
 
 
 def kind_of_object(path: str) -> str:

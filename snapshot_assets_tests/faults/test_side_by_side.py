@@ -1,7 +1,5 @@
 """Several exporters at one location: a linear log, every row once, and whoever was superseded says so."""
 
-import os
-
 import pytest
 
 from snapshot_assets.catalog.log import read_state, scan_log
@@ -23,16 +21,23 @@ def store_of(folder):
     return open_store(parse_location(location(folder)))
 
 
-def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(driver, source, folder):
-    told = driver.run(job(source, folder), job(source, folder))
-    assert all("sealed" in each for each in told), told
+def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(driver, fresh, folder, scratch):
+    """Both stand still before their first file until the other is there too, so that both read and one loses."""
+    at = fresh.trace.index("open file") + 1
+    here, there = (str(scratch / f"{side} of {folder.name}") for side in ("here", "there"))
+    told = driver.run(
+        job(fresh.source, folder, fault={"kind": "pause-before", "at": at, "reached": here, "go": there}),
+        job(fresh.source, folder, fault={"kind": "pause-before", "at": at, "reached": there, "go": here}),
+    )
+    assert all("sealed" in each and 1 in each["read"] for each in told), told
     scan = scan_log(store_of(folder))
     assert not scan.faults
     completed = [
         action.id for entry in scan.entries for action in entry.transaction.actions if type(action).__name__ == "Chunk"
     ]
     assert sorted(completed) == list(CHUNKS)
-    driver.assert_whole(source, location(folder))
+    assert len({entry.transaction.writer_id for entry in scan.entries}) == 2
+    driver.assert_whole(fresh.source, location(folder))
 
 
 def test_four_exporters_of_different_chunks_lose_no_commit(driver, source, folder):
@@ -49,12 +54,10 @@ def test_four_exporters_of_different_chunks_lose_no_commit(driver, source, folde
 def forced(driver, source, folder, scratch, at):
     """Let a run stand still at a call while another one forces a new snapshot and finishes it."""
     reached, go = scratch / f"reached {at}", scratch / f"go {at}"
-    os.mkfifo(reached)
-    os.mkfifo(go)
     pause = {"kind": "pause-before", "at": at, "reached": str(reached), "go": str(go)}
     old, new = driver.run(
         job(source, folder, fault=pause),
-        job(source, folder, force=True, wait_for=str(reached), signal_to=str(go)),
+        job(source, folder, force=True, start_after=str(reached), signal_to=str(go)),
     )
     return old, new
 
