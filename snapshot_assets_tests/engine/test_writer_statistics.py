@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -57,7 +57,7 @@ def value_of(physical: Any, arrow_type: pa.DataType) -> Any:
         return pa.scalar(physical, arrow_type).as_py()
     if pa.types.is_decimal(arrow_type):
         digits = int.from_bytes(physical, "big", signed=True) if isinstance(physical, bytes) else physical
-        return Decimal(digits).scaleb(-arrow_type.scale)
+        return Decimal(digits).scaleb(-arrow_type.scale, Context(prec=80))  # not rounded to 28 digits
     return physical
 
 
