@@ -3,7 +3,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.databases.base import Selection
@@ -291,7 +291,6 @@ def test_a_changed_plan_keeps_its_other_fields_and_is_checked():
         plan.changed(parallelism=65)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(Plan.model_fields)), st.none() | st.text(max_size=8) | st.integers()))
 def test_any_input_gives_a_plan_or_a_plan_error(fields):
     plan, problems = None, ()

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
@@ -43,13 +43,11 @@ def test_what_names_no_table_is_refused(value):
         parse_table(value)
 
 
-@settings(deadline=None)
 @given(_PARTS, _PARTS)
 def test_table_text_is_the_inverse_of_parsing(schema, table):
     assert parse_table(table_text(TableName(schema, table))) == (schema, table)
 
 
-@settings(deadline=None)
 @given(_PARTS, _PARTS, _PARTS)
 def test_column_text_is_the_inverse_of_parsing(schema, table, column):
     path = ColumnPath(TableName(schema, table), column)

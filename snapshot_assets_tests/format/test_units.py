@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
@@ -66,7 +66,6 @@ def test_duration_text_takes_the_largest_unit_that_divides(text, canonical):
     assert duration_text(parse_duration(text)) == canonical
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**12))
 def test_duration_text_is_the_inverse_of_parsing(seconds):
     duration = timedelta(seconds=seconds)
@@ -102,7 +101,6 @@ def test_a_size_beyond_64_bits_is_refused():
         parse_size("9000000000000TB")
 
 
-@settings(deadline=None)
 @given(st.integers(0, (1 << 63) - 1))
 def test_size_text_is_the_inverse_of_parsing(size):
     assert parse_size(size_text(size)) == size
@@ -166,7 +164,6 @@ def test_time_text_is_utc_and_without_needless_fraction(instant, text):
     assert time_text(instant) == text
 
 
-@settings(deadline=None)
 @given(_INSTANTS)
 def test_time_text_is_the_inverse_of_parsing(instant):
     assert parse_time(time_text(instant)) == instant

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
@@ -58,7 +58,6 @@ def test_bounds_in_another_zone_are_the_same_instants():
     assert plan_windows(there, there + 2 * HOUR, HOUR) == plan_windows(START, START + 2 * HOUR, HOUR)
 
 
-@settings(deadline=None)
 @given(_ranges())
 def test_windows_cover_the_range_without_gap_or_overlap(plan):
     start, end, length = plan
@@ -72,7 +71,6 @@ def test_windows_cover_the_range_without_gap_or_overlap(plan):
     assert merge_ranges(windows) == (TimeRange(start, end),)
 
 
-@settings(deadline=None)
 @given(_ranges(), st.floats(0, 1, exclude_max=True))
 def test_an_instant_lies_in_the_window_its_id_names(plan, share):
     start, end, length = plan
@@ -84,7 +82,6 @@ def test_an_instant_lies_in_the_window_its_id_names(plan, share):
     assert window == plan_windows(start, end, length)[window.id - 1]
 
 
-@settings(deadline=None)
 @given(_ranges(), st.floats(0, 100))
 def test_ids_are_stable_when_the_present_moves_forward(plan, lengths):
     start, now, length = plan
@@ -96,7 +93,6 @@ def test_ids_are_stable_when_the_present_moves_forward(plan, lengths):
     assert window_at(start, length, len(earlier) + 1).end > now - lag
 
 
-@settings(deadline=None)
 @given(_ranges())
 def test_closed_windows_are_never_clipped(plan):
     start, now, length = plan
@@ -149,7 +145,6 @@ def test_the_most_windows_are_accepted_and_one_more_is_refused():
     assert caught.value.attributes["windows"] == MAX_WINDOWS + 1
 
 
-@settings(deadline=None)
 @given(_STARTS, st.integers(1, 7_000 * 366 * 86_400))
 def test_the_length_that_a_refusal_names_works(start, seconds):
     end = start + timedelta(seconds=seconds)

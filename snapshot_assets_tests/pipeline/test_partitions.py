@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
@@ -29,7 +29,6 @@ def _once(start, end, length):
     return _plan(start_time=start, end_time=end, chunk_time_window=length)
 
 
-@settings(deadline=None)
 @given(st.one_of(_MINUTE_STARTS, _STARTS), _LENGTHS, st.integers(1, 60), st.integers(0, 10**12))
 @example(datetime(2013, 1, 1, tzinfo=UTC), DAY, 365, 0)
 @example(datetime(2013, 3, 31, 1, 30, tzinfo=UTC), timedelta(hours=1), 48, 0)  # a clock change in Europe
@@ -49,7 +48,6 @@ def test_partitions_are_the_windows_whatever_holds_them(start, length, count, cl
     assert windows_of(plan) == windows
 
 
-@settings(deadline=None)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(1, 60))
 def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, count):
     plan = _once(start, start + count * length, length)
@@ -60,7 +58,6 @@ def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, co
         assert (found.start, found.end) == (window.start, window.end)
 
 
-@settings(deadline=None)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(0, 300), st.floats(0, 1, exclude_max=True))
 def test_partitions_of_an_open_end_are_the_closed_windows(start, length, count, share):
     now = start + count * length + length * share
@@ -70,7 +67,6 @@ def test_partitions_of_an_open_end_are_the_closed_windows(start, length, count, 
     assert keys == [key_of(window) for window in closed_windows(start, length, now, timedelta(0))]
 
 
-@settings(deadline=None)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(1, 100), st.integers(0, 100))
 def test_keys_keep_their_windows_when_the_present_moves_forward(start, length, count, more):
     plan = _plan(kind="continuous", start_time=start, chunk_time_window=length)
@@ -136,7 +132,6 @@ def test_a_key_is_the_start_in_utc_as_fine_as_it_needs_to_be(start, key):
     assert window_of(plan, key).id == 1
 
 
-@settings(deadline=None)
 @given(_STARTS, _LENGTHS)
 def test_keys_hold_no_character_that_hurts(start, length):
     window = plan_windows(start, start + length, length)[0]

@@ -130,7 +130,7 @@ def clocks(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cuts=st.lists(st.datetimes(datetime(2024, 3, 30), datetime(2024, 10, 28)), min_size=1, max_size=6))
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 def test_windows_yield_every_row_exactly_once(clocks: DatabaseAddress, zone: str, cuts: list[datetime]) -> None:

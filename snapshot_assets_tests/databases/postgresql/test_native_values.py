@@ -68,7 +68,7 @@ def documents(postgresql_module_database: str) -> tuple[Table, Table]:
         return table_of(database), table_of(database, carriers=text)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_native_value_is_the_servers_value(
     postgresql_module_database: str, documents: tuple[Table, Table], data: st.DataObject

@@ -116,7 +116,7 @@ def test_a_date_is_its_midnight_in_the_plans_zone(lake: SparkCatalogDatabase) ->
     assert lake.time_bounds((orders,), "Europe/Berlin") == (utc(2023, 12, 30, 23), utc(2024, 1, 1, 23))
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(cut=st.datetimes(datetime(2024, 3, 30), datetime(2024, 10, 28)))
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_windows_yield_every_row_exactly_once(
