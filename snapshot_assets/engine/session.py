@@ -60,7 +60,7 @@ def use_this_python() -> None:
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:
-    """Check a session, and send this package to its executors once.
+    """Check a session that rows are written with, and send this package to its executors once.
 
     Executors need the same Python with the dependencies, not this package.
 
@@ -71,6 +71,11 @@ def prepare_session(spark: SparkSession) -> SparkSession:
         found = spark.conf.get(name)
         if found != expected:
             raise TaskFailedError(f"The Spark session has {name} = {found!r}; set it to {expected!r}.")
+    return send_package(spark)
+
+
+def send_package(spark: SparkSession) -> SparkSession:
+    """Send this package to a session's executors once."""
     with _preparing:
         if spark not in _prepared:
             spark.addArtifacts(str(_package_zip()), pyfile=True)

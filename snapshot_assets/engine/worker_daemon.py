@@ -13,7 +13,7 @@ from pyspark import daemon
 
 _IMPORTS = (
     "snapshot_assets.engine.tasks",
-    "snapshot_assets.engine.frames",
+    "snapshot_assets.engine.reading.source",
     "snapshot_assets.storage.local",
     "snapshot_assets.storage.cloud",
     "snapshot_assets.databases.duckdb.database",

@@ -1,0 +1,1 @@
+"""Reading a snapshot in Spark without restoring it: the data source `snapshot`."""

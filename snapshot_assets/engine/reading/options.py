@@ -1,0 +1,139 @@
+"""The options of a read, checked before anything is opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+
+from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.engine.reading.metadata import METADATA_TABLES
+from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import parse_time
+from snapshot_assets.storage.location import Location, parse_location
+from snapshot_assets.storage.options import StoreOptions
+
+_READ = ("path", "table", "columns", "version", "start", "end", "verify")
+_STORE = tuple(field.name for field in fields(StoreOptions))
+_SWITCHES = ("allow_http", "virtual_hosted_style")
+_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "account_name", "account_key", "service_account")
+_COLUMN = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",]*[^",\s]))\s*(?:,|$)')
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and from where.
+
+    Attributes:
+        table: The table; the name of a metadata table, such as `$files`, is a text.
+        columns: Its columns, in order; empty for all.
+        version: As people write it; None where it was left out.
+        start: Rows from this time on; None for all.
+        end: Rows before this time; None for all.
+        verify: Whether every file is hashed before its first row.
+    """
+
+    location: Location
+    store: StoreOptions
+    table: TableName | str
+    columns: tuple[str, ...] = ()
+    version: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+    verify: bool = True
+
+
+def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:
+    """Return what the options of a read mean.
+
+    Args:
+        given: Options as Spark hands them over, names in lower case.
+        storage: Storage options by URI scheme, over which the given ones stand.
+
+    Raises:
+        PlanError: An option is unknown, missing or wrong.
+        LocationUriError: The path is not a place for snapshots.
+    """
+    for name in given:
+        if name not in _READ + _STORE:
+            raise PlanError(f"{name!r} is not an option of the snapshot source. {suggestion(name, _READ + _STORE)}")
+    if "path" not in given:
+        raise PlanError("the location is missing: name it in load(), such as .load('s3://backups/shop')")
+    location = parse_location(given["path"])
+    table = _table(given.get("table"))
+    start, end = (_time(name, given.get(name)) for name in ("start", "end"))
+    TimeRange(start, end)  # refuses an empty one
+    if isinstance(table, str) and (start or end):
+        raise PlanError(f"{table} has no rows in time: leave start and end out")
+    return ReadOptions(
+        location=location,
+        store=_store(given, storage.get(location.scheme)),
+        table=table,
+        columns=_columns(given["columns"]) if "columns" in given else (),
+        version=given.get("version"),
+        start=start,
+        end=end,
+        verify=_switch("verify", given.get("verify", "true")),
+    )
+
+
+def _table(text: str | None) -> TableName | str:
+    if text is None:
+        raise PlanError(
+            "the option table is missing: name one such as public.trips, or one of " + ", ".join(METADATA_TABLES)
+        )
+    if not text.startswith("$"):
+        return parse_table(text)
+    if text not in METADATA_TABLES:
+        raise PlanError(f"there is no metadata table {text!r}. {suggestion(text, METADATA_TABLES)}")
+    return text
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    columns: list[str] = []
+    position = 0
+    while match := _COLUMN.match(text, position):
+        columns.append(match[1].replace('""', '"') if match[1] is not None else match[2])
+        position = match.end()
+        if position == len(text) and not match[0].endswith(","):
+            break
+    else:
+        raise PlanError(
+            f"columns {text!r} is not a list of columns: write such as id, fare, with a name that holds a comma or a"
+            ' quote in double quotes: "net, fare"'
+        )
+    if twice := sorted({name for name in columns if columns.count(name) > 1}):
+        raise PlanError(f"columns {text!r} names {', '.join(map(repr, twice))} twice")
+    return tuple(columns)
+
+
+def _time(name: str, text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parse_time(text)
+    except PlanError as error:
+        raise PlanError(f"option {name}: {error}") from None
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise PlanError(f"option {name} is {text!r}; write true or false")
+    return text.lower() == "true"
+
+
+def _store(given: Mapping[str, str], known: StoreOptions | None) -> StoreOptions:
+    """Return storage options, the given ones over the known; credentials are taken as a whole from one of them."""
+    values: dict[str, str | bool | int | None] = {name: given[name] for name in _STORE if name in given}
+    for name in _SWITCHES:
+        if name in given:
+            values[name] = _switch(name, given[name])
+    if "retries" in given:
+        if not given["retries"].isdecimal():
+            raise PlanError(f"option retries is {given['retries']!r}; write a whole number")
+        values["retries"] = int(given["retries"])
+    if any(name in given for name in _CREDENTIALS):
+        values = dict.fromkeys(_CREDENTIALS) | values
+    return replace(known or StoreOptions(), **values)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""A read, planned from the log: its schema, and the work of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.databases.selection import check_relation, suggestion
+from snapshot_assets.engine.data_files import BATCH_ROWS
+from snapshot_assets.engine.frames import read_file
+from snapshot_assets.engine.reading.metadata import METADATA_TABLES
+from snapshot_assets.engine.reading.options import ReadOptions
+from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
+from snapshot_assets.engine.spark_types import batch_schema, spark_schema
+from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.errors import NoSnapshotError, PlanError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class PlannedRead:
+    """What Spark needs to know of a read.
+
+    Attributes:
+        schema: Spark's schema of the rows.
+        read: Yields the batches of one task's work; picklable.
+        work: What each task is given.
+    """
+
+    schema: StructType
+    read: Callable[[Any], Iterator[pa.RecordBatch]]
+    work: list[Any]
+
+
+def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
+    """Choose the revision, and what must be read of it. Opens the log and schema documents, no data.
+
+    Args:
+        store: The location.
+        options: What is asked for.
+
+    Raises:
+        NoSnapshotError: There is no snapshot, or none that is sealed.
+        VersionNotFoundError: There is no such version.
+        UnknownRelationError: There is no such table.
+        PlanError: There is no such column, or the table cannot be read by time.
+        DamageError: The log is damaged.
+    """
+    head = read_state(store)
+    if not head.begun:
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
+    if isinstance(options.table, str):
+        return _plan_metadata(_state(store, head, options.version), options.table, options.columns)
+    if options.version is None and not head.seals:
+        raise NoSnapshotError(
+            f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
+            " exported.",
+            location=store.uri,
+        )
+    newest = str(head.seals[-1].revision) if head.seals else None
+    return _plan_table(store, _state(store, head, options.version or newest), options.table, options)
+
+
+def _state(store: ObjectStore, head: State, version: str | None) -> State:
+    """Return the state at a version, the head's for None."""
+    revision = head.revision if version is None else resolve_version(version, head)
+    return head if revision == head.revision else read_state(store, through=revision)
+
+
+def _plan_metadata(state: State, name: str, columns: Sequence[str]) -> PlannedRead:
+    rows = METADATA_TABLES[name].read(state)
+    rows = rows.select(_chosen(rows.schema, columns, name).names)
+    return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
+
+
+def _plan_table(store: ObjectStore, state: State, name: TableName, options: ReadOptions) -> PlannedRead:
+    assert state.header is not None
+    newest = read_schema(store, state.schemas[state.schema_id])
+    schemas = [schema.name for schema in newest.schemas]
+    check_relation(name, schemas, [table.table_name for table in newest.tables])
+    table = newest.table(name)
+    schema = spark_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
+    time_range = None
+    documents: dict[int, DatabaseSchema] = {}
+    if options.start or options.end:
+        time_range = TimeRange(options.start, options.end, state.header.time_zone)
+        used = {known.file.schema_id for known in state.live_files()} - {state.schema_id}
+        documents = {number: read_schema(store, state.schemas[number]) for number in sorted(used)}
+        documents[state.schema_id] = newest
+    parts = file_parts(state, table, documents, time_range)
+    return PlannedRead(schema, FileRows(store, table, batch_schema(schema), time_range, options.verify), grouped(parts))
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
+    """Return the fields of the named columns, in that order; all where none is named."""
+    for column in columns:
+        if column not in schema.names:
+            raise PlanError(f"Table {table!r} has no column {column!r}. {suggestion(column, schema.names)}")
+    return pa.schema([schema.field(column) for column in columns]) if columns else schema
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Reads parts of a table's files, in Spark's processes.
+
+    Attributes:
+        schema: Of the batches.
+        time_range: What the rows of cut parts are filtered by.
+        verify: Whether a file is hashed before its first row.
+    """
+
+    store: ObjectStore
+    table: Table
+    schema: pa.Schema
+    time_range: TimeRange | None
+    verify: bool
+
+    def __call__(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some parts."""
+        for part in parts:
+            schema = self._with_time() if part.cut else self.schema
+            batches = read_file(self.store, part.file, schema, verify=self.verify, row_groups=part.row_groups)
+            for batch in batches:
+                yield self._in_range(batch) if part.cut else batch
+
+    def _with_time(self) -> pa.Schema:
+        time = self.table.time_index
+        assert time is not None
+        return self.schema if time in self.schema.names else self.schema.append(self.table.column(time).arrow_field())
+
+    def _in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        assert self.time_range is not None
+        return self.time_range.filter(batch, self.table).select(self.schema.names)

@@ -1,0 +1,118 @@
+"""The data source `snapshot`: what Spark calls, in Python processes of its own, to plan and to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
+from snapshot_assets.engine.session import is_local, send_package
+from snapshot_assets.errors import PlanError
+from snapshot_assets.storage.location import FILE
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+
+_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
+
+
+def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | None = None) -> None:
+    """Let a session read snapshots; see `snapshot_assets.register`."""
+    send_package(spark)
+    master = spark.conf.get("spark.master", None) or "unknown"
+    options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+
+    # Spark sends the class to its processes, and with it what only this process knows.
+    class RegisteredSource(SnapshotSource):
+        _storage = options
+        _environment = variables
+        _master = master
+
+    spark.dataSource.register(RegisteredSource)
+
+
+class SnapshotSource(DataSource):
+    """The data source; made anew by Spark for every load, with its options, and pickled from process to process.
+
+    The version is settled when a DataFrame is made: each of its queries reads the same revision.
+    """
+
+    _storage: ClassVar[Mapping[str, StoreOptions]] = {}
+    _environment: ClassVar[Mapping[str, str]] = {}
+    _master: ClassVar[str] = "local"
+    _planned: PlannedRead | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "snapshot"
+
+    def schema(self) -> StructType:
+        """Return Spark's schema of what the options ask for.
+
+        Raises:
+            SnapshotError: The options are wrong, or the location cannot be read; see `plan_read`.
+        """
+        self._planned = self._plan()
+        return self._planned.schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of what was planned.
+
+        Args:
+            schema: What Spark expects.
+
+        Raises:
+            PlanError: The caller gave a schema that is not the snapshot's.
+        """
+        planned = self._planned or self._plan()
+        if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in planned.schema]:
+            raise PlanError(
+                f"The schema {schema.simpleString()} is not the table's, which is {planned.schema.simpleString()}."
+                " Leave it out; the option columns chooses columns."
+            )
+        self._planned = None  # every task gets this object, and should not get all other tasks' work
+        return SnapshotReader(planned)
+
+    def _plan(self) -> PlannedRead:
+        options = parse_options(self.options, self._storage)
+        location = options.location
+        if location.scheme == FILE and not is_local(self._master):
+            raise PlanError(
+                f"{location.uri} can be on one machine only, and Spark's master is {self._master!r}, whose tasks run on"
+                " others. Use object storage (s3, gs, azblob, oss), or a local master."
+            )
+        store = open_store(location, options.store.resolved(location.scheme, self._environment))
+        return plan_read(store, options)
+
+
+class SnapshotReader(DataSourceReader):
+    """Reads what was planned; pickled to the tasks without their work, of which each gets its own."""
+
+    def __init__(self, planned: PlannedRead) -> None:
+        self._read = planned.read
+        self._work: Sequence[Any] = planned.work
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_work": ()}
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one partition for each task's work."""
+        return [InputPartition(work) for work in self._work]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition.
+
+        Raises:
+            ChecksumMismatchError: A file's bytes are not those that were written; names it.
+            DocumentError: A column cannot be cast; see `data_files.read_batches`.
+        """
+        # Where there are no partitions, Spark makes one without a value.
+        yield from () if partition.value is None else self._read(partition.value)
