@@ -74,6 +74,14 @@ class VersionNotFoundError(UsageError):
     """A version names no readable state of the location."""
 
 
+class TagExistsError(UsageError):
+    """The name of a tag is taken, by another revision or with another time to live."""
+
+
+class PinnedError(UsageError):
+    """Tags pin what is to be deleted."""
+
+
 # Object storage
 
 
@@ -211,6 +219,22 @@ class ConsistencyLostError(DatabaseError):
 
 
 # Running
+
+
+class RestoreError(SnapshotError):
+    """A snapshot, or a part of it, could not be restored."""
+
+
+class RestoreFailedError(SnapshotError):
+    """Some chunks could not be loaded; the others are. `attributes["chunks"]` maps chunk id to the error text."""
+
+
+class TargetNotEmptyError(UsageError):
+    """A table of the target holds rows that no import of this location put there."""
+
+
+class OtherImportError(UsageError):
+    """The target's tables were restored with other filters, from another location, or at another revision."""
 
 
 class TaskFailedError(SnapshotError):

@@ -146,6 +146,11 @@ class Catalog:
         state = self.begun()
         return Token(state.snapshot_id, state.revision, state.schema_id)
 
+    def now(self) -> datetime:
+        """Return this machine's present in whole milliseconds, as the log counts time."""
+        now = self._clock()
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
     def commit(self, prepare: Prepare) -> int | None:
         """Commit what `prepare` decides, on the newest head.
 
@@ -173,7 +178,7 @@ class Catalog:
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
-        state, now = self.state, self._clock()
+        state, now = self.state, self.now()
         if state.committed_at - now > MAX_CLOCK_SKEW:
             _LOG.warning(
                 "The last commit of %s is %s ahead of this machine's clock; is it set back?",
@@ -187,6 +192,6 @@ class Catalog:
             previous_uuid=state.uuid,
             previous_sha256=state.sha256,
             writer_id=self.writer_id,
-            committed_at=max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP),
+            committed_at=max(now, state.committed_at + _LEAST_STEP),
             actions=tuple(actions),
         )

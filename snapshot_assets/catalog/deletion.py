@@ -24,20 +24,25 @@ class Deletion:
     foreign: tuple[str, ...]
 
 
-def delete_snapshot(store: ObjectStore) -> Deletion:
+def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     """Delete the snapshot at a location; a deletion that was cut off is finished.
 
     Objects go only after the log says `deleted`, so that no reader sees a snapshot with missing files. Only objects
     that match the layout are removed.
 
+    Args:
+        store: The location.
+        with_tags: Also if tags pin revisions of it; they go with it.
+
     Raises:
+        PinnedError: Tags pin it; names them.
         NoSnapshotError: There is none.
         DamageError: The log has a fault; nothing is deleted.
     """
     try:
         catalog = Catalog.open_for_writing(store)
         if not catalog.state.deleted:
-            catalog.commit(rules.delete(catalog.token()))
+            catalog.commit(rules.delete(catalog.token(), with_tags=with_tags))
     except LocationDeletedError:
         pass  # an earlier deletion got as far as removing transactions
     infos = [info.path for info in store.list()]

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.log import read_state
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.errors import DamageError, LocationDeletedError, UnsupportedVersionError
 from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class TagSummary:
+    """One tag: the revision it pins, since when, and for how long; a `ttl` of None is for ever."""
+
+    name: str
+    revision: int
+    created_at: datetime
+    ttl: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -18,6 +28,7 @@ class SnapshotSummary:
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
+        tags: Its tags, by name.
         error: Why it is unreadable, else "".
     """
 
@@ -34,6 +45,7 @@ class SnapshotSummary:
     bytes: int = 0
     revision: int = 0
     sealed_revision: int | None = None
+    tags: tuple[TagSummary, ...] = ()
     error: str = ""
 
 
@@ -81,7 +93,13 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         bytes=sum(file.bytes for file in files),
         revision=state.revision,
         sealed_revision=state.newest_seal.revision if state.newest_seal else None,
+        tags=tuple(_tag(known) for _, known in sorted(state.tags.items())),
     )
+
+
+def _tag(known: TagState) -> TagSummary:
+    tag = known.tag
+    return TagSummary(tag.name, tag.revision, tag.created_at, tag.ttl)
 
 
 def _status(state: State) -> str:

@@ -7,13 +7,20 @@ actions, or return None where another writer has done the same work already.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import ConflictError, LocationDeletedError, PlanError, SnapshotExistsError, SupersededError
+from snapshot_assets.errors import (
+    ConflictError,
+    LocationDeletedError,
+    PinnedError,
+    PlanError,
+    SnapshotExistsError,
+    SupersededError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
@@ -61,7 +68,7 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
     snapshot_id = uuid.uuid4().hex
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        _refuse_deleted(state)
+        refuse_deleted(state)
         if state.header is not None and not force:
             check_same_plan(state.header, header)
             return None
@@ -281,16 +288,40 @@ def _same_seal(one: act.Seal, other: act.Seal) -> bool:
     return one.checksum == other.checksum and one.rows_outside == other.rows_outside
 
 
-def delete(token: Token) -> Prepare:
-    """Declare the snapshot deleted, before any of its objects goes."""
+def delete(token: Token, *, with_tags: bool = False) -> Prepare:
+    """Declare the snapshot deleted, before any of its objects goes.
+
+    Raises (on commit):
+        PinnedError: Tags pin it, and `with_tags` is not given.
+    """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         if state.deleted:
             return None
         check_unchanged(state, token)
+        if not with_tags:
+            refuse_pinned(state.tags)
         return [act.Deleted()]
 
     return prepare
+
+
+def refuse_pinned(tags: Iterable[str]) -> None:
+    """Refuse to delete a snapshot that tags pin.
+
+    Args:
+        tags: The names of all tags.
+
+    Raises:
+        PinnedError: There are tags; names them.
+    """
+    names = sorted(tags)
+    if names:
+        raise PinnedError(
+            f"{'Tag' if len(names) == 1 else 'Tags'} {', '.join(names)} pin{'s' * (len(names) == 1)} revisions of this "
+            "snapshot; nothing was deleted. Delete the tags first, or give --with-tags to delete them with it.",
+            tags=names,
+        )
 
 
 def check_unchanged(state: State, token: Token) -> act.Header:
@@ -300,7 +331,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
         LocationDeletedError: It was deleted.
         SupersededError: Another snapshot id began since.
     """
-    _refuse_deleted(state)
+    refuse_deleted(state)
     if state.header is None:
         raise PlanError("No snapshot was begun at this location.")
     if state.snapshot_id != token.snapshot_id:
@@ -311,6 +342,11 @@ def check_unchanged(state: State, token: Token) -> act.Header:
     return state.header
 
 
-def _refuse_deleted(state: State) -> None:
+def refuse_deleted(state: State) -> None:
+    """Refuse to commit to a location whose snapshot was deleted.
+
+    Raises:
+        LocationDeletedError: It was.
+    """
     if state.deleted:
         raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,9 @@ from snapshot_assets.format.layout import (
     check_data_path,
     check_receipt_path,
     check_schema_path,
+    check_tag_path,
     chunk_of,
+    transaction_path,
 )
 from snapshot_assets.format.windows import Window, plan_windows, window_at
 
@@ -53,6 +55,15 @@ class SealState:
     snapshot_id: str
 
 
+@dataclass(frozen=True)
+class TagState:
+    """A tag, the writer that created it, and where that stands in the log."""
+
+    tag: act.TagCreated
+    created_by: str
+    committed: int
+
+
 @dataclass
 class State:
     """Everything that is true at one revision.
@@ -64,6 +75,7 @@ class State:
         files: Live files by chunk and path.
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
+        tags: All tags by name, of older snapshot ids too.
     """
 
     location_id: str = ""
@@ -81,6 +93,7 @@ class State:
     files: dict[int, dict[str, FileState]] = field(default_factory=dict)
     in_progress: dict[int, str] = field(default_factory=dict)
     seals: list[SealState] = field(default_factory=list)
+    tags: dict[str, TagState] = field(default_factory=dict)
     deleted: bool = False
 
     def apply(self, entry: LogEntry, name: str) -> None:
@@ -131,6 +144,11 @@ class State:
                 self.seals.append(SealState(action, self.revision, self.committed_at, self.snapshot_id))
             case act.Deleted():
                 self.deleted = True
+            case act.TagCreated():
+                self._tag(action, transaction.writer_id, name)
+            case act.TagDeleted():
+                if self.tags.pop(action.name, None) is None:
+                    raise DocumentError(f"{name} deletes tag {action.name!r}, which is not there.", object=name)
 
     def _begin(self, begin: act.Begin, transaction: act.Transaction) -> None:
         self.snapshot_id = begin.snapshot_id
@@ -153,6 +171,14 @@ class State:
         if chunk is None or self.files.get(chunk, {}).pop(path, None) is None:
             raise DocumentError(f"{name} removes {path}, which is not there.", object=name)
         self.data_revision = self.revision
+
+    def _tag(self, tag: act.TagCreated, writer: str, name: str) -> None:
+        check_tag_path(tag.object.path, tag.name)
+        if tag.name in self.tags:
+            raise DocumentError(f"{name} creates tag {tag.name!r}, which is there already.", object=name)
+        if all(seal.revision != tag.revision for seal in self.seals):
+            raise DocumentError(f"{name} tags revision {tag.revision}, which is not sealed.", object=name)
+        self.tags[tag.name] = TagState(tag, writer, self.revision)
 
     # Questions
 
@@ -224,6 +250,15 @@ class State:
             return act.ChunkStatus.IN_PROGRESS if not self.completed(chunk) else act.ChunkStatus.COMPLETED
         known = self.chunks.get(chunk)
         return act.ChunkStatus.PENDING if known is None else known.chunk.status
+
+
+def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
+    """Yield the state after each revision of a snapshot; it is the same object, folded on."""
+    state = State()
+    for entry in entries:
+        state.apply(entry, transaction_path(entry.transaction.revision))
+        if state.header is not None:
+            yield state
 
 
 def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.Header:

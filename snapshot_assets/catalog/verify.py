@@ -1,25 +1,28 @@
 """Verification: collects every fault of a location and never stops at the first; it changes nothing.
 
-`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, orphans. `full` reads every byte
+`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, tags, orphans. `full` reads every byte
 besides and recomputes all three checksum layers.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal
 
+from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
+from snapshot_assets.catalog.faults import FaultKind as FaultKind
+from snapshot_assets.catalog.faults import read_object
 from snapshot_assets.catalog.log import LogScan, scan_log
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of, sums_of
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import State, states_of
+from snapshot_assets.catalog.verify_pins import pin_faults
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
-from snapshot_assets.format.actions import ObjectRef
-from snapshot_assets.format.checksums import chunk_checksum, sha256_hex
+from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, SchemaAdded, TagCreated
+from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, in_layout, transaction_path
@@ -28,46 +31,6 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 Depth = Literal["quick", "full"]
 _BLOCK = 4 << 20
 _READERS = 4
-
-
-class FaultKind(StrEnum):
-    """What is wrong; `stale`, `orphan` and `foreign` are warnings, all others are damage."""
-
-    LOG = "log"
-    MISSING = "missing"
-    SIZE = "size"
-    CHECKSUM = "checksum"
-    CHUNK_CHECKSUM = "chunk checksum"
-    SNAPSHOT_CHECKSUM = "snapshot checksum"
-    DUPLICATE = "duplicate"
-    COVERAGE = "coverage"
-    DOCUMENT = "document"
-    STALE = "stale"
-    ORPHAN = "orphan"
-    FOREIGN = "foreign"
-
-
-_WARNINGS = frozenset({FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing that is not as it was written.
-
-    Attributes:
-        object: Path of the object concerned.
-        chunk: Chunk concerned, if one is.
-    """
-
-    kind: FaultKind
-    object: str
-    message: str
-    chunk: int | None = None
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether verification fails because of it."""
-        return self.kind not in _WARNINGS
 
 
 @dataclass
@@ -133,6 +96,7 @@ def verify(
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
     report.faults += _hint_faults(store, scan)
+    report.faults += pin_faults(store, scan, state, objects)
     report.faults += _orphans(scan, objects)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
@@ -228,17 +192,9 @@ def _receipt_faults(store: ObjectStore, state: State, objects: dict[str, ObjectI
 
 
 def _object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
-    try:
-        data = store.get(ref.path, limit=max(ref.bytes, 1)) if exists else None
-    except ObjectNotFoundError:
-        data = None
-    except DamageError as error:
-        yield Fault(FaultKind.SIZE, ref.path, str(error), chunk)
-        return
-    if data is None:
-        yield Fault(FaultKind.MISSING, ref.path, f"{ref.path} is missing.", chunk)
-    elif (found := sha256_hex(data)) != ref.sha256:
-        yield Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
+    found = read_object(store, ref, exists, chunk)
+    if isinstance(found, Fault):
+        yield found
 
 
 def _chunk_faults(state: State) -> Iterator[Fault]:
@@ -314,7 +270,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
         return
     if found == sums_of(state):
         return
-    if any(found == sums_of(other) for other in _states(scan)):
+    if any(found == sums_of(other) for other in states_of(scan.entries)):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}; the next writer repairs both."
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     else:
@@ -327,16 +283,7 @@ def _state_at(scan: LogScan, revision: object) -> State | None:
         return None
     if revision == scan.state.revision:
         return scan.state
-    return next((state for state in _states(scan) if state.revision == revision), None)
-
-
-def _states(scan: LogScan) -> Iterator[State]:
-    """Yield the state after each revision of a snapshot; it is the same object, folded on."""
-    state = State()
-    for entry in scan.entries:
-        state.apply(entry, "transactions/")
-        if state.header is not None:
-            yield state
+    return next((state for state in states_of(scan.entries) if state.revision == revision), None)
 
 
 def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
@@ -350,12 +297,17 @@ def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
 
 
 def _ever_named(scan: LogScan) -> set[str]:
-    named: set[str] = set()
-    for entry in scan.entries:
-        for action in entry.transaction.actions:
-            file = getattr(action, "file", None)
-            refs: Iterable[object] = (*getattr(action, "receipts", ()), *getattr(action, "files", ()))
-            named.update(str(getattr(ref, "path", "")) for ref in refs)
-            if file is not None:
-                named.add(file.path)
-    return named
+    return {path for entry in scan.entries for action in entry.transaction.actions for path in _named_by(action)}
+
+
+def _named_by(action: Action) -> list[str]:
+    match action:
+        case AddFile():
+            return [action.file.path]
+        case SchemaAdded():
+            return [ref.path for ref in action.files]
+        case Chunk():
+            return [ref.path for ref in action.receipts]
+        case TagCreated():
+            return [action.object.path]
+    return []

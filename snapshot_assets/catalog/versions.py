@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.units import parse_time, time_text
 
+_SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ].*")
 
 
@@ -26,7 +28,28 @@ def resolve_version(text: str, state: State) -> int:
         return _at_time(text.removeprefix("ts:"), state)
     if kind == "rev" or (not kind and text.isdecimal()):
         return _at_revision(name, state)
-    raise VersionNotFoundError(f"There is no {kind or 'tag'} {name!r}; {_what_there_is(state)}", version=text)
+    if kind == "savepoint":
+        raise VersionNotFoundError(f"There is no savepoint {name!r}; {_what_there_is(state)}", version=text)
+    return _of_tag(name, state)
+
+
+def _of_tag(name: str, state: State) -> int:
+    known = state.tags.get(name)
+    if known is not None:
+        return known.tag.revision
+    near = tuple(get_close_matches(name, state.tags))
+    raise VersionNotFoundError(
+        f"There is no tag {name!r}; {_other_tags(near, state)}{_what_there_is(state)}", version=name, near=near
+    )
+
+
+def _other_tags(near: tuple[str, ...], state: State) -> str:
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}? "
+    if state.tags:
+        more = ", …" if len(state.tags) > _SHOWN else ""
+        return f"tags are {', '.join(map(repr, sorted(state.tags)[:_SHOWN]))}{more}; "
+    return ""
 
 
 def _at_revision(digits: str, state: State) -> int:

@@ -6,13 +6,18 @@ import argparse
 
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.listing import summarize
+from snapshot_assets.catalog.rules import refuse_pinned
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import human_bytes, say, show, show_json
 from snapshot_assets.errors import NoSnapshotError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Delete a snapshot after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    """Delete a snapshot after a confirmation that is exactly `yes`; exit status 1 if it was not given.
+
+    Raises:
+        PinnedError: Tags pin it, and `--with-tags` is not given.
+    """
     store, _ = open_location(options, options.snapshot)
     if "transactions" not in store.folders():
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
@@ -21,12 +26,14 @@ def run(options: argparse.Namespace) -> int:
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
+    if not options.with_tags:
+        refuse_pinned(tag.name for tag in summary.tags)  # before anybody is asked; deleting looks again
     if not options.yes and not _confirmed():
         say("Nothing was deleted.")
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "foreign": []})
         return 1
-    deletion = delete_snapshot(store)
+    deletion = delete_snapshot(store, with_tags=options.with_tags)
     for path in deletion.foreign:
         say(f"left alone: {path} is not part of the format")
     if options.json:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots
+from snapshot_assets.catalog.listing import SnapshotSummary, TagSummary, list_snapshots
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import human_bytes, say, show_json, show_table
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.units import duration_text, time_text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +29,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _as_json(summary: SnapshotSummary) -> dict[str, object]:
     created = summary.created_at
-    return asdict(summary) | {"created_at": time_text(created) if created else None}
+    texts = {"created_at": time_text(created) if created else None, "tags": [_tag(tag) for tag in summary.tags]}
+    return asdict(summary) | texts
+
+
+def _tag(tag: TagSummary) -> dict[str, object]:
+    return asdict(tag) | {"created_at": time_text(tag.created_at), "ttl": duration_text(tag.ttl) if tag.ttl else None}
 
 
 def _row(summary: SnapshotSummary) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from snapshot_assets.format.files import DataFile
@@ -172,7 +172,44 @@ class Deleted:
     """The snapshot is deleted; the location accepts nothing more."""
 
 
-Action = Begin | Extend | SchemaAdded | ChunksInProgress | Chunk | AddFile | RemoveFile | Seal | Deleted
+@dataclass(frozen=True)
+class TagCreated:
+    """A sealed revision gets a name, and stays readable for as long as it has one.
+
+    Attributes:
+        revision: The sealed revision.
+        object: The object that holds the revision's manifest.
+        created_at: UTC, whole milliseconds.
+        ttl: How long it lives from `created_at`, in whole seconds; None for ever.
+    """
+
+    name: str
+    revision: int
+    object: ObjectRef
+    created_at: datetime
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class TagDeleted:
+    """A tag is gone; its object may still be there for a while."""
+
+    name: str
+
+
+Action = (
+    Begin
+    | Extend
+    | SchemaAdded
+    | ChunksInProgress
+    | Chunk
+    | AddFile
+    | RemoveFile
+    | Seal
+    | Deleted
+    | TagCreated
+    | TagDeleted
+)
 
 
 @dataclass(frozen=True)

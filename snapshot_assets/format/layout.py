@@ -12,6 +12,7 @@ import secrets
 from urllib.parse import unquote
 
 from snapshot_assets.errors import UnsafePathError
+from snapshot_assets.format.names import TAG_NAME
 from snapshot_assets.format.relations import TableName
 
 MANIFEST = "manifest.json"
@@ -32,7 +33,8 @@ _SCHEMA_FILE = re.compile(r"schema/([0-9a-f]{12})/(?:schemas|tables|views)\.json
 _TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
 _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
-_PIN = re.compile(r"(?:tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}|savepoint/savepoint-[1-9]\d*)-[0-9a-f]{8}")
+_TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
+_SAVEPOINT = re.compile(r"savepoint/savepoint-[1-9]\d*-[0-9a-f]{8}", re.ASCII)
 
 
 def new_attempt() -> str:
@@ -61,6 +63,11 @@ def data_file_stem(chunk: int, name: TableName, attempt: str) -> str:
 def receipt_path(chunk: int, attempt: str) -> str:
     """Return the path of the receipt of one finished attempt at a chunk."""
     return f"data/{chunk}/chunk-{attempt}.json"
+
+
+def tag_path(name: str, attempt: str) -> str:
+    """Return the path of a tag's object; the attempt keeps apart all tags that ever had this name."""
+    return f"tag/tag-{name}-{attempt}"
 
 
 def schema_folder(digest: str) -> str:
@@ -92,7 +99,7 @@ def chunk_of(path: str) -> int | None:
 
 def in_layout(path: str) -> bool:
     """Tell whether `path` is one that this format writes: only such objects may ever be deleted."""
-    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _PIN)
+    patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT)
     return path in (MANIFEST, CHECKSUMS) or any(pattern.fullmatch(path) for pattern in patterns)
 
 
@@ -120,6 +127,14 @@ def check_schema_path(path: str) -> str:
     """Return `path` if it is a schema document's; see `check_data_path`."""
     if _SCHEMA_FILE.fullmatch(path) is None:
         raise _unsafe(path, "schema/<12 hex>/schemas.json, tables.json or views.json")
+    return path
+
+
+def check_tag_path(path: str, name: str) -> str:
+    """Return `path` if it is the object of a tag of that name; see `check_data_path`."""
+    match = _TAG.fullmatch(path)
+    if match is None or match[1] != name:
+        raise _unsafe(path, "tag/tag-<name>-<8 hex>")
     return path
 
 

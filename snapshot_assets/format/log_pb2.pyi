@@ -30,7 +30,7 @@ class Transaction(_message.Message):
     def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_sha256: _Optional[bytes] = ..., writer_id: _Optional[str] = ..., committed_at: _Optional[int] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted")
+    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     EXTEND_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,8 @@ class Action(_message.Message):
     REMOVE_FILE_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    TAG_CREATED_FIELD_NUMBER: _ClassVar[int]
+    TAG_DELETED_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     extend: Extend
     schema: SchemaAdded
@@ -49,7 +51,9 @@ class Action(_message.Message):
     remove_file: RemoveFile
     seal: Seal
     deleted: Deleted
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ...) -> None: ...
+    tag_created: TagCreated
+    tag_deleted: TagDeleted
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ...) -> None: ...
 
 class TimeRange(_message.Message):
     __slots__ = ("start", "end")
@@ -273,3 +277,23 @@ class RowsOutside(_message.Message):
 class Deleted(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class TagCreated(_message.Message):
+    __slots__ = ("name", "revision", "object", "created_at", "ttl")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    revision: int
+    object: ObjectRef
+    created_at: int
+    ttl: int
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[ObjectRef, _Mapping]] = ..., created_at: _Optional[int] = ..., ttl: _Optional[int] = ...) -> None: ...
+
+class TagDeleted(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...

@@ -1,4 +1,4 @@
-"""Names of tables and columns as people write them: `schema.table`, quoted where a part holds a dot.
+"""Names as people write them: of tags, and of tables and columns as `schema.table`, quoted where a part holds a dot.
 
 The quoting is SQL's: `"a.b"."c"`, with a quote inside doubled. Names are true names: case is kept, nothing is folded.
 """
@@ -12,6 +12,10 @@ from typing import NamedTuple
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import TableName
 
+TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
+"""What a tag may be called: something that is neither a revision nor a time, nor needs escaping in a path."""
+
+_TAG_NAME = re.compile(TAG_NAME, re.ASCII)
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 
 
@@ -71,6 +75,21 @@ def parse_column(value: object) -> ColumnPath:
 def column_text(path: ColumnPath) -> str:
     """Return the text that `parse_column` reads as this column."""
     return f"{table_text(path.table)}.{_quoted(path.column)}"
+
+
+def check_tag_name(name: str) -> str:
+    """Return `name` if a tag may be called so.
+
+    Raises:
+        PlanError: It may not.
+    """
+    if _TAG_NAME.fullmatch(name) is None:
+        raise PlanError(
+            f"{name[:200]!r} cannot name a tag; a name starts with a letter or _ and goes on with letters, digits, "
+            "_ . - up to 100 characters, such as before-migration",
+            name=name,
+        )
+    return name
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from snapshot_assets.errors import DocumentError, TornObjectError, UnsupportedVe
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.documents import FORMAT_VERSION, check_version
-from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, RowGroup
+from snapshot_assets.format.file_messages import decode_file, encode_file
 
 _DIGEST = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -172,76 +172,6 @@ def _decode_chunk(message: pb.Chunk) -> act.Chunk:
     )
 
 
-_FILE_FIELDS = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id")
-
-
-def encode_file(action: act.AddFile) -> pb.AddFile:
-    """Return the message of an add-file action, which receipts carry as well."""
-    file = action.file
-    return pb.AddFile(
-        **{name: getattr(file, name) for name in _FILE_FIELDS},
-        tombstones_through=file.tombstones_through,
-        columns=[_encode_column(column) for column in file.columns],
-        row_groups=[
-            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=[_encode_column(c) for c in group.columns])
-            for group in file.row_groups
-        ],
-    )
-
-
-def decode_file(message: pb.AddFile) -> act.AddFile:
-    """Return the action in an add-file message."""
-    return act.AddFile(
-        DataFile(
-            **{name: getattr(message, name) for name in _FILE_FIELDS},
-            tombstones_through=message.tombstones_through,
-            columns=tuple(_decode_column(column) for column in message.columns),
-            row_groups=tuple(
-                RowGroup(group.rows, group.bytes, tuple(_decode_column(c) for c in group.columns))
-                for group in message.row_groups
-            ),
-        )
-    )
-
-
-def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:
-    return pb.ColumnStatistics(
-        column=column.column,
-        null_count=column.null_count,
-        minimum=_encode_value(column.minimum),
-        maximum=_encode_value(column.maximum),
-    )
-
-
-def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
-    return ColumnStatistics(
-        column=message.column,
-        null_count=message.null_count if message.HasField("null_count") else None,
-        minimum=_decode_value(message.minimum),
-        maximum=_decode_value(message.maximum),
-    )
-
-
-def _encode_value(value: Physical | None) -> pb.Value | None:
-    match value:
-        case None:
-            return None
-        case bool():
-            return pb.Value(boolean=value)
-        case int():
-            return pb.Value(integer=value)
-        case float():
-            return pb.Value(floating=value)
-        case bytes():
-            return pb.Value(binary=value)
-
-
-def _decode_value(message: pb.Value) -> Physical | None:
-    kind = message.WhichOneof("kind")
-    value: Physical | None = None if kind is None else getattr(message, kind)
-    return value
-
-
 def _encode_seal(seal: act.Seal) -> pb.Seal:
     return pb.Seal(
         verified_revision=seal.verified_revision,
@@ -257,6 +187,26 @@ def _decode_seal(message: pb.Seal) -> act.Seal:
         checksum=message.checksum,
         consistency=message.consistency,
         rows_outside=tuple(act.RowsOutside(o.schema, o.table, o.rows) for o in message.rows_outside),
+    )
+
+
+def _encode_tag(tag: act.TagCreated) -> pb.TagCreated:
+    return pb.TagCreated(
+        name=tag.name,
+        revision=tag.revision,
+        object=_encode_refs([tag.object])[0],
+        created_at=to_micros(tag.created_at),
+        ttl=tag.ttl // _MICROSECOND if tag.ttl else 0,
+    )
+
+
+def _decode_tag(message: pb.TagCreated) -> act.TagCreated:
+    return act.TagCreated(
+        name=message.name,
+        revision=message.revision,
+        object=_decode_refs([message.object])[0],
+        created_at=from_micros(message.created_at),
+        ttl=message.ttl * _MICROSECOND if message.ttl else None,
     )
 
 
@@ -276,6 +226,8 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.RemoveFile: ("remove_file", lambda a: pb.RemoveFile(path=a.path)),
     act.Seal: ("seal", _encode_seal),
     act.Deleted: ("deleted", lambda _: pb.Deleted()),
+    act.TagCreated: ("tag_created", _encode_tag),
+    act.TagDeleted: ("tag_deleted", lambda a: pb.TagDeleted(name=a.name)),
 }
 _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "begin": lambda m: act.Begin(m.snapshot_id.hex(), _decode_header(m.header), m.force),
@@ -287,4 +239,6 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "remove_file": lambda m: act.RemoveFile(m.path),
     "seal": _decode_seal,
     "deleted": lambda _: act.Deleted(),
+    "tag_created": _decode_tag,
+    "tag_deleted": lambda m: act.TagDeleted(m.name),
 }

@@ -5,12 +5,14 @@ from snapshot_assets.format.layout import (
     check_data_path,
     check_receipt_path,
     check_schema_path,
+    check_tag_path,
     chunk_of,
     data_file_stem,
     encode_segment,
     in_layout,
     revision_of,
     table_stem,
+    tag_path,
     transaction_path,
 )
 from snapshot_assets.format.relations import TableName
@@ -59,12 +61,21 @@ def test_paths_of_the_layout_are_accepted():
     assert check_data_path(path, 7) == path == "data/7/public.t-0a1b2c3d-12345.parquet"
     assert check_receipt_path("data/0/chunk-0a1b2c3d.json", 0)
     assert check_schema_path("schema/0123456789ab/tables.json")
+    assert check_tag_path(tag_path("a-01234567", "0a1b2c3d"), "a-01234567") == "tag/tag-a-01234567-0a1b2c3d"
+    assert in_layout(tag_path("x", "0a1b2c3d"))
+    assert in_layout("savepoint/savepoint-3-0a1b2c3d")
     assert chunk_of(path) == 7
     assert revision_of(transaction_path(12)) == 12
     assert transaction_path(12) == "transactions/00000000000000000012.txn"
 
 
-@pytest.mark.parametrize("path", ["notes.txt", "data/readme.md", "transactions/1.txn", "schema/x/tables.json"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("notes.txt", "data/readme.md", "transactions/1.txn", "schema/x/tables.json"),
+        *("tag/tag-1-0a1b2c3d", "tag/tag-x", f"tag/tag-{'x' * 101}-0a1b2c3d", "tag/tag-é-0a1b2c3d", "savepoint/x"),
+    ],
+)
 def test_foreign_objects_are_not_of_the_layout(path):
     assert not in_layout(path)
 
@@ -74,3 +85,21 @@ def test_receipts_and_schema_documents_are_guarded_too():
         check_receipt_path("data/1/chunk-0a1b2c3d.json", 2)
     with pytest.raises(UnsafePathError):
         check_schema_path("schema/0123456789ab/../tables.json")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "tag/tag-y-0a1b2c3d",
+            "tag/tag-x-0a1b2c3d/",
+            "tag/tag-x-0a1b2c3d\n",
+            "/tag/tag-x-0a1b2c3d",
+            "tag/tag-x-0A1B2C3D",
+        ),
+        *("tag/../tag/tag-x-0a1b2c3d", "manifest.json", "s3://other/tag/tag-x-0a1b2c3d"),
+    ],
+)
+def test_a_path_that_is_not_of_the_tag_is_refused(path):
+    with pytest.raises(UnsafePathError, match="does not follow the layout"):
+        check_tag_path(path, "x")

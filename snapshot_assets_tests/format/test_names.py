@@ -3,7 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
+from snapshot_assets.format.names import (
+    ColumnPath,
+    check_tag_name,
+    column_text,
+    parse_column,
+    parse_table,
+    table_text,
+)
 from snapshot_assets.format.relations import TableName
 
 _PARTS = st.one_of(st.text("a.\"' é,", min_size=1, max_size=8), st.text(min_size=1, max_size=8))
@@ -58,3 +65,14 @@ def test_column_text_is_the_inverse_of_parsing(schema, table, column):
 def test_what_names_no_column_is_refused(value):
     with pytest.raises(PlanError, match="is not a schema, a table and a column"):
         parse_column(value)
+
+
+@pytest.mark.parametrize("name", ["x", "_", "V1.2-rc_3", "x" * 100])
+def test_names_of_tags_are_accepted(name):
+    assert check_tag_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "1st", "2025", "-x", ".x", "a/b", "a b", "ts:x", "é", "x" * 101, "x\n"])
+def test_what_cannot_name_a_tag_is_refused(name):
+    with pytest.raises(PlanError, match="cannot name a tag; a name starts with a letter or _"):
+        check_tag_name(name)

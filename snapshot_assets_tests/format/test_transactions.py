@@ -1,6 +1,6 @@
 import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,7 +8,7 @@ from snapshot_assets.errors import TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
-from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
+from snapshot_assets.format.transactions import decode_transaction, encode_transaction, from_micros, trailing_sha256
 
 WHEN = datetime(2025, 1, 31, 12, 30, 0, 123000, tzinfo=UTC)
 HEADER = act.Header(
@@ -58,6 +58,9 @@ TRANSACTION = act.Transaction(
         act.RemoveFile(FILE.path),
         act.Seal(1, "d" * 64, "run", (act.RowsOutside("main", "a", 4),)),
         act.Deleted(),
+        act.TagCreated("x", 7, act.ObjectRef("tag/tag-x-01234567", "e" * 64, 9), WHEN, timedelta(days=7)),
+        act.TagCreated("y", 7, act.ObjectRef("tag/tag-y-01234567", "e" * 64, 9), WHEN),
+        act.TagDeleted("x"),
     ),
 )
 
@@ -79,6 +82,22 @@ def test_the_bytes_are_protobuf_and_their_sha256():
     assert trailing_sha256(data) == data[-32:].hex()
 
 
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (
+            act.TagCreated("x", 7, act.ObjectRef("p", "e", 9), from_micros(5), timedelta(seconds=1)),
+            b"\x52\x15" + b"\x0a\x01x" + b"\x10\x07" + b"\x1a\x08\x0a\x01p\x12\x01e\x18\x09" + b"\x20\x05"
+            + b"\x28\xc0\x84\x3d",
+        ),
+        (act.TagDeleted("x"), b"\x5a\x03\x0a\x01x"),
+    ],
+)  # fmt: skip
+def test_the_bytes_of_tag_actions_are_those_of_the_format(action, expected):
+    data = encode_transaction(replace(TRANSACTION, actions=(action,)))
+    assert data[:-32].endswith(b"\x4a" + bytes([len(expected)]) + expected)
+
+
 @pytest.mark.parametrize("position", [0, 5, -1, -33])
 def test_a_flipped_bit_is_a_torn_object(position):
     data = bytearray(encode_transaction(TRANSACTION))
@@ -98,7 +117,10 @@ def test_a_newer_format_is_refused_with_both_numbers():
         decode_transaction(encode_transaction(TRANSACTION, version=2), "x")
 
 
-def test_an_action_of_an_unknown_kind_stops_the_reader():
-    body = pb.Transaction(version=1).SerializeToString() + b"\x4a\x03\x52\x01\x00"  # an action with field 10
+@pytest.mark.parametrize("number", range(12, 25))
+def test_an_action_of_an_unknown_kind_stops_the_reader(number):
+    key = number << 3 | 2
+    field = (bytes([key]) if key < 128 else bytes([key & 127 | 128, key >> 7])) + b"\x00"
+    body = pb.Transaction(version=1).SerializeToString() + b"\x4a" + bytes([len(field)]) + field
     with pytest.raises(UnsupportedVersionError, match="action that this code does not know"):
         decode_transaction(body + hashlib.sha256(body).digest(), "x")

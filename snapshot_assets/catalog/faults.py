@@ -1,0 +1,73 @@
+"""What verification finds: one thing that is not as it was written, and the reading of objects that finds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.storage.base import ObjectStore
+
+
+class FaultKind(StrEnum):
+    """What is wrong; `stale`, `orphan` and `foreign` are warnings, all others are damage."""
+
+    LOG = "log"
+    MISSING = "missing"
+    SIZE = "size"
+    CHECKSUM = "checksum"
+    CHUNK_CHECKSUM = "chunk checksum"
+    SNAPSHOT_CHECKSUM = "snapshot checksum"
+    DUPLICATE = "duplicate"
+    COVERAGE = "coverage"
+    DOCUMENT = "document"
+    STALE = "stale"
+    ORPHAN = "orphan"
+    FOREIGN = "foreign"
+
+
+_WARNINGS = frozenset({FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is not as it was written.
+
+    Attributes:
+        object: Path of the object concerned.
+        chunk: Chunk concerned, if one is.
+    """
+
+    kind: FaultKind
+    object: str
+    message: str
+    chunk: int | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether verification fails because of it."""
+        return self.kind not in _WARNINGS
+
+
+def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> bytes | Fault:
+    """Return the bytes of a small object that the log names, or why they are not those.
+
+    Args:
+        store: The location.
+        ref: What the log says of it.
+        exists: Whether a listing showed it.
+        chunk: The chunk it belongs to, for the fault.
+    """
+    try:
+        data = store.get(ref.path, limit=max(ref.bytes, 1)) if exists else None
+    except ObjectNotFoundError:
+        data = None
+    except DamageError as error:
+        return Fault(FaultKind.SIZE, ref.path, str(error), chunk)
+    if data is None:
+        return Fault(FaultKind.MISSING, ref.path, f"{ref.path} is missing.", chunk)
+    if (found := sha256_hex(data)) != ref.sha256:
+        return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
+    return data

@@ -1,0 +1,77 @@
+"""Verification of tags: their objects byte for byte, and that everything their revisions need is still there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
+from snapshot_assets.catalog.log import LogScan, scan_log
+from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
+from snapshot_assets.catalog.pins import tag_document
+from snapshot_assets.catalog.state import State, TagState, states_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+
+def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    """Yield the faults of all tags at the head.
+
+    A tag's object is read. The files of the revision it pins are looked for with their sizes, not read: verifying
+    that revision reads them.
+
+    Args:
+        store: The location.
+        scan: Its log.
+        verified: The state whose own files are checked already.
+        objects: The location's objects by path.
+    """
+    tags = defaultdict(list)
+    for known in scan.state.tags.values():
+        tags[known.tag.revision].append(known)
+    checked = {path for path, _, _ in _needed(verified)}
+    for state in states_of(scan.entries) if tags else ():
+        for known in tags[state.revision]:
+            yield from _tag_faults(store, scan, state, known, objects)
+        if tags[state.revision]:
+            yield from _file_faults(state, tags[state.revision][0], checked, objects)
+
+
+def _tag_faults(
+    store: ObjectStore, scan: LogScan, state: State, known: TagState, objects: dict[str, ObjectInfo]
+) -> Iterator[Fault]:
+    path = known.tag.object.path
+    found = read_object(store, known.tag.object, path in objects)
+    if isinstance(found, Fault):
+        if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
+            yield found
+    elif found != tag_document(known.tag, known.created_by, manifest_of(state)):
+        message = f"{path} is not what the log gives for tag {known.tag.name!r} at revision {known.tag.revision}."
+        yield Fault(FaultKind.DOCUMENT, path, message)
+
+
+def _still_there(store: ObjectStore, scan: LogScan, known: TagState) -> bool:
+    """Whether a tag whose object is missing still exists: it may have been deleted after the log was read."""
+    if scan.faults:
+        return False  # or by a transaction that cannot be read; the log's own fault is known
+    return scan_log(store).state.tags.get(known.tag.name) == known
+
+
+def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
+    """Yield path, size and chunk of every file that a state's snapshot consists of."""
+    for file in state.live_files():
+        yield file.file.path, file.file.bytes, file.file.chunk
+    for path, (ref, _) in used_schema_files(state).items():
+        yield path, ref.bytes, None
+
+
+def _file_faults(state: State, known: TagState, checked: set[str], objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    needs = f"which tag {known.tag.name!r} needs,"
+    for path, size, chunk in _needed(state):
+        if path in checked:
+            continue
+        checked.add(path)
+        info = objects.get(path)
+        if info is None:
+            yield Fault(FaultKind.MISSING, path, f"{path}, {needs} is missing.", chunk)
+        elif info.size != size:
+            yield Fault(FaultKind.SIZE, path, f"{path}, {needs} has {info.size} bytes; expected {size}.", chunk)

@@ -1,0 +1,76 @@
+"""The message of an add-file action, which transactions and receipts carry, and the statistics in it."""
+
+from __future__ import annotations
+
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, RowGroup
+
+_FILE_FIELDS = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id")
+
+
+def encode_file(action: act.AddFile) -> pb.AddFile:
+    """Return the message of an add-file action."""
+    file = action.file
+    return pb.AddFile(
+        **{name: getattr(file, name) for name in _FILE_FIELDS},
+        tombstones_through=file.tombstones_through,
+        columns=[_encode_column(column) for column in file.columns],
+        row_groups=[
+            pb.RowGroup(rows=group.rows, bytes=group.bytes, columns=[_encode_column(c) for c in group.columns])
+            for group in file.row_groups
+        ],
+    )
+
+
+def decode_file(message: pb.AddFile) -> act.AddFile:
+    """Return the action in an add-file message."""
+    return act.AddFile(
+        DataFile(
+            **{name: getattr(message, name) for name in _FILE_FIELDS},
+            tombstones_through=message.tombstones_through,
+            columns=tuple(_decode_column(column) for column in message.columns),
+            row_groups=tuple(
+                RowGroup(group.rows, group.bytes, tuple(_decode_column(c) for c in group.columns))
+                for group in message.row_groups
+            ),
+        )
+    )
+
+
+def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:
+    return pb.ColumnStatistics(
+        column=column.column,
+        null_count=column.null_count,
+        minimum=_encode_value(column.minimum),
+        maximum=_encode_value(column.maximum),
+    )
+
+
+def _decode_column(message: pb.ColumnStatistics) -> ColumnStatistics:
+    return ColumnStatistics(
+        column=message.column,
+        null_count=message.null_count if message.HasField("null_count") else None,
+        minimum=_decode_value(message.minimum),
+        maximum=_decode_value(message.maximum),
+    )
+
+
+def _encode_value(value: Physical | None) -> pb.Value | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return pb.Value(boolean=value)
+        case int():
+            return pb.Value(integer=value)
+        case float():
+            return pb.Value(floating=value)
+        case bytes():
+            return pb.Value(binary=value)
+
+
+def _decode_value(message: pb.Value) -> Physical | None:
+    kind = message.WhichOneof("kind")
+    value: Physical | None = None if kind is None else getattr(message, kind)
+    return value
