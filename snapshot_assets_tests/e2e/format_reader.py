@@ -23,6 +23,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 PROTO = Path(__file__).parents[2] / "snapshot_assets/format/log.proto"
 PATH = re.compile(
     r"manifest\.json|SHA256SUMS|schema/[0-9a-f]{12}/(schemas|tables|views)\.json|transactions/([0-9]{20}\.txn|probe-.+)"
+    r"|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}"
     r"|data/(0|[1-9][0-9]*)/(chunk-[0-9a-f]{8}\.json|[A-Za-z0-9_.%~-]+-[0-9a-f]{8}-[0-9]{4,}\.parquet)"
 )
 DOCUMENTS = ("schemas", "tables", "views")
@@ -99,6 +100,8 @@ class State:
         self.chunks: dict[int, Any] = {}
         self.files: dict[str, Any] = {}
         self.in_progress: set[int] = set()
+        self.tags: dict[str, tuple[Any, str]] = {}
+        self.sealed_revisions: set[int] = set()
         self.seal: Any = None
         self.once_sealed = self.deleted = False
 
@@ -110,7 +113,9 @@ class State:
             if self.deleted or kind is None:
                 raise ValueError(f"revision {transaction.revision}: an action after deleted, or of no known kind")
             if kind == "begin":
+                outliving = self.tags, self.sealed_revisions
                 self.__init__(transaction, value)  # type: ignore[misc]
+                self.tags, self.sealed_revisions = outliving
             elif kind == "extend":
                 self.begin.header.time_range.end = value.end
             elif kind == "schema" and value.schema_id == len(self.schemas) + 1:
@@ -126,6 +131,11 @@ class State:
                 del self.files[value.path]
             elif kind == "seal":
                 self.seal, self.sealed_at, self.once_sealed = value, transaction, True
+                self.sealed_revisions.add(transaction.revision)
+            elif kind == "tag_created" and value.name not in self.tags and value.revision in self.sealed_revisions:
+                self.tags[value.name] = value, transaction.writer_id
+            elif kind == "tag_deleted" and value.name in self.tags:
+                del self.tags[value.name]
             elif kind == "deleted":
                 self.deleted = True
             else:
@@ -278,6 +288,8 @@ class Reader:
             self.receipts(state, chunk)
         for file in state.files.values():
             self.data_file(state, file, tables[file.schema_id][file.schema, file.table])
+        for tag, writer in state.tags.values():
+            self.tag(tag, writer)
         for i, name in enumerate(("manifest.json", "SHA256SUMS")):
             if (self.location / name).exists():
                 known = (self.location / name).read_bytes() in [hint[i] for hint in self.hints]
@@ -294,6 +306,15 @@ class Reader:
         keys = [["version", "database", name] for name in DOCUMENTS]
         self.same("schema fields", [[*document] for document in documents], keys)
         return {(table["schema"], table["name"]): table for table in documents[1]["tables"]}
+
+    def tag(self, tag: Any, writer: str) -> None:
+        self.same("path of a tag", tag.object.path[:-8], f"tag/tag-{tag.name}-")
+        whole = tag.created_at % 1000 == 0 and tag.ttl >= 0 and tag.ttl % 1_000_000 == 0
+        self.same(f"times of tag {tag.name}", whole, True)
+        expected = {"version": 1, "name": tag.name, "created_at": instant(tag.created_at), "created_by": writer}
+        expected |= {"ttl": duration(tag.ttl) if tag.ttl else None}
+        expected |= {"manifest": fold(self.log[: tag.revision]).manifest()}
+        self.same(f"tag {tag.name}", self.content(tag.object), pretty(expected))
 
     def receipts(self, state: State, chunk: Any) -> None:
         held: dict[str, Any] = {}

@@ -15,6 +15,7 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -311,6 +312,35 @@ def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapsho
     assert [f.rows for f in fourth.files.values()] == [2]
     delete_snapshot(open_store(parse_location(f"file://{dataset.location}")))
     assert not any(path.is_file() for path in dataset.location.rglob("*"))
+
+
+def test_the_reader_agrees_with_tags_and_notices_what_they_lack(dataset: Dataset) -> None:
+    with dataset.run() as run:
+        list(run.export(range(8)))
+        run.seal()
+    first = sound(dataset)
+    with dataset.run() as run:
+        create_tag(run.catalog, "nightly", first.head.revision, timedelta(days=7))
+        create_tag(run.catalog, "for.ever-1", first.head.revision)
+        create_tag(run.catalog, "gone", first.head.revision)
+        delete_tag(run.catalog, "gone")
+    assert manifest(dataset)["revision"] == first.head.revision
+    dataset.sql("INSERT INTO m VALUES ('2025-01-02', 2)")
+    with dataset.run(force=True, end_time="2025-01-03T00:00:00Z") as run:
+        list(run.export([0, 1, 2]))
+        run.seal()
+        create_tag(run.catalog, "gone", run.catalog.state.seals[-1].revision)
+    assert {name: tag.revision for name, (tag, _) in sound(dataset).tags.items()} == {
+        "nightly": first.head.revision,
+        "for.ever-1": first.head.revision,
+        "gone": manifest(dataset)["revision"],
+    }
+    objects = sorted((dataset.location / "tag").iterdir())
+    assert len(objects) == 3
+    assert [at for path in objects for at in places(path) if not noticed(dataset.location, path, at)] == []
+    assert sound(dataset).tags
+    objects[0].unlink()
+    assert Reader(dataset.location).faults
 
 
 def test_the_reader_agrees_with_a_continuous_snapshot_whose_end_moves(dataset: Dataset) -> None:
