@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.format.units import parse_time
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, store_of
 
 
@@ -92,6 +96,63 @@ def test_verify_at_an_earlier_seal(snapshots: Snapshots, exported: Path) -> None
     assert missing.status == 2
     assert missing.json["error"]["kind"] == "VersionNotFoundError"
     assert snapshots(*call, "rev:1").status == 2
+
+
+@pytest.fixture
+def tagged(exported: Path) -> tuple[Path, int]:
+    """A location whose newest seal has the tag `before-migration` for a week; and that revision."""
+    catalog = Catalog.open_for_writing(store_of(exported))
+    assert catalog.state.newest_seal is not None
+    revision = catalog.state.newest_seal.revision
+    create_tag(catalog, "before-migration", revision, timedelta(days=7))
+    return exported, revision
+
+
+def test_list_as_json_shows_the_tags_of_a_location(snapshots: Snapshots, tagged: tuple[Path, int]) -> None:
+    location, revision = tagged
+    [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
+    [tag] = found["tags"]
+    assert (tag["name"], tag["revision"], tag["ttl"]) == ("before-migration", revision, "7d")
+    assert parse_time(tag["created_at"]) > parse_time(found["created_at"])
+    assert (found["status"], found["sealed_revision"]) == ("complete", revision)
+
+
+def test_verify_at_a_tag_and_of_its_object(snapshots: Snapshots, tagged: tuple[Path, int]) -> None:
+    location, revision = tagged
+    call = ("export", "verify", "--snapshot", location.as_uri(), "--json", "--at")
+    for version in ("tag:before-migration", "before-migration"):
+        shown = snapshots(*call, version)
+        assert (shown.status, shown.json["revision"]) == (0, revision)
+    missed = snapshots(*call, "before-migratoin")
+    assert missed.status == 2
+    assert "did you mean 'before-migration'?" in missed.json["error"]["message"]
+    [object_] = location.glob("tag/*")
+    object_.write_bytes(object_.read_bytes().replace(b"7d", b"9d"))
+    shown = snapshots("export", "verify", "--snapshot", location.as_uri(), "--depth", "quick")
+    assert shown.status == 1
+    assert f"tag/{object_.name} has SHA-256" in shown.out
+
+
+def test_delete_refuses_while_tags_exist_before_it_asks_anybody(
+    snapshots: Snapshots, tagged: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location, _ = tagged
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("nobody is to be asked"))
+    before = sorted(location.rglob("*"))
+    for options in ((), ("--yes",), ("--yes", "--json")):
+        shown = snapshots("export", "delete", "--snapshot", location.as_uri(), *options)
+        assert shown.status == 2
+        assert "Tag before-migration pins" in shown.err
+        assert "--with-tags" in shown.err
+    assert shown.json["error"]["kind"] == "PinnedError"
+    assert sorted(location.rglob("*")) == before
+
+
+def test_delete_with_tags_deletes_them_too(snapshots: Snapshots, tagged: tuple[Path, int]) -> None:
+    location, _ = tagged
+    shown = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes", "--with-tags", "--json")
+    assert (shown.status, shown.json["deleted"], shown.json["foreign"]) == (0, True, [])
+    assert [path for path in location.rglob("*") if path.is_file()] == []
 
 
 def test_verify_where_there_is_no_snapshot_fails_naming_the_location(snapshots: Snapshots, tmp_path: Path) -> None:

@@ -1,0 +1,240 @@
+"""Tags among other writers, and writers that die: on the local disk and on a real S3 server."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.errors import (
+    LocationDeletedError,
+    ObjectExistsError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    TagExistsError,
+)
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, path_of, reseal, sealed_by, tag_objects
+
+
+@pytest.fixture
+def store(any_location):
+    uri, options = any_location
+    return open_store(parse_location(uri), options)
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    return sealed_by(writer)
+
+
+def meeting_at_the_object(store, parties):
+    """The store as racing writers see it: each has checked the log and written its object before any commits."""
+    barrier = threading.Barrier(parties, timeout=60)
+
+    def create(path, data):
+        store.create(path, data)
+        if path.startswith("tag/"):
+            barrier.wait()
+
+    return Changed(store, create=create)
+
+
+def race(*calls):
+    """Run calls side by side and return what each returned or raised."""
+    results = [None] * len(calls)
+
+    def run(number):
+        try:
+            results[number] = calls[number]()
+        except TagExistsError as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_of_writers_that_create_one_tag_at_once_one_wins_and_the_others_are_told(sealed):
+    newer = reseal(sealed)
+    store = meeting_at_the_object(sealed.store, 3)
+    revisions = (SEAL, newer, SEAL)
+    catalogs = [Catalog.open_for_writing(store) for _ in revisions]
+    results = race(
+        *(
+            lambda catalog=catalog, revision=revision, ttl=ttl: create_tag(catalog, "nightly", revision, ttl)
+            for catalog, revision, ttl in zip(catalogs, revisions, (None, None, timedelta(days=1)), strict=True)
+        )
+    )
+    won = [result for result in results if not isinstance(result, TagExistsError)]
+    told = [result for result in results if isinstance(result, TagExistsError)]
+    assert (len(won), len(told)) == (1, 2)
+    assert won[0].new
+    winner = read_state(sealed.store).tags["nightly"]
+    assert winner == won[0].known
+    assert {error.attributes["revision"] for error in told} == {winner.tag.revision}
+    assert tag_objects(sealed.store) == [winner.tag.object.path]
+    assert faults(sealed.store) == set()
+
+
+def test_writers_that_create_an_equal_tag_at_once_share_it(sealed):
+    store = meeting_at_the_object(sealed.store, 2)
+    catalogs = [Catalog.open_for_writing(store) for _ in range(2)]
+    results = race(*(lambda catalog=catalog: create_tag(catalog, "import-0123", SEAL) for catalog in catalogs))
+    assert sorted(result.new for result in results) == [False, True]
+    assert results[0].known == results[1].known
+    assert tag_objects(sealed.store) == [results[0].known.tag.object.path]
+
+
+def test_a_new_snapshot_that_begins_while_a_tag_is_created_is_ordered_before_it_by_the_log(sealed):
+    """The tag's writer checked and wrote its object, then another began anew: the sealed revision outlives that."""
+    other = Writer(sealed.store)
+    created = []
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/"):
+            created.append(other.begin(force=True))
+
+    tagging = Catalog.open_for_writing(Changed(sealed.store, create=create))
+    assert create_tag(tagging, "nightly", SEAL).known.committed == created[0] + 1 == 7
+    state = read_state(sealed.store)
+    assert (resolve_version("nightly", state), state.sealed) == (SEAL, False)
+    assert faults(sealed.store) == set()
+
+
+def test_a_tag_survives_a_new_snapshot_and_its_deletion_by_force(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    old = sealed.catalog.state.snapshot_id
+    sealed.begin(force=True)
+    sealed.fill()
+    newer = seal(sealed.catalog).seal.revision
+    state = read_state(sealed.store)
+    assert state.snapshot_id != old
+    assert resolve_version("tag:nightly", state) == SEAL
+    assert read_state(sealed.store, through=SEAL).snapshot_id == old
+    create_tag(sealed.catalog, "late-word-on-the-old-one", SEAL)
+    create_tag(sealed.catalog, "new", newer)
+    assert faults(sealed.store) == set()
+    assert verify(sealed.store, at=lambda head: resolve_version("nightly", head)).faults == []
+
+
+def test_a_snapshot_that_is_deleted_while_a_tag_is_created_takes_no_tag(sealed):
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/"):
+            sealed.catalog.commit(rules.delete(sealed.catalog.token()))
+
+    with pytest.raises(LocationDeletedError):
+        create_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", SEAL)
+    assert tag_objects(sealed.store) == []
+
+
+def test_a_writer_killed_between_object_and_commit_leaves_an_orphan_and_nothing_else(sealed):
+    def create(path, data):
+        if path == transaction_path(6):
+            raise Killed
+        sealed.store.create(path, data)
+
+    with pytest.raises(Killed):
+        create_tag(Catalog(Changed(sealed.store, create=create), read_state(sealed.store)), "nightly", SEAL)
+    [orphan] = tag_objects(sealed.store)
+    assert read_state(sealed.store).tags == {}
+    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}
+    assert not verify(sealed.store).damaged
+    assert create_tag(Catalog.open_for_writing(sealed.store), "nightly", SEAL).new
+    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}
+
+
+def test_a_writer_killed_between_commit_and_deletion_of_the_object_leaves_it_behind_and_nothing_else(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    left = path_of(sealed.store)
+
+    def delete(path):
+        if path.startswith("tag/"):
+            raise Killed
+        sealed.store.delete(path)
+
+    with pytest.raises(Killed):
+        delete_tag(Catalog.open_for_writing(Changed(sealed.store, delete=delete)), "nightly")
+    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [left])
+    assert not verify(sealed.store).damaged
+    assert create_tag(sealed.catalog, "nightly", SEAL).known.tag.object.path != left
+
+
+def test_a_lost_reply_to_the_object_or_to_the_commit_loses_no_tag(sealed):
+    def create(path, data):
+        sealed.store.create(path, data)
+        raise ObjectExistsError("the client's own retry met what it had written")
+
+    catalog = Catalog(Changed(sealed.store, create=create), read_state(sealed.store))
+    assert create_tag(catalog, "nightly", SEAL).new
+    assert faults(sealed.store) == set()
+
+
+def test_while_the_outcome_of_the_commit_is_unknown_the_object_stays(sealed, monkeypatch):
+    monkeypatch.setattr("snapshot_assets.catalog.log._SETTLE_WAIT", 0)
+    committed = []
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path == transaction_path(6):
+            committed.append(path)
+            raise StoreUnavailableError("the reply was lost")
+
+    def get(path, **options):
+        if path in committed:
+            raise StoreUnavailableError("down")
+        return sealed.store.get(path, **options)
+
+    catalog = Catalog(Changed(sealed.store, create=create, get=get), read_state(sealed.store))
+    with pytest.raises(OutcomeUnknownError):
+        create_tag(catalog, "nightly", SEAL)
+    assert tag_objects(sealed.store) == [path_of(sealed.store)]
+    assert faults(sealed.store) == set()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_writer_killed_at_any_call_leaves_no_damage_and_the_next_one_finishes(sealed, after):
+    """Before or after each write of creating a tag and deleting it again."""
+    for last in range(100):
+        left = [last]
+
+        def dying(method, left=left):
+            def call(*arguments):
+                left[0] -= 1
+                if left[0] < 0 and not after:
+                    raise Killed
+                result = method(*arguments)
+                if left[0] < 0:
+                    raise Killed
+                return result
+
+            return call
+
+        store = sealed.store
+        methods = {name: dying(getattr(store, name)) for name in ("create", "put", "delete")}
+        try:
+            catalog = Catalog(Changed(store, **methods), read_state(store))
+            create_tag(catalog, "nightly", SEAL)
+            delete_tag(catalog, "nightly")
+            break
+        except Killed:
+            assert not verify(store).damaged
+        create_tag(Catalog.open_for_writing(store), "nightly", SEAL)
+        assert not verify(store).damaged
+        assert resolve_version("nightly", read_state(store)) == SEAL
+        assert delete_tag(Catalog.open_for_writing(store), "nightly")
+    assert last == 4, "creating is two writes, and so is deleting"

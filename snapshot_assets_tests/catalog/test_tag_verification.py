@@ -1,0 +1,191 @@
+"""What verification, versions, listing and deletion make of tags."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.listing import TagSummary, summarize
+from snapshot_assets.catalog.log import append, read_state
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.errors import (
+    DocumentError,
+    PinnedError,
+    UnsafePathError,
+    VersionNotFoundError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import parse_json, pretty_json
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal, sealed_by
+
+
+@pytest.fixture
+def store(any_location):
+    uri, options = any_location
+    return open_store(parse_location(uri), options)
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    return sealed_by(writer)
+
+
+def test_a_log_that_contradicts_itself_about_tags_is_damage(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    tag = sealed.catalog.state.tags["nightly"].tag
+    other = replace(tag, name="other", object=replace(tag.object, path="tag/tag-other-01234567"))
+    for action, error, message in (
+        (tag, DocumentError, "creates tag 'nightly', which is there already"),
+        (act.TagDeleted("never"), DocumentError, "deletes tag 'never', which is not there"),
+        (replace(other, revision=3), DocumentError, "tags revision 3, which is not sealed"),
+        (replace(other, name="x"), UnsafePathError, "does not follow the layout"),
+        (replace(other, object=replace(tag.object, path="tag/../manifest.json")), UnsafePathError, "layout"),
+        (replace(other, object=replace(tag.object, path="data/1/chunk-01234567.json")), UnsafePathError, "layout"),
+    ):
+        catalog = Catalog(sealed.store, read_state(sealed.store))
+        append(sealed.store, catalog._transaction([action]))
+        with pytest.raises(error, match=message):
+            read_state(sealed.store)
+        sealed.store.delete(transaction_path(7))
+
+
+def test_one_flipped_byte_in_the_object_of_a_tag_is_damage_naming_it(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    path = path_of(sealed.store)
+    data = sealed.store.get(path)
+    for position in (0, 20, len(data) // 2, len(data) - 1):
+        sealed.store.put(path, data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+        assert faults(sealed.store) == {(FaultKind.CHECKSUM, path)}
+        assert verify(sealed.store, depth="quick").damaged
+    sealed.store.put(path, data + b" ")
+    assert faults(sealed.store) == {(FaultKind.SIZE, path)}
+    sealed.store.put(path, data)
+    assert faults(sealed.store) == set()
+
+
+def test_the_missing_object_of_a_tag_is_damage_naming_it(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    path = path_of(sealed.store)
+    sealed.store.delete(path)
+    assert faults(sealed.store) == {(FaultKind.MISSING, path)}
+
+
+def test_a_tag_that_is_deleted_while_verification_runs_is_no_damage(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    deleted = []
+
+    def list_(prefix=""):
+        if prefix == "" and not deleted:
+            deleted.append(delete_tag(sealed.catalog, "nightly"))
+        return sealed.store.list(prefix)
+
+    assert verify(Changed(sealed.store, list=list_)).faults == []
+    assert deleted == [True]
+
+
+@pytest.mark.parametrize("field", ["name", "created_at", "created_by", "ttl", "manifest"])
+def test_an_object_that_says_other_than_the_log_is_damage_though_its_checksum_is_right(sealed, field):
+    """As a writer with a fault would leave it: the log names just these bytes."""
+    create_tag(sealed.catalog, "nightly", SEAL)
+    tag = read_state(sealed.store).tags["nightly"].tag
+    document = parse_json(sealed.store.get(tag.object.path), "tag")
+    document["name"] = "other"
+    document[field] = document["manifest"] | {"rows": 1} if field == "manifest" else "wrong"
+    data = pretty_json(document)
+    path = "tag/tag-other-01234567"
+    sealed.store.put(path, data)
+    wrong = replace(tag, name="other", object=act.ObjectRef(path, sha256_hex(data), len(data)))
+    sealed.catalog.commit(lambda _: [wrong])
+    assert faults(sealed.store) == {(FaultKind.DOCUMENT, path)}
+
+
+def test_a_file_that_only_a_tagged_revision_needs_is_missed(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    create_tag(sealed.catalog, "again", SEAL)
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    reseal(sealed)
+    assert faults(sealed.store) == set()
+    data = sealed.store.get(old)
+    sealed.store.put(old, data[:-1])
+    assert faults(sealed.store) == {(FaultKind.SIZE, old)}
+    sealed.store.delete(old)
+    found = [fault for fault in verify(sealed.store, depth="quick").faults if fault.is_damage]
+    assert [(fault.kind, fault.object, fault.chunk) for fault in found] == [(FaultKind.MISSING, old, 1)]
+    assert "tag 'nightly' needs" in found[0].message
+    delete_tag(sealed.catalog, "nightly")
+    delete_tag(sealed.catalog, "again")
+    assert faults(sealed.store) == set()
+
+
+def test_a_broken_log_is_still_verified_with_the_tags_before_the_break(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    path = path_of(sealed.store)
+    create_tag(sealed.catalog, "later", SEAL)
+    delete_tag(sealed.catalog, "nightly")
+    sealed.store.put(transaction_path(7), b"torn")
+    named = faults(sealed.store)
+    assert (FaultKind.LOG, transaction_path(7)) in named
+    assert path not in {object_ for _, object_ in named}
+
+
+def test_a_tag_is_a_version_by_prefix_or_bare_name(sealed):
+    create_tag(sealed.catalog, "before-migration", SEAL)
+    reseal(sealed)
+    state = read_state(sealed.store)
+    assert {resolve_version(text, state) for text in ("tag:before-migration", "before-migration")} == {SEAL}
+    report = verify(sealed.store, at=lambda head: resolve_version("before-migration", head))
+    assert (report.revision, report.sealed, report.faults) == (SEAL, True, [])
+
+
+def test_a_tag_that_is_none_is_refused_with_near_names_or_what_there_is(sealed):
+    create_tag(sealed.catalog, "before-migration", SEAL)
+    state = read_state(sealed.store)
+    with pytest.raises(
+        VersionNotFoundError, match=r"no tag 'before-migratoin'; did you mean 'before-migration'\? seal"
+    ):
+        resolve_version("tag:before-migratoin", state)
+    with pytest.raises(VersionNotFoundError, match=r"no tag 'x'; tags are 'before-migration'; sealed are 1 revisions"):
+        resolve_version("x", state)
+    with pytest.raises(VersionNotFoundError, match="no savepoint 'before-migration'; sealed are"):
+        resolve_version("savepoint:before-migration", state)
+
+
+def test_the_tags_of_a_location_are_listed_by_name(sealed):
+    second = create_tag(sealed.catalog, "b", SEAL, timedelta(hours=1)).known.tag
+    first = create_tag(sealed.catalog, "a", SEAL).known.tag
+    assert summarize(sealed.store).tags == (
+        TagSummary("a", SEAL, first.created_at),
+        TagSummary("b", SEAL, second.created_at, timedelta(hours=1)),
+    )
+
+
+def test_a_snapshot_with_tags_is_deleted_only_with_them(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    create_tag(sealed.catalog, "before-migration", SEAL)
+    objects = [info.path for info in sealed.store.list()]
+    with pytest.raises(PinnedError, match=r"Tags before-migration, nightly pin revisions.*--with-tags") as refused:
+        delete_snapshot(sealed.store)
+    assert refused.value.attributes["tags"] == ["before-migration", "nightly"]
+    assert [info.path for info in sealed.store.list()] == objects
+    assert not read_state(sealed.store).deleted
+    assert delete_snapshot(sealed.store, with_tags=True).foreign == ()
+    assert list(sealed.store.list()) == []
+
+
+def test_a_tag_that_is_created_while_the_snapshot_is_deleted_stops_the_deletion(sealed):
+    """The deletion planned on a head without tags; the log orders the two."""
+    planned = Catalog.open_for_writing(sealed.store)
+    create_tag(sealed.catalog, "nightly", SEAL)
+    with pytest.raises(PinnedError, match="Tag nightly pins"):
+        planned.commit(rules.delete(planned.token()))
+    assert not read_state(sealed.store).deleted
