@@ -1,11 +1,20 @@
-"""DuckDB database files as a source: read-only, opened inside each task and closed at its end."""
+"""DuckDB database files: read-only as a source, opened inside each task; as a target, with one writer."""
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from snapshot_assets.databases.base import Database, DatabaseAddress
 from snapshot_assets.databases.duckdb.address import default_alias
+from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["default_alias", "open"]
+__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
+
+ONE_WRITER = True
+"""A file has one writing process, and nobody else then."""
+
+# The imports are not at the top: an alias can be made from a URI without loading DuckDB.
 
 
 def open(address: DatabaseAddress) -> Database:
@@ -18,7 +27,27 @@ def open(address: DatabaseAddress) -> Database:
         DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file, or it is no DuckDB database, or it is damaged.
     """
-    # Not at the top: an alias can be made from a URI without loading DuckDB.
     from snapshot_assets.databases.duckdb.database import DuckDBDatabase
 
     return DuckDBDatabase(address)
+
+
+def open_target(address: DatabaseAddress) -> Target:
+    """Open a database file for writing; it is made where there is none. See `DuckDBTarget`."""
+    from snapshot_assets.databases.duckdb.target import DuckDBTarget
+
+    return DuckDBTarget(address)
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    """Return how a schema is made again; see `TargetModule.define`."""
+    from snapshot_assets.databases.duckdb.definition import define as define_schema
+
+    return define_schema(schema, expressions=expressions)
+
+
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
+    from snapshot_assets.databases.duckdb.definition import type_for as type_text
+
+    return type_text(arrow_type)

@@ -37,7 +37,8 @@ def _own(error: Exception, doing: str) -> DatabaseError:
             " the database, then try again; several readers may hold the file, a writer only alone.",
             holder=holder,
         )
-    if isinstance(error, duckdb.ConnectionException) and "different configuration" in told:
+    other_settings = isinstance(error, duckdb.ConnectionException) and "different configuration" in told
+    if other_settings or "Unique file handle conflict" in told:
         return DatabaseLockedError(
             f"{doing} failed: this very process has the file open already, for writing or with other settings."
             " Close that connection first."

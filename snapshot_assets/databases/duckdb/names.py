@@ -5,9 +5,9 @@ DuckDB nests schemas. A top-level schema is named by its own name, one inside an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from snapshot_assets.databases.duckdb.session import Session
 from snapshot_assets.databases.duckdb.sql import qualified
 from snapshot_assets.errors import UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import TableName
@@ -17,6 +17,22 @@ _SCHEMAS = """
 """
 
 
+class Catalog(Protocol):
+    """An open database whose catalog can be asked.
+
+    Attributes:
+        alias: Its public name.
+        database: Its name in SQL.
+    """
+
+    alias: str
+    database: str
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """Return all rows of a query."""
+        ...
+
+
 class Schemas:
     """The schemas of an open database.
 
@@ -24,7 +40,7 @@ class Schemas:
         names: Name in documents by DuckDB's object id.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Catalog) -> None:
         self._database = session.database
         found = {oid: (name, parent) for oid, name, parent in session.rows(_SCHEMAS, [session.database])}
         paths = {oid: _path(oid, found) for oid in found}

@@ -25,7 +25,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-def _config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
+def session_config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
     """Return the settings of a file's connections, the same for all of a process.
 
     Only then does DuckDB give them one instance, and so one file descriptor. DuckDB locks a file with POSIX record
@@ -55,7 +55,7 @@ class Session:
                 f" (inode:bytes:modified was {address.consistency}, is {self.state}). Start a new run."
             )
         with translated(f"Opening DuckDB {self.alias!r} ({self._path})"):
-            self._connection = duckdb.connect(self._path, read_only=True, config=_config(address.uri))
+            self._connection = duckdb.connect(self._path, read_only=True, config=session_config(address.uri))
         try:
             self.database: str = self.rows("SELECT current_database()")[0][0]
         except BaseException:

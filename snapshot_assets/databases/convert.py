@@ -1,0 +1,238 @@
+"""A schema of one kind of database as documents of another kind: every column through its Arrow type.
+
+What is structural is carried over: names, nullability, keys, comments, plain indexes, sequences that fill a column.
+What stands in the source's own SQL is not. A converted column is native in its Arrow type, so that a file's values go
+in as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from snapshot_assets.errors import UnsupportedTypeError
+from snapshot_assets.format.relations import (
+    Carrier,
+    Column,
+    DatabaseSchema,
+    ForeignKey,
+    Index,
+    PrimaryKey,
+    Schema,
+    Sequence,
+    Table,
+    TableName,
+    UniqueConstraint,
+)
+
+TypeFor = Callable[[pa.DataType], str]
+
+_PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
+_PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
+_NEXTVAL = re.compile(r"nextval\('(?:[^']|'')*'(?:::regclass)?\)")
+_ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE|NOT VALID|NOT ENFORCED)\b.*", re.DOTALL)
+_TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
+_MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORECASE)
+"""Types of which equal values may have different texts: as texts they are no key that another table could refer to."""
+
+_INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
+_SILENT_OPTIONS = frozenset(("view", "relation", "extensions", "row_types", "columns"))
+
+
+def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
+    """Return a schema as documents of another kind of database, and what could not be carried over.
+
+    Args:
+        schema: Documents of any kind.
+        kind: The kind wanted.
+        type_for: Returns that kind's type text for an Arrow type.
+
+    Returns:
+        The documents, and a sentence for each thing that is left out or becomes another type.
+
+    Raises:
+        UnsupportedTypeError: That kind has no type for a column's Arrow type.
+    """
+    conversion = _Conversion(schema, kind, type_for)
+    result = DatabaseSchema(
+        database=kind,
+        schemas=tuple(conversion.schema_document(each) for each in schema.schemas),
+        tables=tuple(conversion.table(each) for each in schema.tables),
+    )
+    for view in schema.views:
+        conversion.lose(f"View {view.table_name} is left out: its query is {schema.database}'s SQL.")
+    return result, tuple(conversion.lost)
+
+
+class _Conversion:
+    def __init__(self, schema: DatabaseSchema, kind: str, type_for: TypeFor) -> None:
+        self._source, self._kind, self._type_for = schema.database, kind, type_for
+        self._tables = {table.table_name: table for table in schema.tables}
+        self.lost: list[str] = []
+
+    def lose(self, sentence: str) -> None:
+        self.lost.append(sentence)
+
+    def schema_document(self, schema: Schema) -> Schema:
+        for option, what in (("types", "Type"), ("sequences", "Sequence")):
+            for entry in schema.options.get(option, ()):
+                self.lose(f"{what} {schema.name}.{entry['name']} is left out: no column needs it.")
+        for what in schema.options.get("not_carried", ()):
+            self.lose(f"{what} is not in the snapshot.")
+        return Schema(name=schema.name, comment=schema.comment)
+
+    def table(self, table: Table) -> Table:
+        name = table.table_name
+        sequences = tuple(self._sequences(table))
+        drawing = {sequence.column: sequence for sequence in sequences}
+        result = Table(
+            schema_name=table.schema_name,
+            name=table.name,
+            columns=tuple(self._column(table, each, drawing.get(each.name)) for each in table.columns),
+            time_index=table.time_index,
+            primary_key=self._primary_key(table),
+            unique=tuple(self._unique(table)),
+            foreign_keys=tuple(self._foreign_keys(table)),
+            indexes=tuple(self._indexes(table)),
+            sequences=sequences,
+            comment=table.comment,
+        )
+        for check in table.checks:
+            self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
+        if options := sorted(set(table.options) - _SILENT_OPTIONS):
+            self.lose(f"Of {name}, {', '.join(options)} are left out: only {self._source} has them.")
+        return result
+
+    def _column(self, table: Table, column: Column, sequence: Sequence | None) -> Column:
+        where = f"{table.table_name}.{column.name}"
+        arrow_type = column.arrow_field().type
+        try:
+            type_text = self._type_for(arrow_type)
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"Column {where} of type {column.type}: {error}", column=where) from error
+        if change := _change(column, arrow_type):
+            self.lose(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
+        if column.generated is not None:
+            self.lose(
+                f"Column {where} holds the values that {column.generated} had, and is no longer generated:"
+                f" that is {self._source}'s SQL."
+            )
+        elif column.default is not None and sequence is None:
+            self.lose(f"Default {column.default} of column {where} is left out: it is {self._source}'s SQL.")
+        elif column.identity is not None:
+            draws = f"draws from {sequence.schema_name}.{sequence.name} by a default" if sequence else "has no default"
+            self.lose(f"Column {where} is no longer an identity column ({column.identity}): it {draws}.")
+        if column.collation is not None:
+            self.lose(f"Collation {column.collation} of column {where} is left out.")
+        return Column(
+            name=column.name,
+            type=type_text,
+            arrow_type=column.arrow_type,
+            nullable=column.nullable,
+            default=_drawing(sequence) if sequence else None,
+            comment=column.comment,
+        )
+
+    def _sequences(self, table: Table) -> Iterator[Sequence]:
+        """Yield the sequences that fill a column by their next number alone."""
+        known = {column.name: column for column in table.columns}
+        taken = set()
+        for sequence in table.sequences:
+            column = known.get(sequence.column or "")
+            fills = column is not None and (
+                column.identity is not None or _NEXTVAL.fullmatch(column.default or "") is not None
+            )
+            if column is None or not fills or column.name in taken or self._kind == "spark":
+                self.lose(f"Sequence {sequence.schema_name}.{sequence.name} of {table.table_name} is left out.")
+                continue
+            taken.add(column.name)
+            yield sequence.model_copy(
+                update={"type": "bigint" if self._kind == "postgresql" else None, "cache": 1, "owned": False}
+            )
+
+    def _primary_key(self, table: Table) -> PrimaryKey | None:
+        key = table.primary_key
+        if key is None or self._temporal(key.definition, f"Primary key of {table.table_name}"):
+            return None
+        return PrimaryKey(name=key.name, columns=key.columns)
+
+    def _unique(self, table: Table) -> Iterator[UniqueConstraint]:
+        for key in table.unique:
+            what = f"Unique constraint {key.name} of {table.table_name}"
+            if self._temporal(key.definition, what):
+                continue
+            if "NULLS NOT DISTINCT" in (key.definition or ""):
+                self.lose(f"{what} lets several NULLs be: NULLS NOT DISTINCT is left out.")
+            yield UniqueConstraint(name=key.name, columns=key.columns)
+
+    def _foreign_keys(self, table: Table) -> Iterator[ForeignKey]:
+        for key in table.foreign_keys:
+            what = f"Foreign key {key.name} of {table.table_name}"
+            if self._temporal(key.definition, what):
+                continue
+            if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
+                self.lose(f"{what} is left out: as texts, equal values of its columns may differ.")
+                continue
+            if match := _ACTIONS.search(key.definition or ""):
+                self.lose(f"{what} is carried over without {match.group()}.")
+            yield key.model_copy(update={"definition": None})
+
+    def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:
+        """Yield the columns of a foreign key, on both sides, that travelled as text."""
+        referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
+        columns = [table.column(name) for name in key.columns]
+        columns += [referred.column(name) for name in key.referenced_columns] if referred else []
+        yield from (column for column in columns if column.carrier is Carrier.TEXT)
+
+    def _temporal(self, definition: str | None, what: str) -> bool:
+        match = _TEMPORAL.search(definition or "")
+        if match:
+            self.lose(f"{what} is left out: only {self._source} knows {match.group()}.")
+        return match is not None
+
+    def _indexes(self, table: Table) -> Iterator[Index]:
+        for index in table.indexes:
+            if self._kind == "spark" or not is_plain(index):
+                self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
+                continue
+            keys = ", ".join(map(_quoted, index.columns))
+            unique = "UNIQUE " if index.unique else ""
+            relation = f"{_quoted(table.schema_name)}.{_quoted(table.name)}"
+            yield index.model_copy(
+                update={"definition": f"CREATE {unique}INDEX {_quoted(index.name)} ON {relation} ({keys})"}
+            )
+
+
+def _change(column: Column, arrow_type: pa.DataType) -> str:
+    """Return what a column's values become, for a type that says more than its Arrow type does; else nothing."""
+    plain = column.type.partition("(")[0].strip().lower()
+    if column.carrier is Carrier.TEXT:
+        return "each value in its text form"
+    if pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS:
+        return "each value in its text form"
+    if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
+        return "each value in its binary form"
+    return ""
+
+
+def is_plain(index: Index) -> bool:
+    """Tell whether an index is of columns alone, in the usual order and of the usual kind."""
+    match = _INDEX_HEAD.fullmatch(index.definition.strip())
+    if match is None or not index.columns:
+        return False
+    written = [part.strip() for part in match["keys"].split(",")]
+    return all(
+        text in (name, _quoted(name), f"'{_quoted(name)}'") for text, name in zip(written, index.columns, strict=False)
+    ) and len(written) == len(index.columns)
+
+
+def _drawing(sequence: Sequence) -> str:
+    """Return the default that draws from a sequence, which PostgreSQL and DuckDB write alike."""
+    name = f"{_quoted(sequence.schema_name)}.{_quoted(sequence.name)}"
+    return "nextval('" + name.replace("'", "''") + "')"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,201 @@
+"""A DuckDB file as a target: one writer, each file with its ledger row in one transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from snapshot_assets.databases.base import DatabaseAddress, Rows
+from snapshot_assets.databases.duckdb.address import path_of
+from snapshot_assets.databases.duckdb.failures import translated
+from snapshot_assets.databases.duckdb.foreign_keys import Repeated
+from snapshot_assets.databases.duckdb.ingest import ingest
+from snapshot_assets.databases.duckdb.made import TARGET
+from snapshot_assets.databases.duckdb.names import Schemas
+from snapshot_assets.databases.duckdb.session import session_config
+from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.duckdb.texts import check_statement
+from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.target import ExistingTable, Statement
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
+from snapshot_assets.format.relations import Table, TableName
+
+_STREAM = "snapshot_assets_stream"
+_COLUMNS = """
+    SELECT schema_oid, table_name, column_name FROM duckdb_columns()
+    WHERE database_name = ? AND NOT internal ORDER BY table_oid, column_index
+"""
+
+
+class DuckDBTarget(SqlTarget):
+    """One database file that is written to; see `Target`. It is made when something is written for the first time.
+
+    Args:
+        address: Which file.
+
+    Raises:
+        UnknownSourceError: The URI is not written as it must be.
+        DatabaseLockedError: A process holds the file.
+        DatabaseDeniedError: The file, or its folder, may not be written to.
+        DatabaseError: Its folder does not exist, or it is no DuckDB database, or it is damaged.
+    """
+
+    kind = "duckdb"
+    database = TARGET
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self.alias = address.alias
+        self._address = address
+        self._path = path_of(address.uri)
+        self._changed = 0
+        self._opened: duckdb.DuckDBPyConnection | None = None
+        if os.path.exists(self._path):
+            self._opened = self._open()
+        else:
+            self._check_folder()
+
+    def _check_folder(self) -> None:
+        folder = os.path.dirname(self._path)
+        if not os.path.isdir(folder):
+            raise DatabaseError(f"DuckDB {self.alias!r}: {self._path!r} cannot be made: there is no folder {folder!r}.")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise DatabaseDeniedError(
+                f"DuckDB {self.alias!r}: {self._path!r} may not be made: {folder!r} is read-only."
+            )
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if not os.access(self._path, os.W_OK) and os.path.exists(self._path):
+            raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
+        # Without access to files there is no ATTACH either, so that is switched off afterwards.
+        config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
+        with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for writing"):
+            connection = duckdb.connect(config=config)
+            try:
+                connection.execute(f"ATTACH {literal(self._path)} AS {identifier(TARGET)} (TYPE duckdb)")
+                connection.execute(f"USE {identifier(TARGET)}")
+                connection.execute("SET TimeZone = 'UTC'")
+                connection.execute("SET enable_external_access = false")
+                connection.execute("SET lock_configuration = true")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist; see `Target`."""
+        if self._opened is None or not tables:
+            return {}
+        schemas = Schemas(self)
+        wanted = {(name.schema.lower(), name.table.lower()): name for name in tables}  # DuckDB ignores case in names
+        columns: dict[TableName, list[str]] = {}
+        for schema, table, column in self.rows(_COLUMNS, [TARGET]):
+            name = wanted.get((schemas.names[schema].lower(), table.lower()))
+            if name is not None:
+                columns.setdefault(name, []).append(column)
+        return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
+
+    def _has_rows(self, name: TableName) -> bool:
+        query = f"SELECT EXISTS (SELECT 1 FROM {self._qualified(name)}) AS found"
+        return bool(self._rows(query, f"looking into {name}")[0]["found"])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._opened is not None:
+            with suppress(duckdb.Error):
+                self._opened.rollback()
+            self._opened.close()
+            self._opened = None
+
+    def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
+        """Return all rows of a query of this package's own."""
+        with self._translated(doing):
+            return self._connection.execute(query, list(parameters)).fetchall()
+
+    def _execute(self, sql: str, doing: str) -> None:
+        check_statement(self._connection, sql, f"The statement for {doing}")
+        with self._translated(doing):
+            found = self._connection.execute(sql).fetchall()
+        self._changed = int(found[0][0]) if sql.startswith("INSERT") and found else 0
+
+    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        with self._translated(doing):
+            cursor = self._connection.execute(sql)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _run(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            super()._run([statement])
+            while isinstance(statement, Repeated) and self._changed:
+                super()._run([statement])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._translated("beginning"):
+            self._connection.begin()
+        try:
+            yield
+            with self._translated("committing"):
+                self._connection.commit()
+        except BaseException:
+            with suppress(duckdb.Error):  # there is none any more where the commit failed
+                self._connection.rollback()
+            raise
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        with translated(f"DuckDB {self.alias!r}: {doing}"):
+            yield
+
+    def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        name = table.table_name
+        with self._translated(f"looking at {name}"):
+            relation = self._connection.sql(f"FROM {self._qualified(name)}")
+            kinds = dict(zip(relation.columns, relation.types, strict=True))
+        how = {}
+        for column in table.columns:
+            if column.generated is None:
+                kind = kinds.get(column.name)
+                if kind is None or str(kind) != column.type:
+                    raise DatabaseError(
+                        f"Column {name}.{column.name} is {kind or 'missing'} in the target, where the import needs"
+                        f" {column.type}. Drop the table and let the import make it.",
+                        column=column.name,
+                    )
+                how[column.name] = ingest(name, column, kind)
+        feed = Feed(batches, pa.schema([(column, each.arrow_type) for column, each in how.items()]))
+        into, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
+        self._connection.register(_STREAM, feed.reader())
+        try:
+            with feed.errors(), self._translated(f"loading {name}"):
+                self._connection.execute(
+                    f"INSERT INTO {self._qualified(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
+                )
+        finally:
+            self._connection.unregister(_STREAM)
+        return feed.rows
+
+    def _literal(self, value: str) -> str:
+        return literal(value)
+
+    def _qualified(self, name: TableName) -> str:
+        return Schemas(self).relation(name)
+
+    def _predicate(self, table: Table, rows: Rows) -> str:
+        return predicate(table, rows)
+
+    def _lock(self, tables: Sequence[TableName] = ()) -> None:
+        """Do nothing: nobody else has the file open."""

@@ -1,0 +1,170 @@
+"""SQL text out of documents, which may have been written by anyone: checked by DuckDB's own parser before it is used.
+
+DuckDB runs several statements that stand in one string. So a text must be what it claims to be, and nothing more:
+one type, one expression, one query. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+from duckdb.sqltypes import DuckDBPyType
+
+from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.errors import DocumentError
+
+_COLLATION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_CHECK = re.compile(r"CHECK\s*\((.*)\)", re.DOTALL)
+_INDEX = re.compile(
+    r"CREATE\s+(?:UNIQUE\s+)?INDEX\s+(?:\"(?:[^\"]|\"\")*\"|[^\s\"]+)\s+ON\s+"
+    r"(?:\"(?:[^\"]|\"\")*\"|[^\s\".()]+)(?:\.(?:\"(?:[^\"]|\"\")*\"|[^\s\".()]+))*\s*(\(.*\))\s*;?",
+    re.DOTALL | re.IGNORECASE,
+)
+_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
+_KINDS = {
+    "CREATE": duckdb.StatementType.CREATE,
+    "ALTER": duckdb.StatementType.ALTER,
+    "COMMENT": duckdb.StatementType.ALTER,
+    "INSERT": duckdb.StatementType.INSERT,
+    "DELETE": duckdb.StatementType.DELETE,
+    "UPDATE": duckdb.StatementType.UPDATE,
+    "DROP": duckdb.StatementType.DROP,
+    "SELECT": duckdb.StatementType.SELECT,
+}
+
+
+class Texts:
+    """Checks texts; holds an empty database in memory for its parser."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(
+            config={
+                "enable_external_access": False,
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+                "threads": 1,
+            }
+        )
+
+    def close(self) -> None:
+        """Forget the database."""
+        self._connection.close()
+
+    def type(self, text: str, where: str) -> DuckDBPyType:
+        """Return the type that a text names.
+
+        Raises:
+            DocumentError: It is not the text of a type and nothing else.
+        """
+        with _refusing(f"The type of {where}", text):
+            kind = self._connection.type(text)
+        if _squeezed(str(kind)) != _squeezed(text):
+            raise _refused(f"The type of {where}", text, f"DuckDB reads it as {kind}")
+        return kind
+
+    def expression(self, text: str, what: str) -> str:
+        """Return an expression in parentheses.
+
+        Raises:
+            DocumentError: It is not one expression.
+        """
+        tree = self._tree(f"SELECT ({text}) AS x", what, text)
+        node = tree["node"]
+        plain = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
+        if not plain or node["from_table"]["type"] != "EMPTY" or any(node[part] for part in _EMPTY):
+            raise _refused(what, text, "it is not one expression")
+        return f"({text})"
+
+    def check(self, definition: str, what: str) -> str:
+        """Return a check constraint's definition; see `expression`."""
+        match = _CHECK.fullmatch(definition.strip())
+        if match is None:
+            raise _refused(what, definition, "it is no check")
+        return f"CHECK {self.expression(match.group(1), what)}"
+
+    def query(self, text: str, what: str) -> str:
+        """Return the query of a view.
+
+        Raises:
+            DocumentError: It is not one query.
+        """
+        self._tree(text, what, text)
+        self.one(f"CREATE VIEW x AS {text}", what)
+        return text
+
+    def index_keys(self, definition: str, what: str) -> str:
+        """Return what an index is on, in parentheses.
+
+        Raises:
+            DocumentError: The definition is not that of one index.
+        """
+        match = _INDEX.fullmatch(definition.strip())
+        if match is None:
+            raise _refused(what, definition, "it makes no index")
+        self.one(f"CREATE INDEX x ON y {match.group(1)}", what)
+        return match.group(1)
+
+    def one(self, sql: str, what: str) -> str:
+        """Return a statement.
+
+        Raises:
+            DocumentError: It is not one statement, of the kind that its first word says.
+        """
+        check_statement(self._connection, sql, what)
+        return sql
+
+    def _tree(self, query: str, what: str, text: str) -> dict[str, Any]:
+        with _refusing(what, text):
+            row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+        assert row is not None
+        tree = json.loads(row[0])
+        if tree["error"] or len(tree["statements"]) != 1:
+            raise _refused(what, text, str(tree.get("error_message") or "it is not one statement"))
+        found: dict[str, Any] = tree["statements"][0]
+        return found
+
+
+def check_statement(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> None:
+    """Make sure that a text is one statement of the kind that its first word says.
+
+    Raises:
+        DocumentError: It is not.
+    """
+    with _refusing(what, sql):
+        found = [statement.type for statement in connection.extract_statements(sql)]
+    if found != [_KINDS.get(sql.split(None, 1)[0])]:
+        kinds = ", ".join(kind.name for kind in found) or "nothing"
+        raise _refused(what, sql, f"it is {kinds}, where one statement was expected")
+
+
+def collation(text: str, where: str) -> str:
+    """Return the clause of a column's collation.
+
+    Raises:
+        DocumentError: It is not the name of one.
+    """
+    if not _COLLATION.fullmatch(text):
+        raise _refused(f"The collation of {where}", text, "it is not a name")
+    return " COLLATE " + ".".join(map(identifier, text.split(".")))
+
+
+@contextmanager
+def _refusing(what: str, text: str) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _refused(what, text, " ".join(str(error).split())) from error
+
+
+def _refused(what: str, text: str, reason: str) -> DocumentError:
+    shown = text if len(text) <= 200 else f"{text[:200]}…"
+    return DocumentError(f"{what} in the snapshot is refused: {shown!r}: {reason}. Nothing was run.", what=what)
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r'[\s"]', "", text).casefold()
