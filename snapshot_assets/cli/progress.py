@@ -10,18 +10,17 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from snapshot_assets.engine.export import Outcome
-
 
 @contextmanager
-def export_progress(chunks: int) -> Iterator[Callable[[Outcome], None]]:
-    """Show progress on stderr and yield the function to call for each chunk.
+def progress(doing: str, chunks: int) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on stderr and yield the function to call for each chunk, with its rows and bytes.
 
     Args:
+        doing: What is done, such as `exporting`.
         chunks: How many chunks there are to do.
     """
-    progress = Progress(
-        TextColumn("exporting"),
+    bar = Progress(
+        TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("chunks  {task.fields[rows]:,} rows  {task.fields[speed]:.1f} MB/s"),
@@ -32,14 +31,14 @@ def export_progress(chunks: int) -> Iterator[Callable[[Outcome], None]]:
     )
     started, lock = time.monotonic(), threading.Lock()
     totals = {"rows": 0, "bytes": 0}
-    with progress:
-        task = progress.add_task("export", total=chunks, rows=0, speed=0.0)
+    with bar:
+        task = bar.add_task(doing, total=chunks, rows=0, speed=0.0)
 
-        def advance(outcome: Outcome) -> None:
+        def advance(rows: int, size: int) -> None:
             with lock:
-                totals["rows"] += outcome.rows
-                totals["bytes"] += outcome.bytes
+                totals["rows"] += rows
+                totals["bytes"] += size
                 speed = totals["bytes"] / (1 << 20) / max(time.monotonic() - started, 0.001)
-                progress.update(task, advance=1, rows=totals["rows"], speed=speed)
+                bar.update(task, advance=1, rows=totals["rows"], speed=speed)
 
         yield advance

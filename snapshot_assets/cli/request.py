@@ -66,8 +66,8 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     return configuration.with_plan(plan), plan
 
 
-def replace_range(text: str | None) -> TimeRange | None:
-    """Return the range that `--replace` names, None where it is not given.
+def parse_range(text: str | None, option: str) -> TimeRange | None:
+    """Return the range that an option names, None where it is not given.
 
     Raises:
         PlanError: It is not two RFC 3339 times, the later one last, with a slash between.
@@ -76,10 +76,10 @@ def replace_range(text: str | None) -> TimeRange | None:
         return None
     start, slash, end = text.partition("/")
     if not slash:
-        raise PlanError(f"--replace {text!r} is not START/END; write two RFC 3339 times with a slash between.")
+        raise PlanError(f"{option} {text!r} is not START/END; write two RFC 3339 times with a slash between.")
     chosen = TimeRange(parse_time(start), parse_time(end))
     if chosen.end <= chosen.start:
-        raise PlanError(f"--replace {text}: the end is not after the start; write START/END.")
+        raise PlanError(f"{option} {text}: the end is not after the start; write START/END.")
     return chosen
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from snapshot_assets.databases.base import Database, DatabaseAddress, DatabaseModule
+from snapshot_assets.databases.target import Target, TargetModule
 from snapshot_assets.errors import UnknownSourceError
 
 
@@ -70,6 +71,32 @@ def open_database(address: DatabaseAddress) -> Database:
         DatabaseError: There is no such database, or it is damaged.
     """
     return _module(address.uri).open(address)
+
+
+def target_module(uri: str) -> TargetModule:
+    """Return the module that restores into the kind of database that a URI names.
+
+    Raises:
+        UnknownSourceError: The URI is of no known kind, or of one that cannot be restored into.
+    """
+    kind, entry = _entry(uri)
+    module = _module(uri)
+    if not hasattr(module, "open_target"):
+        raise UnknownSourceError(
+            f"Nothing can be restored into a {kind} database: {entry.form.partition(':')[0]}: serves as a source only.",
+            found=kind,
+        )
+    return cast(TargetModule, module)
+
+
+def open_target(address: DatabaseAddress) -> Target:
+    """Connect to a database that is restored into.
+
+    Raises:
+        UnknownSourceError: It cannot be restored into; see also `open_database`.
+        DatabaseError: See `open_database`.
+    """
+    return target_module(address.uri).open_target(address)
 
 
 def _entry(uri: str) -> tuple[str, _Kind]:

@@ -6,21 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.verify import hash_object
+from snapshot_assets.engine.data_files import check_hash, read_batches
 from snapshot_assets.engine.session import prepare_session
-from snapshot_assets.errors import ChecksumMismatchError, IncompleteError
+from snapshot_assets.engine.spark_types import batch_schema, spark_schema
+from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
-
-_BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,8 @@ def load_frames(
 
 
 def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile]) -> DataFrame:
-    arrow = pa.schema([pa.field(field.name, _spark_type(field.type)) for field in table.arrow_schema()])
+    schema = spark_schema(table.arrow_schema())
+    arrow = batch_schema(schema)
     shared = tuple(files)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,42 +80,30 @@ def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequenc
             for number in batch.column(0).to_pylist():
                 yield from read_file(store, shared[number], arrow)
 
-    schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
     return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, schema)
 
 
-def read_file(store: ObjectStore, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_file(
+    store: ObjectStore,
+    file: DataFile,
+    schema: pa.Schema,
+    *,
+    verify: bool = True,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
+
+    Args:
+        store: The location.
+        file: The file.
+        schema: What is wanted of it.
+        verify: Whether the whole file is hashed before its first row.
+        row_groups: Numbers of the row groups wanted; None for all.
 
     Raises:
         ChecksumMismatchError: The object's bytes are not those that were written; no row was yielded.
+        DocumentError: A column cannot be cast; see `data_files.read_batches`.
     """
-    found, _ = hash_object(store, file.path)
-    if found != file.sha256:
-        raise ChecksumMismatchError(
-            f"{file.path} has SHA-256 {found}; expected {file.sha256}.", object=file.path, expected=file.sha256
-        )
-    with store.open_reader(file.path) as source, pq.ParquetFile(source) as parquet:
-        present = set(parquet.schema_arrow.names)
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=[name for name in schema.names if name in present]):
-            columns = [
-                batch.column(field.name).cast(field.type)
-                if field.name in present
-                else pa.nulls(batch.num_rows, field.type)
-                for field in schema
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _spark_type(arrow_type: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of Spark's nearest type that loses nothing."""
-    if pa.types.is_fixed_size_binary(arrow_type) or pa.types.is_large_binary(arrow_type):
-        return pa.binary()
-    if pa.types.is_time(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_decimal256(arrow_type):
-        return pa.string()
-    widened = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
-    if arrow_type in widened:
-        return widened[arrow_type]
-    if pa.types.is_timestamp(arrow_type):
-        return pa.timestamp("us", arrow_type.tz)
-    return arrow_type
+    if verify:
+        check_hash(store, file)
+    yield from read_batches(store, file, schema, row_groups)

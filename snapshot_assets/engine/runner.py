@@ -6,6 +6,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,16 +17,22 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _RESULT = "result binary"
 
 
 class InlineRunner:
     """Runs tasks one after the other in this process, without Spark."""
 
+    def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
+        """Call a function with every item; see `SparkRunner.map`."""
+        for item in items:
+            yield from function(item)
+
     def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
         """Run tasks; see `Runner.run`."""
-        for task in tasks:
-            yield from run_task(task)
+        return self.map(run_task, tasks)
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
@@ -45,23 +52,34 @@ class SparkRunner:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = prepare_session(spark)
 
-    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        """Run tasks as one Spark job; see `Runner.run`.
+    def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
+        """Call a function with every item, as one Spark job with a task per item.
+
+        Args:
+            function: Called in the executors; it and the items are pickled.
+            items: What it is called with.
+
+        Returns:
+            All that the calls yielded.
 
         Raises:
             TaskLostError: Spark gave up on a task that died; a retry may help.
             TaskFailedError: A task raised something that is no error of this package.
         """
-        if not tasks:
+        if not items:
             return []
-        shared = tuple(tasks)
+        shared = tuple(items)
 
         def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield _as_batch(run_task(shared[number]))
+                    yield _as_batch(function(shared[number]))
 
-        return _collect(self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(execute, _RESULT))
+        return _collect(self.spark.range(0, len(items), 1, len(items)).mapInArrow(execute, _RESULT))
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        """Run tasks as one Spark job; see `Runner.run` and `map`."""
+        return self.map(run_task, tasks)
 
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
@@ -96,10 +114,10 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _as_batch(results: Iterable[ChunkResult]) -> pa.RecordBatch:
+def _as_batch(results: Iterable[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"result": pa.array([pickle.dumps(result) for result in results], pa.binary())})
 
 
-def _collect(frame: DataFrame) -> list[ChunkResult]:
+def _collect(frame: DataFrame) -> list[Any]:
     with spark_errors():
         return [pickle.loads(bytes(row["result"])) for row in frame.collect()]

@@ -219,6 +219,11 @@ class View(Document):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
+    @property
+    def table_name(self) -> TableName:
+        """The view's schema and name."""
+        return TableName(self.schema_name, self.name)
+
 
 class Schema(Document):
     """One schema (namespace) of the source."""

@@ -13,6 +13,7 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_fail
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.pipeline.restored import restored_asset, row_counts_check
 from snapshot_assets.plan import Plan
 
 CODE_VERSION = "1"
@@ -28,7 +29,9 @@ def io_manager_key(plan: Plan) -> str:
 
 
 def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`; without rows, first and last only.
+    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`, and `restored` for a target.
+
+    A plan without rows has neither `chunks` nor `untimed_tables`.
 
     Args:
         plan: A plan with a start time.
@@ -38,16 +41,17 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
     """
     plan.require_dagster()
     with accepting_unstable_parts():
-        if plan.schema_only:
-            return [_schema(plan), _manifest(plan)]
-        return [_schema(plan), _chunks(plan), _untimed_tables(plan), _manifest(plan)]
+        restored = [restored_asset(plan, POOL)] if plan.target else []
+        data = [] if plan.schema_only else [_chunks(plan), _untimed_tables(plan)]
+        return [_schema(plan), *data, _manifest(plan), *restored]
 
 
 def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a plan's assets."""
     with accepting_unstable_parts():
         on_chunks = [] if plan.schema_only else chunk_checks(plan, partitions_of(plan))
-        return [*on_chunks, *manifest_checks(plan)]
+        on_restored = [row_counts_check(plan)] if plan.target and not plan.schema_only else []
+        return [*on_chunks, *manifest_checks(plan), *on_restored]
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:

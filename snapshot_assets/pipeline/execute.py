@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -12,6 +13,8 @@ from snapshot_assets import errors
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
+from snapshot_assets.engine.restore import ImportSettings
+from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.plan import Plan
@@ -65,18 +68,59 @@ def run_plan(
     Raises:
         SnapshotError: What made the run fail.
     """
-    definitions = build_definitions(
-        Configuration(configuration.sources, configuration.storage, (plan,), configuration.path),
+    definitions = _definitions(
+        configuration,
+        plan,
         requested={plan.name: requested},
         force=frozenset({plan.name} if force else ()),
         on_outcome=on_outcome,
     )
-    assets = [dg.AssetKey([plan.name, name]) for name in _assets(plan, keys, replace)]
-    job = definitions.resolve_implicit_global_asset_job_def()
     config = {"ops": {f"{plan.name}__chunks": {"config": {"replace": replace}}}} if replace else {}
-    result = job.execute_in_process(
+    return _execute(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
+
+
+def run_restore(
+    configuration: Configuration,
+    plan: Plan,
+    keys: Sequence[str],
+    *,
+    instance: dg.DagsterInstance,
+    settings: ImportSettings,
+    on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
+) -> str:
+    """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.
+
+    Args:
+        configuration: Where the target and storage options come from.
+        plan: A plan with a target, whose windows are those of the restored revision.
+        keys: Partition keys of the windows to restore, one contiguous range in order; none for no windows.
+        instance: Where the run is recorded.
+        settings: What is restored, and how.
+        on_loaded: Told of every chunk as soon as it is loaded.
+
+    Raises:
+        SnapshotError: What made the run fail.
+    """
+    definitions = _definitions(configuration, plan, imports={plan.name: settings}, on_loaded=on_loaded)
+    return _execute(definitions, plan, ["restored"], keys, instance, {})
+
+
+def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
+    alone = Configuration(configuration.sources, configuration.storage, (plan,), configuration.path)
+    return build_definitions(alone, **settings)
+
+
+def _execute(
+    definitions: dg.Definitions,
+    plan: Plan,
+    assets: Sequence[str],
+    keys: Sequence[str],
+    instance: dg.DagsterInstance,
+    config: dict[str, Any],
+) -> str:
+    result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
-        asset_selection=assets,
+        asset_selection=[dg.AssetKey([plan.name, name]) for name in assets],
         tags={_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {},
         run_config=_QUIET | config,
         raise_on_error=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.export import Outcome
+from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, use_this_python
 from snapshot_assets.engine.tasks import ChunkResult, Task
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.pipeline.local_files import refuse_local_files
 from snapshot_assets.plan import Plan
@@ -60,6 +63,10 @@ class LazyRunner:
                 self._runner = SparkRunner(self._session())
             return self._runner
 
+    def map(self, function: Callable[[Any], Iterable[Any]], items: Sequence[Any]) -> Iterable[Any]:
+        """Call a function with every item in Spark; see `SparkRunner.map`."""
+        return self.started().map(function, items) if items else ()
+
     def run(self, tasks: Sequence[Task]) -> Iterator[ChunkResult]:
         """Run tasks in Spark; see `Runner.run`."""
         yield from self.started().run(tasks)
@@ -83,6 +90,8 @@ class Snapshots:
         requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
         force: Names of plans whose snapshot is begun anew.
         on_outcome: Told of every chunk as soon as it is committed.
+        on_loaded: Told of every chunk as soon as it is restored.
+        imports: By plan name, what restricts its import.
         master: Spark's master, where it is known without starting a session.
     """
 
@@ -93,8 +102,11 @@ class Snapshots:
     requested: dict[str, RequestedRange] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
+    on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
+    imports: dict[str, ImportSettings] = field(default_factory=dict)
     master: str = ""
     _runs: dict[str, ExportRun] = field(default_factory=dict)
+    _imports: dict[str, ImportRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
         """Return a plan by name."""
@@ -121,6 +133,24 @@ class Snapshots:
                 force=name in self.force,
             )
         return self._runs[name]
+
+    def import_run(self, name: str) -> ImportRun:
+        """Return this Dagster run's import run of a plan that has a target, made on first use."""
+        if name not in self._imports:
+            plan = self.plan(name)
+            if plan.target is None:
+                raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
+            address = self.configuration.source(plan.target)
+            refuse_local_files(plan, address, self._master)
+            self._imports[name] = ImportRun(
+                store=self.store(name),
+                address=address,
+                runner=LazyRunner(self.session),
+                parallelism=plan.parallelism,
+                slots=max(2, os.cpu_count() or 1),
+                settings=self.imports.get(name, ImportSettings()),
+            )
+        return self._imports[name]
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""

@@ -22,6 +22,7 @@ from snapshot_assets.catalog import log
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.duckdb import database  # noqa: F401
+from snapshot_assets.engine.restore import ImportRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -31,8 +32,10 @@ from snapshot_assets.plan import Plan
 from snapshot_assets.storage import local  # noqa: F401
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.engine.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
 from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
+from snapshot_assets_tests.faults.targets import counted_targets
 
 
 @dataclass
@@ -91,6 +94,45 @@ def export(
     return told | {"read": runner.read, "trace": store.trace}
 
 
+def restore(
+    location: str,
+    target: str,
+    *,
+    fault: dict[str, Any] | None = None,
+    chunks: Sequence[int] = (),
+    again: bool = False,
+    start_after: str = "",
+    signal_to: str = "",
+) -> dict[str, Any]:
+    """Run one import, and tell what was done; calls to the target are counted and struck as those to the store."""
+    if start_after:
+        wait_for(Path(start_after))
+    store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
+    told: dict[str, Any] = {"outcomes": {}}
+    with counted_targets(store):
+        run = ImportRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
+        try:
+            for outcome in run.restore(chunks, again=again):
+                told["outcomes"][outcome.chunk] = outcome.status
+            told["finished"] = run.finish()
+        except SnapshotError as error:
+            told["error"] = [kind.__name__ for kind in type(error).__mro__]
+            told["message"] = str(error)
+    if signal_to:
+        Path(signal_to).touch()
+    return told | {"trace": store.trace}
+
+
+def compare(source: str, location: str, target: str) -> dict[str, Any]:
+    """Compare an import's target with the source, and tell what is left of the import at the location."""
+    into = Into(target)
+    return {
+        "differences": {table: len(rows) for table, rows in into.differences(source, IN_RANGE).items()},
+        "tags": sorted(log.read_state(open_store(parse_location(location))).tags),
+        "imports": len(into.imports()),
+    }
+
+
 def check(source: str, location: str) -> dict[str, Any]:
     """Verify a location in full and compare its rows with the source's."""
     parsed = parse_location(location)
@@ -103,7 +145,7 @@ def check(source: str, location: str) -> dict[str, Any]:
     }
 
 
-JOBS = {"export": export, "check": check}
+JOBS = {"export": export, "check": check, "restore": restore, "compare": compare}
 
 
 def _child(job: dict[str, Any], pipe: int) -> None:

@@ -7,7 +7,7 @@ Behind a savepoint set at its very start an error does not cost it its state.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -70,6 +70,15 @@ def secrets_of(uri: str) -> tuple[str, ...]:
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
+def pinning(settings: Mapping[str, str]) -> str:
+    """Return the query that makes those of the settings that the server knows."""
+    values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
+    return (
+        "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
+        f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name"
+    )
+
+
 class Session:
     """One connection.
 
@@ -110,12 +119,7 @@ class Session:
             raise connect_failure(error, address.alias, self._secrets) from None
 
     def _pin(self) -> None:
-        values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in SETTINGS.items())
-        self.rows(
-            "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
-            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name",
-            "pinning the session",
-        )
+        self.rows(pinning(SETTINGS), "pinning the session")
 
     def _join(self, token: str) -> None:
         try:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import pyarrow as pa
+
 from snapshot_assets.databases.base import AllRows, Rows, TimelessRows, WindowRows
 from snapshot_assets.databases.postgresql.sql import identifier, instant, literal
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import Table
 
 _SLACK = timedelta(days=2)  # more than any zone's offset from UTC, plus a date's midnight
 
@@ -85,6 +88,22 @@ class TimeColumn:
             return f"{literal(local.isoformat())}::pg_catalog.timestamp"
         day = f"{literal(local.date().isoformat())}::pg_catalog.date"
         return day if local.time() == datetime.min.time() else f"({day} + 1)"
+
+
+def documented(table: Table, zone: str) -> TimeColumn:
+    """Return a timed table's time column by what its document says, without asking the server.
+
+    Args:
+        table: The table; it has a time index, which may be of a domain.
+        zone: IANA zone in which a time without one is read.
+    """
+    assert table.time_index is not None
+    column = table.column(table.time_index)
+    arrow_type, text = column.arrow_field().type, column.type
+    if pa.types.is_date(arrow_type) or text == "date":
+        return TimeColumn(column.name, "date", zone)
+    zoned = "with time zone" in text or (pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None)
+    return TimeColumn(column.name, "timestamptz" if zoned else "timestamp", zone)
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:

@@ -1,0 +1,159 @@
+"""`snapshots import`."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.restore_request import ImportRequest, request_of
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.engine.restore import ImportRun, Prepared
+from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
+
+
+def run(options: argparse.Namespace) -> int:
+    """Restore a snapshot, go on with an import that was cut off, or only say what would be done."""
+    request = request_of(options)
+    if options.forget_ledger:
+        return _forget(options, request)
+    run = ImportRun(request.store, request.address, InlineRunner(), request.settings)
+    prepared = run.prepare(depth="full" if options.dry_run else "quick")
+    if options.dry_run:
+        return _show_plan(options, request, prepared)
+    if prepared.finished:
+        run.finish()
+        return _report(options, request, prepared, [], None, {})
+    with only_results_on_stdout():
+        outcomes, run_id = _restore(request, prepared)
+    counts = run.check_counts()
+    return _report(options, request, prepared, outcomes, run_id, counts)
+
+
+def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
+    with closing(open_target(request.address)) as target:
+        forgotten = len(target.imports())
+        target.forget()
+    if options.json:
+        show_json({"target": request.address.alias, "forgotten": forgotten})
+    else:
+        show(f"{request.address.alias}: {forgotten} imports forgotten; tables and rows were left as they are")
+    return 0
+
+
+def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[ChunkOutcome], str]:
+    # Dagster and Spark are imported only here, when data is about to move.
+    from snapshot_assets.cli.progress import progress
+    from snapshot_assets.pipeline.execute import open_instance, run_restore
+    from snapshot_assets.pipeline.partitions import key_of
+
+    instance = open_instance()
+    say(f"Runs are recorded in {instance.root_directory}")
+    windows = [prepared.state.window(chunk.chunk) for chunk in prepared.chunks if chunk.chunk]
+    outcomes: list[ChunkOutcome] = []
+    with progress("importing", len(prepared.chunks)) as advance:
+
+        def note(outcome: ChunkOutcome) -> None:
+            outcomes.append(outcome)
+            advance(outcome.rows, outcome.bytes)
+
+        run_id = run_restore(
+            request.configuration,
+            request.plan(prepared.state),
+            [key_of(window) for window in windows],
+            instance=instance,
+            settings=request.settings,
+            on_loaded=note,
+        )
+    return outcomes, run_id
+
+
+def _show_plan(options: argparse.Namespace, request: ImportRequest, prepared: Prepared) -> int:
+    """Print what an import would make and load."""
+    missing = [plan for chunk in prepared.chunks for plan in prepared.missing(chunk)]
+    report = {
+        "location": request.store.uri,
+        "target": request.address.alias,
+        "revision": prepared.state.revision,
+        "checksum": prepared.source.checksum,
+        "resumes": prepared.record.id if prepared.resumed else None,
+        "finished": prepared.finished,
+        "makes": [each.makes for each in prepared.to_make()],
+        "types": {
+            table_text(table.table_name): {column.name: column.type for column in table.columns}
+            for table in prepared.definition.tables
+        },
+        "files": len(missing),
+        "rows_of_files": sum(plan.file.rows for plan in missing),
+        "bytes": sum(plan.file.bytes for plan in missing),
+        "lost": list(prepared.lost),
+    }
+    if options.json:
+        show_json(report)
+        return 0
+    show(f"{request.store.uri} at revision {prepared.state.revision} into {request.address.alias}: nothing was changed")
+    size = human_bytes(sum(plan.file.bytes for plan in missing))
+    show(f"  would load {len(missing)} files, {report['rows_of_files']:,} rows, {size}")
+    for each in prepared.to_make():
+        show(f"  would make {each.makes}")
+    _show_lost(prepared)
+    return 0
+
+
+def _show_lost(prepared: Prepared) -> None:
+    for sentence in prepared.lost:
+        show(f"  not carried over: {sentence}")
+
+
+def _report(
+    options: argparse.Namespace,
+    request: ImportRequest,
+    prepared: Prepared,
+    outcomes: Sequence[ChunkOutcome],
+    run_id: str | None,
+    counts: dict[TableName, tuple[int, int]],
+) -> int:
+    different = {name: both for name, both in counts.items() if both[0] != both[1]}
+    if different and not prepared.record.into_nonempty:
+        some = "; ".join(
+            f"{name}: {loaded} were loaded, {found} are there" for name, (loaded, found) in different.items()
+        )
+        raise RestoreError(
+            f"The target's row counts differ from what was loaded: {some}. Somebody else writes to these tables, or a"
+            " trigger or rule of theirs changes rows.",
+            tables=sorted(map(str, different)),
+        )
+    report: dict[str, Any] = {
+        "location": request.store.uri,
+        "target": request.address.alias,
+        "run_id": run_id,
+        "import": prepared.record.id,
+        "revision": prepared.state.revision,
+        "checksum": prepared.source.checksum,
+        "outcomes": dict(sorted(Counter(outcome.status for outcome in outcomes).items())),
+        "rows_loaded": sum(outcome.rows for outcome in outcomes),
+        "bytes": sum(outcome.bytes for outcome in outcomes),
+        "tables": {table_text(name): found for name, (_, found) in sorted(counts.items())},
+        "lost": list(prepared.lost),
+    }
+    if options.json:
+        show_json(report)
+        return 0
+    if run_id is None:
+        show(f"{request.address.alias}: revision {report['revision']} was restored before; nothing was done")
+        return 0
+    show(f"{request.address.alias}: revision {report['revision']} of {request.store.uri} restored by run {run_id}")
+    show(
+        f"  {len(outcomes)} chunks, {report['rows_loaded']:,} rows loaded now, {human_bytes(report['bytes'])}"
+        f" ({', '.join(f'{count} {status}' for status, count in report['outcomes'].items())})"
+    )
+    show(f"  {len(counts)} tables hold {sum(found for _, found in counts.values()):,} rows, as many as were loaded")
+    _show_lost(prepared)
+    return 0

@@ -1,0 +1,116 @@
+"""What a call of `snapshots import` asks for, checked before anything is opened."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.cli.request import parse_range
+from snapshot_assets.configuration import Configuration, ad_hoc_configuration, load_configuration
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.engine.restore import ImportSettings
+from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import parse_table
+from snapshot_assets.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class ImportRequest:
+    """A call of `snapshots import`.
+
+    Attributes:
+        configuration: Where target and storage options stand.
+        named: The plan of the configuration, or one made up from the call.
+        address: The target.
+        parallelism: Chunks side by side.
+    """
+
+    configuration: Configuration
+    named: Plan
+    address: DatabaseAddress
+    settings: ImportSettings
+    parallelism: int
+
+    @property
+    def store(self) -> ObjectStore:
+        """The location's store."""
+        return self.configuration.store(self.named)
+
+    def plan(self, state: State) -> Plan:
+        """Return the plan whose asset `restored` has the windows of the restored revision as partitions."""
+        header = state.header
+        assert header is not None
+        fields: dict[str, Any] = {
+            "name": self.named.name,
+            "source": self.named.source,
+            "to": self.named.to,
+            "target": self.named.target,
+            "parallelism": self.parallelism,
+            "schema_only": header.schema_only or header.start is None or header.end is None,
+        }
+        if not fields["schema_only"]:
+            fields |= {
+                "start_time": header.start,
+                "end_time": header.end,
+                "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
+            }
+        return Plan(**fields, storage=self.configuration.store_options(self.named))
+
+
+def request_of(options: argparse.Namespace) -> ImportRequest:
+    """Return what a call asks for.
+
+    Raises:
+        PlanError: Something is missing, wrong, or contradicts something else.
+        LocationUriError: `--from` is not a place for snapshots.
+        UnknownSourceError: The target is of no known kind.
+    """
+    configuration, plan = _plan(options)
+    assert plan.target is not None
+    chosen = parse_range(options.time_range, "--time-range")
+    filters = Filters(
+        schemas=tuple(options.schemas),
+        tables=tuple(map(parse_table, options.tables)),
+        start=chosen.start if chosen else None,
+        end=chosen.end if chosen else None,
+        expressions=not options.no_expressions,
+    )
+    return ImportRequest(
+        configuration=configuration,
+        named=plan,
+        address=configuration.source(plan.target),
+        settings=ImportSettings(filters, options.at, options.into_nonempty, options.replace),
+        parallelism=options.parallelism or plan.parallelism,
+    )
+
+
+def _plan(options: argparse.Namespace) -> tuple[Configuration, Plan]:
+    if options.plan is None:
+        return _ad_hoc(options)
+    clashing = [f"--{name}" for name, value in (("from", options.location), ("target", options.target)) if value]
+    if clashing:
+        raise PlanError(
+            f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
+        )
+    configuration = load_configuration(options.config)
+    plan = configuration.plan(options.plan)
+    if plan.target is None:
+        raise PlanError(
+            f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."
+        )
+    return configuration, plan
+
+
+def _ad_hoc(options: argparse.Namespace) -> tuple[Configuration, Plan]:
+    missing = [f"--{name}" for name, value in (("from", options.location), ("target", options.target)) if not value]
+    if missing:
+        raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or --from URI --target T.")
+    # An import reads no source; a plan without windows is one of a schema only.
+    fields = {"to": options.location, "source": options.target, "target": options.target, "schema_only": True}
+    configuration = ad_hoc_configuration(options.config, fields)
+    return configuration, configuration.plans[-1]

@@ -1,0 +1,160 @@
+"""PostgreSQL as a target: rows go in through COPY, each file with its ledger row in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
+from snapshot_assets.databases.postgresql.failures import connect_failure, translated
+from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
+from snapshot_assets.databases.postgresql.session import SETTINGS, pinning, secrets_of
+from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.times import documented
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.target import ExistingTable
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import Table, TableName
+
+_DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
+_STAGE = "snapshot_assets_stage"
+_EXISTING = """
+SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
+"""
+
+
+class PostgresqlTarget(SqlTarget):
+    """One connection that writes; see `Target`.
+
+    Args:
+        address: Where to connect.
+
+    Raises:
+        DatabaseUnavailableError: The server cannot be reached.
+        DatabaseDeniedError: It refused the user or password.
+    """
+
+    kind = "postgresql"
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self._name = f"PostgreSQL {address.alias!r}"
+        self._secrets = secrets_of(address.uri)
+        try:
+            # Transactions are begun and ended by statements: the driver's own are not begun again after every error.
+            self._connection = adbc.connect(address.uri, autocommit=True)
+        except _DRIVER_ERRORS as error:
+            raise connect_failure(error, address.alias, self._secrets) from None
+        try:
+            self._rows(pinning(SETTINGS), "pinning the session")
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist; see `Target`."""
+        names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)
+        if not names:
+            return {}
+        columns: dict[TableName, list[str]] = {}
+        for row in self._rows(_EXISTING.format(names=names), "looking up tables"):
+            known = columns.setdefault(TableName(row["schema"], row["name"]), [])
+            if row["column_name"] is not None:
+                known.append(row["column_name"])
+        return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
+
+    def _has_rows(self, name: TableName) -> bool:
+        query = f"SELECT EXISTS (SELECT FROM {qualified(name)}) AS found"
+        return bool(self._rows(query, f"looking into {name}")[0]["found"])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _execute(self, sql: str, doing: str) -> None:
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._execute("BEGIN", "beginning a transaction")
+        try:
+            yield
+            self._execute("COMMIT", "committing")
+        except BaseException:
+            with suppress(SnapshotError):
+                self._execute("ROLLBACK", "taking back a transaction")
+            raise
+
+    @contextmanager
+    def _translating(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except _DRIVER_ERRORS as error:
+            raise translated(error, f"{self._name}: {doing}", self._secrets, alive=True) from None
+
+    def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        how = {column.name: ingest(column) for column in table.columns if column.generated is None}
+        given = pa.schema([(name, each.arrow_type) for name, each in how.items()])
+        feed = Feed(batches, given)
+        if any(each.staged for each in how.values()):
+            self._insert_staged(table, how, feed)
+        else:
+            self._ingest(table.table_name, feed)
+        return feed.rows
+
+    def _ingest(self, name: TableName, feed: Feed, *, temporary: bool = False) -> None:
+        with feed.errors(), self._translating(f"loading {name}"), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(
+                name.table,
+                feed.reader(),
+                mode="append",
+                db_schema_name=None if temporary else name.schema,
+                temporary=temporary,
+            )
+
+    def _insert_staged(self, table: Table, how: dict[str, Ingest], feed: Feed) -> None:
+        name = table.table_name
+        definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in how.items())
+        self._execute(
+            f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", f"making the staging table of {name}"
+        )
+        self._ingest(TableName("pg_temp", _STAGE), feed, temporary=True)
+        columns, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
+        self._execute(
+            f"INSERT INTO {qualified(name)} ({columns}) OVERRIDING SYSTEM VALUE SELECT {values} FROM pg_temp.{_STAGE}",
+            f"loading {name}",
+        )
+        self._execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
+
+    def _literal(self, value: str) -> str:
+        return literal(value)
+
+    def _qualified(self, name: TableName) -> str:
+        return qualified(name)
+
+    def _predicate(self, table: Table, rows: Rows) -> str:
+        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
+        return documented(table, zone).predicate(rows) or "true"
+
+    def _lock(self, tables: Sequence[TableName] = ()) -> None:
+        self._rows(
+            "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got",
+            "waiting for other imports",
+        )
+        for name in sorted(tables):
+            self._execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")

@@ -1,0 +1,253 @@
+"""What the SQL databases share as targets: the ledger, and what is one transaction.
+
+The ledger's SQL is understood by PostgreSQL and DuckDB alike.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_assets.databases.base import AllRows, Rows
+from snapshot_assets.databases.target import (
+    LEDGER_SCHEMA,
+    ExistingTable,
+    ImportRecord,
+    Load,
+    LoadedFile,
+    Statement,
+)
+from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
+from snapshot_assets.format.relations import Table, TableName
+
+_IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'
+_FILES = f'"{LEDGER_SCHEMA}"."files"'
+_LEDGER = (
+    Statement("the ledger's schema", f'CREATE SCHEMA IF NOT EXISTS "{LEDGER_SCHEMA}"'),
+    Statement(
+        "the ledger of imports",
+        f"""CREATE TABLE IF NOT EXISTS {_IMPORTS} (
+            number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
+            revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
+            made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
+            started_at timestamp with time zone DEFAULT now())""",
+    ),
+    Statement(
+        "the ledger of files",
+        f"""CREATE TABLE IF NOT EXISTS {_FILES} (
+            location_id text NOT NULL, table_schema text NOT NULL, table_name text NOT NULL, path text NOT NULL,
+            chunk bigint NOT NULL, sha256 text NOT NULL, import_id text NOT NULL, rows bigint NOT NULL,
+            PRIMARY KEY (location_id, table_schema, table_name, path))""",
+    ),
+)
+_RECORDED = tuple(field.name for field in fields(ImportRecord))
+
+
+class SqlTarget(ABC):
+    """A target with transactions; see `Target`."""
+
+    kind: str
+
+    # What a database has to offer
+
+    @abstractmethod
+    def _execute(self, sql: str, doing: str) -> None:
+        """Run one statement."""
+
+    @abstractmethod
+    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        """Return the rows of a query, or of a statement with RETURNING, by column name."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[None]:
+        """Run what is inside as one transaction; taken back if anything is raised."""
+
+    @abstractmethod
+    def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
+        """Insert batches into a table, inside the transaction; returns their rows."""
+
+    @abstractmethod
+    def _literal(self, value: str) -> str:
+        """Return a string constant."""
+
+    @abstractmethod
+    def _qualified(self, name: TableName) -> str:
+        """Return a quoted table name."""
+
+    @abstractmethod
+    def _predicate(self, table: Table, rows: Rows) -> str:
+        """Return the SQL predicate of some rows of a timed table."""
+
+    @abstractmethod
+    def _lock(self, tables: Sequence[TableName] = ()) -> None:
+        """Until the transaction ends, keep other imports from changing the ledger's imports, or rows of tables."""
+
+    @abstractmethod
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist; see `Target`."""
+
+    # The ledger
+
+    def imports(self) -> list[ImportRecord]:
+        """Return the imports that the ledger knows, oldest first; see `Target`."""
+        if not self._has_ledger():
+            return []
+        rows = self._rows(f"SELECT {', '.join(_RECORDED)} FROM {_IMPORTS} ORDER BY number", "reading the ledger")
+        return [_record(row) for row in rows]
+
+    def loaded(self, location_id: str) -> list[LoadedFile]:
+        """Return the files of a location that the ledger knows; see `Target`."""
+        if not self._has_ledger():
+            return []
+        rows = self._rows(
+            f"SELECT table_schema, table_name, path, chunk, sha256, import_id, rows FROM {_FILES}"
+            f" WHERE location_id = {self._literal(location_id)} ORDER BY path, table_schema, table_name",
+            "reading the ledger",
+        )
+        return [
+            LoadedFile(
+                location_id,
+                TableName(row["table_schema"], row["table_name"]),
+                row["path"],
+                row["chunk"],
+                row["sha256"],
+                row["import_id"],
+                row["rows"],
+            )
+            for row in rows
+        ]
+
+    def _has_ledger(self) -> bool:
+        return TableName(LEDGER_SCHEMA, "files") in self.existing([TableName(LEDGER_SCHEMA, "files")])
+
+    def begin(self, record: ImportRecord, statements: Sequence[Statement], newest: str) -> ImportRecord:
+        """Record an import and run its first statements; see `Target`."""
+        with self._transaction():
+            self._lock()
+            self._run(_LEDGER)
+            known = [each for each in self.imports() if set(each.tables) & set(record.tables)]
+            if known and known[-1].id != newest:
+                return known[-1]
+            self._run(statements)
+            values = {
+                "number": f"(SELECT coalesce(max(number), 0) + 1 FROM {_IMPORTS})",
+                **{name: self._constant(getattr(record, name)) for name in _RECORDED},
+            }
+            self._execute(
+                f"INSERT INTO {_IMPORTS} ({', '.join(values)}) SELECT {', '.join(values.values())}",
+                "recording the import",
+            )
+        return record
+
+    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
+        """Insert a file's rows and its ledger row in one transaction; see `Target`."""
+        with self._transaction():
+            return self._load(file, table, batches)
+
+    def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
+        key = {
+            "location_id": self._literal(file.location_id),
+            "table_schema": self._literal(file.table.schema),
+            "table_name": self._literal(file.table.table),
+            "path": self._literal(file.path),
+        }
+        rest = {
+            "chunk": str(file.chunk),
+            "sha256": self._literal(file.sha256),
+            "import_id": self._literal(file.import_id),
+            "rows": "0",
+        }
+        values = key | rest
+        # First of all, so that a run that loads the same file at the same time waits here for this one's end.
+        inserted = self._rows(
+            f"INSERT INTO {_FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+            " ON CONFLICT DO NOTHING RETURNING path",
+            f"noting {file.path} in the ledger",
+        )
+        if not inserted:
+            return None
+        rows = self._insert(table, batches)
+        where = " AND ".join(f"{name} = {value}" for name, value in key.items())
+        self._execute(f"UPDATE {_FILES} SET rows = {rows} WHERE {where}", f"noting {file.path} in the ledger")
+        return rows
+
+    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
+        """Delete a chunk's rows and load its files of now, in one transaction; see `Target`."""
+        total = 0
+        with self._transaction():
+            self._lock([load.table.table_name for load in loads])
+            for load in loads:
+                name = load.table.table_name
+                self._execute(
+                    f"DELETE FROM {self._qualified(name)}{self._where(load.table, load.rows)}",
+                    f"deleting the rows of chunk {chunk} from {name}",
+                )
+                self._execute(
+                    f"DELETE FROM {_FILES} WHERE location_id = {self._literal(load.location_id)} AND chunk = {chunk}"
+                    f" AND table_schema = {self._literal(name.schema)} AND table_name = {self._literal(name.table)}",
+                    f"deleting chunk {chunk} from the ledger",
+                )
+                for file, table, batches in load.files:
+                    total += self._load(file, table, batches) or 0
+        return total
+
+    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+        """Run the last statements and mark the import as finished; see `Target`."""
+        with self._transaction():
+            self._lock()
+            if any(known.id == record.id and known.finished for known in self.imports()):
+                return
+            self._run(statements)
+            self._execute(
+                f"UPDATE {_IMPORTS} SET finished = true WHERE id = {self._literal(record.id)}", "finishing the import"
+            )
+
+    def count(self, table: Table, rows: Rows) -> int:
+        """Count a table's rows; see `Target`."""
+        query = f"SELECT count(*) AS rows FROM {self._qualified(table.table_name)}{self._where(table, rows)}"
+        return int(self._rows(query, f"counting {table.table_name}")[0]["rows"])
+
+    def forget(self) -> None:
+        """Drop the ledger; see `Target`."""
+        with self._transaction():
+            self._execute(f'DROP SCHEMA IF EXISTS "{LEDGER_SCHEMA}" CASCADE', "dropping the ledger")
+
+    def _where(self, table: Table, rows: Rows) -> str:
+        return "" if isinstance(rows, AllRows) else f" WHERE {self._predicate(table, rows)}"
+
+    def _run(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            with _making(statement):
+                if statement.unless and self._rows(statement.unless, f"looking for {statement.makes}"):
+                    continue
+                self._execute(statement.sql, f"making {statement.makes}")
+
+    def _constant(self, value: object) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return self._literal(json.dumps([list(name) for name in value]))
+        return str(value) if isinstance(value, int) else self._literal(str(value))
+
+
+@contextmanager
+def _making(statement: Statement) -> Iterator[None]:
+    try:
+        yield
+    except TransientError:
+        raise
+    except SnapshotError as error:
+        raise RestoreError(
+            f"{statement.makes} could not be made: {error} Nothing of this step was kept.", makes=statement.makes
+        ) from error
+
+
+def _record(row: Mapping[str, Any]) -> ImportRecord:
+    names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
+    return ImportRecord(**{**{name: row[name] for name in _RECORDED}, **names})

@@ -1,0 +1,49 @@
+"""Batches on their way into a driver that takes a stream of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+
+class Feed:
+    """Batches as a stream in the types that a driver takes; counts rows and keeps what the batches raised.
+
+    A driver wraps an error that it meets while it pulls a batch in words of its own.
+
+    Args:
+        batches: Batches with at least the schema's columns.
+        schema: Columns and types of the stream; values are cast safely.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._error: BaseException | None = None
+        self.rows = 0
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream; once only."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._stream())
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+                self.rows += batch.num_rows
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the batches' own error in place of what the driver makes of it."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise

@@ -1,0 +1,237 @@
+"""Where rows go back to: what every database module offers to a restore.
+
+A restore makes the target's tables from the schema documents, loads files, each with its ledger row in one
+transaction, then makes keys, indexes and views. The ledger lies in the target, in a schema of its own, and is what
+makes a resume exact: a file that is in it is in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from snapshot_assets.databases.base import DatabaseAddress, Rows
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+
+LEDGER_SCHEMA = "snapshot_assets_ledger"
+"""Schema of the ledger in the target; no restore touches tables of that schema otherwise."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a restore. Statements are run one by one, never joined: expressions come from documents.
+
+    Attributes:
+        makes: What it makes, for messages, such as `index public.readings_ts_idx`.
+        sql: Exactly one statement in the target's SQL.
+        table: Table or view that it makes or belongs to: where that is there already, nothing of it is made.
+        unless: Query that yields a row where what it makes is there already, for kinds of things that SQL cannot make
+            `IF NOT EXISTS`; "" for the others.
+    """
+
+    makes: str
+    sql: str
+    table: TableName | None = None
+    unless: str = ""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """How a snapshot's schema becomes a target's.
+
+    Attributes:
+        tables: The tables as the target will hold them, in its own types, in the order of the snapshot's.
+        before: What is made before the first row: schemas, types, sequences, tables.
+        after: What is made after the last: keys, indexes, values of sequences, foreign keys, then views.
+        lost: What cannot be carried over, a sentence each.
+    """
+
+    tables: tuple[Table, ...] = ()
+    before: tuple[Statement, ...] = ()
+    after: tuple[Statement, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExistingTable:
+    """A table that is in the target already.
+
+    Attributes:
+        columns: Its columns' names in order, generated ones included.
+        has_rows: Whether it holds any row.
+    """
+
+    columns: tuple[str, ...]
+    has_rows: bool
+
+
+@dataclass(frozen=True)
+class ImportRecord:
+    """What an import pinned when it first ran; every resume uses it.
+
+    Attributes:
+        id: 32 hex digits.
+        location_id: The location's id in its log.
+        location: Its URI, for people.
+        revision: Sealed revision that is restored.
+        checksum: Snapshot checksum at that revision.
+        filters: Canonical JSON of what restricts the import.
+        tables: Target tables.
+        made: Tables and views that the import makes; what was there before keeps its own keys and indexes.
+        tag: Tag that pins the revision until the import has finished, where the location can be written to.
+        finished: Whether all of it was done.
+        into_nonempty: Whether a table held rows of others when it began.
+    """
+
+    id: str
+    location_id: str
+    location: str
+    revision: int
+    checksum: str
+    filters: str
+    tables: tuple[TableName, ...]
+    made: tuple[TableName, ...] = ()
+    tag: str = ""
+    finished: bool = False
+    into_nonempty: bool = False
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """One data file in the ledger: its rows are in the table.
+
+    Attributes:
+        import_id: The import that loaded it.
+        rows: Rows that went in: fewer than the file's where a time range cuts it.
+    """
+
+    location_id: str
+    table: TableName
+    path: str
+    chunk: int
+    sha256: str
+    import_id: str
+    rows: int = 0
+
+
+class Target(Protocol):
+    """One connection to a database that rows are restored into. Closed after use.
+
+    Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
+    `DatabaseError`.
+    """
+
+    kind: str
+
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe those of the tables that exist."""
+        ...
+
+    def imports(self) -> list[ImportRecord]:
+        """Return the imports that the ledger knows, oldest first; none where there is no ledger."""
+        ...
+
+    def loaded(self, location_id: str) -> list[LoadedFile]:
+        """Return the files of a location that the ledger knows."""
+        ...
+
+    def begin(self, record: ImportRecord, statements: Sequence[Statement], newest: str) -> ImportRecord:
+        """Record an import and run its first statements, in one transaction; makes the ledger where there is none.
+
+        Args:
+            record: What is pinned.
+            statements: What makes the tables that are not there.
+            newest: Id of the newest import into any of the tables that the caller saw in the ledger, "" for none.
+
+        Returns:
+            `record`; or, with nothing done, the newest import if a run at the same time recorded one meanwhile.
+
+        Raises:
+            RestoreError: A statement failed; names what it makes. Nothing was changed.
+        """
+        ...
+
+    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
+        """Insert a file's rows and its ledger row in one transaction.
+
+        Args:
+            file: The ledger row; its `rows` are counted here.
+            table: The table as the target holds it. Batches have its Arrow schema without generated columns.
+            batches: The rows; an error of theirs leaves nothing of the file in the target.
+
+        Returns:
+            Rows inserted, or None if the ledger had the file already: then nothing was read.
+        """
+        ...
+
+    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
+        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted."""
+        ...
+
+    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+        """Run the last statements and mark the import as finished, in one transaction; nothing if it was already.
+
+        Raises:
+            RestoreError: A statement failed, such as a key that the rows violate; names what it makes.
+        """
+        ...
+
+    def count(self, table: Table, rows: Rows) -> int:
+        """Count a table's rows: all, those of a window, or those without a finite time."""
+        ...
+
+    def forget(self) -> None:
+        """Drop the ledger."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+@dataclass(frozen=True)
+class Load:
+    """A replacement of one table's rows of a chunk.
+
+    Attributes:
+        location_id: The location the rows come from.
+        table: The table as the target holds it.
+        rows: Which rows are deleted first.
+        files: Ledger row of each new file, the table with columns as that file carries them, and its batches.
+    """
+
+    location_id: str
+    table: Table
+    rows: Rows
+    files: Sequence[tuple[LoadedFile, Table, Iterable[pa.RecordBatch]]]
+
+
+class TargetModule(Protocol):
+    """What a database module offers beside `DatabaseModule`, if it can be restored into.
+
+    Attributes:
+        ONE_WRITER: Whether only one connection at a time may write.
+    """
+
+    ONE_WRITER: bool
+
+    def open_target(self, address: DatabaseAddress) -> Target:
+        """Connect for writing; see `DatabaseModule.open`."""
+        ...
+
+    def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+        """Return how a schema of this same kind of database is made again.
+
+        Args:
+            schema: What is restored: a selection may have left out tables that others refer to.
+            expressions: Whether defaults, checks, generated columns and views, which are SQL text of the snapshot,
+                are restored; else they stand in `lost`.
+        """
+        ...
+
+    def type_for(self, arrow_type: pa.DataType) -> str:
+        """Return the type text that holds an Arrow type's values, for tables of another kind of database."""
+        ...

@@ -1,0 +1,221 @@
+"""What an import restores: which revision, which tables, which files. Pure: nothing here touches a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.databases.base import AllRows, Rows, Selection, TimelessRows, WindowRows
+from snapshot_assets.databases.selection import check_selection
+from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.checksums import canonical_json
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+from snapshot_assets.format.units import time_text
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What restricts an import; empty means all.
+
+    Attributes:
+        start: Rows from this time on; None for all.
+        end: Rows before this time; None for all.
+        expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
+    """
+
+    schemas: tuple[str, ...] = ()
+    tables: tuple[TableName, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    expressions: bool = True
+
+    def text(self) -> str:
+        """Return the filters as canonical JSON: equal filters have equal text."""
+        facts = {
+            "schemas": sorted(self.schemas),
+            "tables": [list(name) for name in sorted(self.tables)],
+            "start": time_text(self.start) if self.start else None,
+            "end": time_text(self.end) if self.end else None,
+            "expressions": self.expressions,
+        }
+        return canonical_json(facts).decode()
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The part of a snapshot that is restored.
+
+    Attributes:
+        schema: Documents of what is selected, of the newest schema at the revision.
+        lost: What refers to things that are not selected and is left out, a sentence each.
+    """
+
+    schema: DatabaseSchema
+    lost: tuple[str, ...] = ()
+
+
+def select(schema: DatabaseSchema, filters: Filters) -> Selected:
+    """Return the documents that the filters choose.
+
+    Raises:
+        UnknownRelationError: A schema or table is not in the snapshot; names near ones.
+        PlanError: A table lies outside the chosen schemas.
+    """
+    relations: dict[TableName, list[str]] = {}
+    items: list[Table | View] = [*schema.tables, *schema.views]
+    for item in items:
+        relations[item.table_name] = [column.name for column in item.columns]
+    schemas = [item.name for item in schema.schemas]
+    check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
+
+    def chosen(name: TableName) -> bool:
+        in_schemas = not filters.schemas or name.schema in filters.schemas
+        return in_schemas and (not filters.tables or name in filters.tables)
+
+    tables = tuple(table for table in schema.tables if chosen(table.table_name))
+    kept = {table.table_name for table in tables}
+    views: list[View] = []
+    lost: list[str] = []
+    for view in schema.views:
+        name = view.table_name
+        if not chosen(name):
+            continue
+        views.append(view)
+        kept.add(name)
+    complete = _without_broken(views, kept, lost)
+    used = {name.schema for name in kept}
+    narrowed = bool(filters.schemas or filters.tables)
+    return Selected(
+        schema.model_copy(
+            update={
+                "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
+                "tables": tables,
+                "views": tuple(complete),
+            }
+        ),
+        tuple(lost),
+    )
+
+
+def _without_broken(views: Sequence[View], kept: set[TableName], lost: list[str]) -> list[View]:
+    """Return the views whose relations are all restored; removes the others from `kept` and says so in `lost`."""
+    remaining = list(views)
+    while broken := [view for view in remaining if not set(view.depends_on) <= kept]:
+        for view in broken:
+            missing = ", ".join(sorted(map(str, set(view.depends_on) - kept)))
+            lost.append(f"View {view.table_name} is left out: it reads {missing}, which is not restored.")
+            kept.discard(view.table_name)
+        remaining = [view for view in remaining if view not in broken]
+    return remaining
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """One data file and what of it goes where.
+
+    Attributes:
+        table: The table as the newest schema has it.
+        rows: Which rows of the target are the file's chunk's: what a replace deletes first.
+        cut: Range that its rows are filtered by; None where all of them are wanted.
+    """
+
+    file: DataFile
+    table: Table
+    rows: Rows
+    cut: TimeRange | None = None
+
+
+@dataclass(frozen=True)
+class ChunkFiles:
+    """The files of one chunk that are restored; none where the window is empty of the chosen tables' rows."""
+
+    chunk: int
+    files: tuple[FilePlan, ...] = ()
+    # What a replace deletes, also where the chunk has no file any more.
+    tables: tuple[tuple[Table, Rows], ...] = field(default=())
+
+
+def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Sequence[int] = ()) -> list[ChunkFiles]:
+    """Return what is loaded, chunk by chunk in order.
+
+    Untimed tables have no time: a time range leaves them whole. Rows without a time lie in no range.
+
+    Args:
+        state: The state at the restored revision.
+        schema: What is selected.
+        filters: What restricts the import.
+        only: Chunk ids wanted; empty for all.
+
+    Raises:
+        RestoreError: A file belongs to a table that the snapshot's schema does not have.
+    """
+    header = state.header
+    assert header is not None
+    time_range = None
+    if filters.start is not None or filters.end is not None:
+        time_range = TimeRange(filters.start, filters.end, header.time_zone)
+    found = []
+    for chunk in sorted(state.chunks):
+        if only and chunk not in only:
+            continue
+        if chunk != UNTIMED_CHUNK and time_range is not None:
+            window = state.window(chunk)
+            if not time_range.overlaps(window.start, window.end):
+                continue
+        found.append(_chunk_files(state, schema, chunk, time_range))
+    return found
+
+
+def _chunk_files(state: State, schema: DatabaseSchema, chunk: int, time_range: TimeRange | None) -> ChunkFiles:
+    tables = {
+        table.table_name: (table, rows)
+        for table in schema.tables
+        if (rows := _rows_of(state, table, chunk, time_range)) is not None
+    }
+    files = []
+    for known in state.live_files(chunk):
+        name = TableName(known.file.schema, known.file.table)
+        if name in tables:
+            files.append(FilePlan(known.file, *tables[name], _cut(state, chunk, time_range)))
+    return ChunkFiles(chunk, tuple(files), tuple(tables.values()))
+
+
+def _rows_of(state: State, table: Table, chunk: int, time_range: TimeRange | None) -> Rows | None:
+    """Return which of a table's rows a chunk holds, None for none."""
+    if chunk != UNTIMED_CHUNK:
+        if table.time_index is None:
+            return None
+        window, zone = state.window(chunk), state.header.time_zone if state.header else "UTC"
+        return WindowRows(window.start, window.end, zone)
+    if table.time_index is None:
+        return AllRows()
+    return None if time_range is not None else TimelessRows()
+
+
+def _cut(state: State, chunk: int, time_range: TimeRange | None) -> TimeRange | None:
+    if chunk == UNTIMED_CHUNK or time_range is None:
+        return None
+    window = state.window(chunk)
+    return None if time_range.covers(window.start, window.end) else time_range
+
+
+def check_complete(state: State, schema: DatabaseSchema) -> None:
+    """Make sure that no file of the revision belongs to a table that nobody knows any more.
+
+    Raises:
+        RestoreError: One does.
+    """
+    known = {table.table_name for table in schema.tables}
+    unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - known
+    if unknown:
+        names = ", ".join(sorted(map(str, unknown)))
+        raise RestoreError(
+            f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
+            " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
+            tables=names,
+        )

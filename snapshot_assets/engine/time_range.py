@@ -1,0 +1,74 @@
+"""A half-open range of time, by which chunks are chosen and the rows of those at its edges are filtered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import Table
+from snapshot_assets.format.units import time_text
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """`[start, end)`, each end open where it is None.
+
+    Attributes:
+        zone: IANA zone in which a time column without a zone is read: that of the snapshot's header.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if self.start is not None and self.end is not None and self.start >= self.end:
+            raise PlanError(
+                f"The time range {time_text(self.start)}/{time_text(self.end)} is empty: its end must be later than"
+                " its start.",
+                start=self.start,
+                end=self.end,
+            )
+
+    def overlaps(self, start: datetime, end: datetime) -> bool:
+        """Tell whether a window has a moment in common with the range."""
+        return (self.end is None or start < self.end) and (self.start is None or end > self.start)
+
+    def covers(self, start: datetime, end: datetime) -> bool:
+        """Tell whether a window lies in the range, so that its rows need no filter."""
+        return (self.start is None or start >= self.start) and (self.end is None or end <= self.end)
+
+    def filter(self, batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
+        """Return the rows of a timed table's batch whose time lies in the range.
+
+        Raises:
+            PlanError: The time column travelled as text, which has no order that could be compared here.
+        """
+        assert table.time_index is not None
+        instants = self._instants(batch.column(table.time_index), table)
+        kept = pc.is_valid(instants)
+        for bound, compare in ((self.start, pc.greater_equal), (self.end, pc.less)):
+            if bound is not None:
+                kept = pc.and_(kept, compare(instants, pa.scalar(bound.astimezone(UTC), instants.type)))
+        return batch.filter(kept)
+
+    def _instants(self, times: pa.Array, table: Table) -> pa.Array:
+        """Return times as instants; a date is its midnight, a time without zone is of the snapshot's zone."""
+        if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type)):
+            raise PlanError(
+                f"{table.table_name}.{table.time_index} travelled as {times.type}, so its rows cannot be filtered by"
+                " time. Leave the time range out, or the table.",
+                table=str(table.table_name),
+            )
+        if pa.types.is_date(times.type):
+            times = times.cast(pa.timestamp("s"))
+        unit = times.type.unit if times.type.unit == "ns" else "us"
+        if times.type.tz is not None:
+            return times.cast(pa.timestamp(unit, "UTC"))
+        # Where clocks go back, databases take the later of the two instants that a local time can mean.
+        local = pc.assume_timezone(times.cast(pa.timestamp(unit)), self.zone, ambiguous="latest", nonexistent="latest")
+        return local.cast(pa.timestamp(unit, "UTC"))

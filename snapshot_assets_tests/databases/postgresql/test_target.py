@@ -1,0 +1,225 @@
+"""PostgreSQL as a target: a file's rows and its ledger row are one transaction, whatever happens in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, time
+
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.base import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.target import ImportRecord, Load, LoadedFile, Statement
+from snapshot_assets.errors import DatabaseError, RestoreError
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client
+
+T = TableName("public", "t")
+TABLE = Table(
+    schema="public",
+    name="t",
+    time_index="ts",
+    columns=(
+        Column(name="ts", type="timestamp with time zone", arrow_type="timestamp[us, tz=UTC]"),
+        Column(name='näme "x"', type="text", arrow_type="string"),
+        Column(name="n", type="integer", arrow_type="int32"),
+    ),
+)
+STAGED = TABLE.model_copy(
+    update={
+        "columns": (
+            *TABLE.columns,
+            Column(name="at", type="time without time zone", arrow_type="time64[us]"),
+            Column(name="id", type="uuid", arrow_type="fixed_size_binary[16]"),
+            Column(name="how long", type="interval", arrow_type="string", carrier=Carrier.TEXT),
+        )
+    }
+)
+CREATE = Statement(
+    "table public.t", 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T
+)
+CREATE_STAGED = Statement(
+    "table public.t",
+    'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer, at time, id uuid, "how long" interval)',
+    table=T,
+)
+
+
+@pytest.fixture
+def target(postgresql_database: str) -> Iterator[PostgresqlTarget]:
+    with closing(open_at(postgresql_database)) as opened:
+        yield opened
+
+
+def open_at(uri: str) -> PostgresqlTarget:
+    return PostgresqlTarget(DatabaseAddress("there", uri))
+
+
+def record(number: int = 1, tables: tuple[TableName, ...] = (T,)) -> ImportRecord:
+    return ImportRecord(f"{number:032x}", "loc", "s3://b/p", number, "c" * 64, '{"start":null}', tables, tables, "import-x")
+
+
+def entry(path: str, chunk: int = 1, number: int = 1) -> LoadedFile:
+    return LoadedFile("loc", T, path, chunk, "a" * 64, f"{number:032x}")
+
+
+def rows(*numbers: int, day: int = 1, table: Table = TABLE) -> pa.RecordBatch:
+    values = {
+        "ts": [datetime(2025, 1, day, tzinfo=UTC)] * len(numbers),
+        'näme "x"': [f"row {number}" for number in numbers],
+        "n": list(numbers),
+        "at": [time(1, 2, 3, 4)] * len(numbers),
+        "id": [bytes(16)] * len(numbers),
+        "how long": ["1 mon 2 days"] * len(numbers),
+    }
+    schema = table.arrow_schema()
+    return pa.RecordBatch.from_pydict({name: values[name] for name in schema.names}, schema=schema)
+
+
+def stored(uri: str) -> list[int]:
+    with client(uri) as run:
+        return sorted(row[0] for row in run("SELECT n FROM public.t"))
+
+
+def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgresql_database):
+    broken = Statement("index public.x", "CREATE INDEX x ON public.nowhere (n)")
+    with pytest.raises(RestoreError, match=r"index public\.x could not be made: .*nowhere"):
+        target.begin(record(), [CREATE, broken], "")
+    assert target.existing([T]) == {}
+    assert target.imports() == []
+    assert target.begin(record(), [CREATE], "") == record()
+    assert target.imports() == [record()]
+    assert target.existing([T])[T].columns == ("ts", 'näme "x"', "n")
+    assert not target.existing([T])[T].has_rows
+
+
+def test_a_second_import_of_the_same_tables_is_given_the_one_in_force_and_changes_nothing(target):
+    target.begin(record(), [CREATE], "")
+    assert target.begin(record(2), [CREATE], "") == record()
+    assert target.begin(record(2), [], record().id) == record(2)
+    assert [each.id for each in target.imports()] == [record().id, record(2).id]
+
+
+def test_a_file_that_the_ledger_has_is_not_read_again(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    assert target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
+
+    def never() -> Iterator[pa.RecordBatch]:
+        raise AssertionError("read again")
+        yield
+
+    assert target.load(entry("data/1/a.parquet"), TABLE, never()) is None
+    assert stored(postgresql_database) == [1, 2, 3]
+    [loaded] = target.loaded("loc")
+    assert (loaded.path, loaded.rows, loaded.chunk) == ("data/1/a.parquet", 3, 1)
+
+
+def test_an_error_of_the_batches_leaves_nothing_of_the_file_and_is_raised_as_it_is(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(1)
+        raise DatabaseError("the file broke off")
+
+    with pytest.raises(DatabaseError, match="the file broke off"):
+        target.load(entry("data/1/a.parquet"), TABLE, failing())
+    assert stored(postgresql_database) == []
+    assert target.loaded("loc") == []
+    assert target.load(entry("data/1/a.parquet"), TABLE, [rows(1)]) == 1
+
+
+def test_columns_that_the_driver_cannot_write_go_through_a_staging_table(target, postgresql_database):
+    target.begin(record(), [CREATE_STAGED], "")
+    assert target.load(entry("data/1/a.parquet"), STAGED, [rows(7, table=STAGED)]) == 1
+    assert target.load(entry("data/1/b.parquet"), STAGED, [rows(8, table=STAGED)]) == 1
+    with client(postgresql_database) as run:
+        found = run('SELECT n, at::text, id::text, "how long"::text FROM public.t ORDER BY n')
+    same = ("01:02:03.000004", "00000000-0000-0000-0000-000000000000", "1 mon 2 days")
+    assert found == [(7, *same), (8, *same)]
+
+
+def test_two_connections_that_load_one_file_at_once_insert_it_once(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    entered, go = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        entered.set()
+        assert go.wait(30)
+        yield rows(1, 2)
+
+    results: list[int | None] = []
+
+    def load(batches: Iterator[pa.RecordBatch]) -> None:
+        with closing(open_at(postgresql_database)) as own:
+            results.append(own.load(entry("data/1/a.parquet"), TABLE, batches))
+
+    first = threading.Thread(target=load, args=(slow(),))
+    first.start()
+    assert entered.wait(30)
+    second = threading.Thread(target=load, args=(iter([rows(1, 2)]),))
+    second.start()
+    second.join(0.5)
+    assert second.is_alive()  # it waits for the first one's end
+    go.set()
+    first.join(30)
+    second.join(30)
+    assert sorted(results, key=str) == [2, None]
+    assert stored(postgresql_database) == [1, 2]
+
+
+def test_a_replace_deletes_the_windows_rows_and_loads_the_new_files_in_one_transaction(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
+    target.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(20, day=2)])
+    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(3)
+        raise DatabaseError("broke off")
+
+    with pytest.raises(DatabaseError, match="broke off"):
+        target.replace(1, [Load("loc", TABLE, window, [(entry("data/1/b.parquet"), TABLE, failing())])])
+    assert stored(postgresql_database) == [1, 2, 20]
+    new = (entry("data/1/b.parquet"), TABLE, [rows(1, 3, 4)])
+    assert target.replace(1, [Load("loc", TABLE, window, [new])]) == 3
+    assert stored(postgresql_database) == [1, 3, 4, 20]
+    assert [each.path for each in target.loaded("loc")] == ["data/1/b.parquet", "data/2/a.parquet"]
+
+
+def test_rows_are_counted_by_window_and_those_without_a_time_apart(target):
+    target.begin(record(), [CREATE], "")
+    timeless = pa.RecordBatch.from_pydict({"ts": [None], 'näme "x"': ["-"], "n": [0]}, schema=TABLE.arrow_schema())
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
+    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
+    assert [target.count(TABLE, each) for each in (AllRows(), window, TimelessRows())] == [4, 2, 1]
+
+
+def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(target):
+    target.begin(record(), [CREATE], "")
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
+    index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
+    key = Statement("primary key of public.t", "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T)
+    with pytest.raises(RestoreError, match=r"primary key of public\.t could not be made: .*duplicated"):
+        target.finish(record(), [index, key])
+    assert not target.imports()[0].finished
+    target.finish(record(), [index])
+    assert target.imports()[0].finished
+    target.finish(record(), [index])  # nothing is made twice
+
+
+def test_the_ledger_can_be_forgotten(target):
+    target.begin(record(), [CREATE], "")
+    target.forget()
+    assert target.imports() == []
+    assert T in target.existing([T])
+    target.forget()
+
+
+def test_one_statement_is_one_statement(target, postgresql_database):
+    two = Statement("comment", "COMMENT ON SCHEMA public IS 'x'; CREATE TABLE public.evil (n int)")
+    with pytest.raises(RestoreError, match="comment could not be made: .*multiple commands"):
+        target.begin(record(), [two], "")
+    assert target.existing([TableName("public", "evil")]) == {}

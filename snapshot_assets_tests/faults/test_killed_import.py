@@ -1,0 +1,105 @@
+"""Killed at any moment of an import: the next run ends with every row there exactly once, keys or no keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.faults.source import location
+
+
+@dataclass
+class Restoring:
+    """A sealed snapshot and a target that is emptied before every strike."""
+
+    driver: Any
+    source: str
+    snapshot: str
+    target: str
+    trace: list[str]
+
+    def clear(self) -> None:
+        if self.target.startswith("duckdb:"):
+            for path in Path(self.target.removeprefix("duckdb://")).parent.glob("target.duckdb*"):
+                path.unlink()
+            return
+        with client(self.target) as run:
+            run("DROP SCHEMA IF EXISTS main CASCADE")
+            run("DROP SCHEMA IF EXISTS snapshot_assets_ledger CASCADE")
+
+    def restore(self, **settings: Any) -> dict[str, Any]:
+        [told] = self.driver.run({"job": "restore", "location": self.snapshot, "target": self.target, **settings})
+        return told
+
+    def assert_whole(self, what: str) -> None:
+        """No row is missing or doubled, one import is recorded, and nothing of it is left at the location."""
+        job = {"job": "compare", "source": self.source, "location": self.snapshot, "target": self.target}
+        [found] = self.driver.run(job)
+        assert found == {"differences": {}, "tags": [], "imports": 1}, f"{what}: {found}"
+
+    def strike(self, kind: str, at: int) -> None:
+        """Kill an import at one call, and hold the next run to its promises."""
+        self.clear()
+        what = f"{kind} call {at}, {self.trace[at - 1]}"
+        killed = self.restore(fault={"kind": kind, "at": at})
+        assert killed["signal"] == 9, f"{what}: {killed}"
+        after = self.restore()
+        assert after.get("finished"), f"{what}: {after.get('message')} {after.get('crash')}"
+        self.assert_whole(what)
+
+
+@pytest.fixture(scope="module", params=["duckdb", "postgresql"])
+def restoring(request, driver, source, scratch, postgresql_module_database) -> Restoring:
+    snapshot = location(scratch / f"snapshot to {request.param}")
+    assert "sealed" in driver.export(source, snapshot)
+    target = f"duckdb://{scratch}/target.duckdb" if request.param == "duckdb" else postgresql_module_database
+    found = Restoring(driver, source, snapshot, target, [])
+    found.clear()
+    told = found.restore()
+    assert told.get("finished"), told
+    found.assert_whole("without a strike")
+    found.trace = told["trace"]
+    return found
+
+
+def test_killed_at_a_call_of_every_kind_the_next_run_finishes(restoring):
+    kinds = {call: at for at, call in enumerate(restoring.trace, 1) if not call.startswith(("get", "list", "head"))}
+    for number, at in enumerate(kinds.values()):
+        restoring.strike("kill-after" if number % 2 else "kill-before", at)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_before_any_call_the_next_run_finishes(restoring):
+    for at in range(1, len(restoring.trace) + 1):
+        restoring.strike("kill-before", at)
+
+
+def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(restoring):
+    restoring.clear()
+    assert restoring.restore()["finished"]
+    trace = restoring.restore(chunks=[2], again=True)["trace"]
+    first = next(at for at, call in enumerate(trace, 1) if "deleting the rows" in call)
+    for at in range(first, len(trace) + 1, 3):
+        killed = restoring.restore(chunks=[2], again=True, fault={"kind": "kill-before", "at": at})
+        assert killed["signal"] == 9
+        restoring.assert_whole(f"killed before call {at}, {trace[at - 1]}")
+
+
+def test_two_imports_at_once_double_no_row(restoring, scratch):
+    restoring.clear()
+    at = next(at for at, call in enumerate(restoring.trace, 1) if call.startswith("rows noting"))
+    if restoring.target.startswith("duckdb:"):
+        pytest.skip("a DuckDB file has one writer; the second one is told so")
+    here, there = str(scratch / "one importer"), str(scratch / "another importer")
+    job = {"job": "restore", "location": restoring.snapshot, "target": restoring.target}
+    told = restoring.driver.run(
+        job | {"fault": {"kind": "pause-before", "at": at, "reached": here, "go": there}},
+        job | {"start_after": here, "signal_to": there},
+    )
+    assert [each.get("finished") for each in told] == [True, True], told
+    restoring.assert_whole("two at once")
