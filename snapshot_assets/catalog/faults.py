@@ -8,6 +8,7 @@ from enum import StrEnum
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -61,7 +62,7 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
         chunk: The chunk it belongs to, for the fault.
     """
     try:
-        data = store.get(ref.path, limit=max(ref.bytes, 1)) if exists else None
+        data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES)) if exists else None
     except ObjectNotFoundError:
         data = None
     except DamageError as error:
