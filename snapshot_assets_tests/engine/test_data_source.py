@@ -1,0 +1,432 @@
+"""Snapshots read in Spark without being restored: the data source `snapshot`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+import snapshot_assets
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.cli.helpers import export, make_plan
+from snapshot_assets_tests.databases.duckdb.test_types import CASES
+from snapshot_assets_tests.databases.postgresql.helpers import client, opened, table_of
+from snapshot_assets_tests.databases.postgresql.helpers import load as load_into_postgresql
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.faults.source import CHUNKS, add_rows
+from snapshot_assets_tests.servers.s3 import S3Server
+
+Load = Callable[..., DataFrame]
+RANGE = {"start": "2025-01-02T01:00:00Z", "end": "2025-01-03T05:00:00Z"}
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    snapshot_assets.register(spark)
+    return spark
+
+
+@pytest.fixture
+def load(registered: SparkSession) -> Load:
+    """Load a table of a location."""
+
+    def load(uri: str, table: str, **options: Any) -> DataFrame:
+        return registered.read.format("snapshot").options(table=table, **options).load(uri)
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A sealed export that tests only read."""
+    place = Place(f"duckdb://{prepared_source}", tmp_path_factory.mktemp("exported") / "location")
+    place.export()
+    return place
+
+
+@pytest.fixture
+def readings(exported_place: Place, load: Load) -> Callable[..., DataFrame]:
+    return lambda **options: load(exported_place.store.uri, "main.readings", **options)
+
+
+def store_options(options: StoreOptions) -> dict[str, Any]:
+    """Return storage options as options of a read."""
+    return {name: value for name, value in vars(options).items() if value is not None}
+
+
+def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in frame.toArrow().to_pylist()), key=repr)
+
+
+def source_rows(place: Place, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(place.source.removeprefix("duckdb://"), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.sql(query).to_arrow_table()
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
+
+
+# By value
+
+
+def test_all_columns_of_a_duckdb_export_equal_the_source_on_every_store(
+    load: Load, any_location: tuple[str, StoreOptions], tmp_path: Path
+) -> None:
+    uri, options = any_location
+    # The others are compared by tests of their own, or hold what a Spark timestamp cannot.
+    kinds = [kind for kind in CASES if not re.search("GEOMETRY|UNION|TIMESTAMP(TZ)?_NS", kind)]
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds))
+    database = str(tmp_path / "types.duckdb")
+    with duckdb.connect(database) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE TABLE t (moment TIMESTAMPTZ, {columns})")
+        for row in range(max(len(CASES[kind][2]) for kind in kinds)):
+            values = [(CASES[kind][2] + ["NULL"] * 9)[row] for kind in kinds]
+            connection.execute(f"INSERT INTO t VALUES ('2025-01-02 00:00:00Z', {', '.join(values)})")
+        connection.execute("INSERT INTO t (moment) VALUES (NULL), ('2025-01-03 00:00:00Z')")
+    plan = make_plan(f"duckdb://{database}", uri, storage=options, time_columns={"main.t": "moment"})
+    export(plan, open_store(parse_location(uri), options))
+    found = load(uri, "main.t", **store_options(options)).toArrow()
+    assert found.num_rows > 9
+    with duckdb.connect(database) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("found", found)
+        back = ", ".join(f"CAST(c{number} AS {kind})" for number, kind in enumerate(kinds))
+        ours = f"SELECT CAST(moment AS TIMESTAMPTZ), {back} FROM found"
+        for one, other in ((ours, "FROM t"), ("FROM t", ours)):
+            assert connection.sql(f"({one}) EXCEPT ALL ({other})").fetchall() == []
+
+
+def test_all_columns_of_a_postgresql_export_equal_the_source(
+    load: Load, postgresql_database: str, s3_server: S3Server, s3_location: str
+) -> None:
+    columns = ", ".join(f"c{number} {name}" for number, name in enumerate(TYPES))
+    with client(postgresql_database) as run:
+        for statement in filter(None, map(str.strip, DEFINITIONS.split(";\n"))):
+            run(statement)
+        run('CREATE TABLE "odd \'name" ()')
+        run(f"CREATE TABLE t (at timestamptz, {columns})")
+        for number in range(max(map(len, TYPES.values()))):
+            values = [
+                "NULL" if number >= len(texts) else "'" + texts[number].replace("'", "''") + "'::" + name
+                for name, texts in TYPES.items()
+            ]
+            run(f"INSERT INTO t VALUES ('2025-01-02 00:00:00Z', {', '.join(values)})")
+        run("CREATE TABLE restored (LIKE t)")
+    options = s3_server.options
+    plan = make_plan(
+        postgresql_database, s3_location, storage=options, tables=["public.t"], time_columns={"public.t": "at"}
+    )
+    export(plan, open_store(parse_location(s3_location), options))
+    found = load(s3_location, "public.t", **store_options(options)).toArrow()
+    with opened(postgresql_database) as database:
+        table = table_of(database, "t", time="at")
+    load_into_postgresql(postgresql_database, table, found, "restored")
+    with client(postgresql_database) as run:
+        [[count]] = run("SELECT count(*) FROM restored")
+        assert count == max(map(len, TYPES.values()))
+        for one, other in (("t", "restored"), ("restored", "t")):
+            assert run(f"SELECT r::text FROM {one} r EXCEPT ALL SELECT r::text FROM {other} r") == []
+
+
+def test_a_table_is_read_whole_with_the_rows_that_have_no_time(exported_place: Place, readings: Any) -> None:
+    inside = "t IS NULL OR t >= '2025-01-01' AND t < '2025-01-07'"
+    assert rows(readings()) == source_rows(exported_place, f"FROM readings WHERE {inside}")
+    assert readings().count() == 82
+
+
+def test_sql_reads_a_snapshot_through_a_view(registered: SparkSession, exported_place: Place) -> None:
+    registered.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW places USING snapshot OPTIONS (path '{exported_place.store.uri}',"
+        " table 'main.places', columns 'name', verify false)"
+    )
+    found = registered.sql("SELECT name, count(*) AS n FROM places GROUP BY name")
+    assert rows(found) == source_rows(exported_place, "SELECT name, count(*) AS n FROM places GROUP BY name")
+
+
+def test_columns_are_chosen_by_name_and_come_in_that_order(readings: Any, load: Load, tmp_path: Path) -> None:
+    assert readings(columns="value, sensor").columns == ["value", "sensor"]
+    place = Place(f"duckdb://{tmp_path}/odd.duckdb", tmp_path / "odd")
+    place.sql('CREATE TABLE "a.b" (t TIMESTAMP, "x,y" INT, "q""q" INT, "Größe" INT, " z" INT, "x" INT)')
+    place.sql("INSERT INTO \"a.b\" VALUES ('2025-01-01', 1, 2, 3, 4, 5)")
+    place.export()
+    found = load(place.store.uri, 'main."a.b"', columns='Größe,"x,y" , "q""q"," z"')
+    assert (found.columns, rows(found)) == (["Größe", "x,y", 'q"q', " z"], [(3, 1, 2, 4)])
+
+
+# By time
+
+
+def test_a_time_range_gives_exactly_its_rows(exported_place: Place, readings: Any) -> None:
+    wanted = f"t >= '{RANGE['start']}' AND t < '{RANGE['end']}'"
+    assert rows(readings(**RANGE)) == source_rows(exported_place, f"FROM readings WHERE {wanted}")
+    without_time = readings(**RANGE, columns="sensor")
+    assert rows(without_time) == source_rows(exported_place, f"SELECT sensor FROM readings WHERE {wanted}")
+
+
+@pytest.mark.parametrize("end", ["start", "end"])
+def test_a_range_with_an_open_end_leaves_out_the_rows_without_a_time(
+    exported_place: Place, readings: Any, end: str
+) -> None:
+    moment = "2025-01-03T00:00:00Z"
+    wanted = f"t >= '{moment}' AND t < '2025-01-07'" if end == "start" else f"t < '{moment}' AND t >= '2025-01-01'"
+    assert rows(readings(**{end: moment})) == source_rows(exported_place, f"FROM readings WHERE {wanted}")
+
+
+def test_a_range_without_rows_gives_none(readings: Any) -> None:
+    assert rows(readings(start="2025-01-04T00:00:00Z", end="2025-01-05T00:00:00Z")) == []
+    assert rows(readings(start="2031-01-04T00:00:00Z")) == []
+
+
+def test_a_range_opens_only_the_files_that_overlap_it(place: Place, load: Load) -> None:
+    place.export()
+    uri = place.store.uri
+    expected = rows(load(uri, "main.readings", **RANGE))
+    for file in (place.folder / "data").rglob("*.parquet"):
+        if file.parent.name not in ("2", "3") or "readings" not in file.name:
+            file.unlink()
+    found = load(uri, "main.readings", **RANGE)
+    assert (rows(found), found.rdd.getNumPartitions()) == (expected, 1)
+    with pytest.raises(PythonException, match=r"ObjectNotFoundError: .*data/0/main\.readings-"):
+        load(uri, "main.readings").toArrow()
+
+
+def test_a_file_whose_statistics_exclude_the_range_is_not_opened(place: Place, load: Load) -> None:
+    place.export()
+    for file in (place.folder / "data").rglob("*.parquet"):
+        file.unlink()
+    # The window of 22:00 to 24:00 overlaps; its file ends at 22:00.
+    late = {"start": "2025-01-02T22:00:00.000001Z", "end": "2025-01-03T00:00:00Z"}
+    assert rows(load(place.store.uri, "main.readings", **late)) == []
+    with pytest.raises(PythonException, match=r"data/2/main\.readings"):
+        load(place.store.uri, "main.readings", **(late | {"start": "2025-01-02T22:00:00Z"})).toArrow()
+
+
+# Versions and drift
+
+
+def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(place: Place, load: Load) -> None:
+    place.export()
+    uri = place.store.uri
+    first = load(uri, "main.readings")
+    [seal] = load(uri, "$snapshots").collect()
+    add_rows(place.source)
+    place.export(chunks=[2], replace=True)
+    assert load(uri, "main.readings").count() == 84
+    assert first.count() == 82
+    for version in (f"rev:{seal.revision}", str(seal.revision), seal.sealed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")):
+        assert load(uri, "main.readings", version=version).count() == 82
+
+
+def test_chunks_of_an_older_schema_are_read_in_the_newest(place: Place, load: Load) -> None:
+    place.export(chunks=[0, 1, 2], seal=False)
+    place.sql("ALTER TABLE readings ADD COLUMN note VARCHAR; UPDATE readings SET note = 'new'")
+    place.sql("ALTER TABLE readings DROP COLUMN value; ALTER TABLE events ALTER what TYPE INTEGER USING 1")
+    place.export()
+    uri = place.store.uri
+    frame = load(uri, "main.readings")
+    assert frame.columns == ["t", "sensor", "note"]
+    notes = {
+        (row.late, row.note): row.n
+        for row in frame.selectExpr("t >= '2025-01-03' AS late", "note")
+        .groupBy("late", "note")
+        .agg({"*": "count"})
+        .withColumnRenamed("count(1)", "n")
+        .collect()
+    }
+    assert notes == {(None, None): 2, (False, None): 32, (True, "new"): 48}
+    assert rows(load(uri, "main.readings", columns="note", end="2025-01-01T01:00:00Z")) == [(None,)]
+    with pytest.raises(PythonException, match=r"main\.events\.what is string in data/\d/.* and int32 in"):
+        load(uri, "main.events").toArrow()
+
+
+def test_what_is_not_sealed_is_read_by_nobody_but_shown_by_the_metadata_tables(place: Place, load: Load) -> None:
+    place.export(chunks=CHUNKS[:3], seal=False)
+    with pytest.raises(AnalysisException, match=r"NoSnapshotError: .* was not sealed yet"):
+        load(place.store.uri, "main.readings")
+    assert load(place.store.uri, "$snapshots").count() == 0
+    status = {row.chunk: row.status for row in load(place.store.uri, "$chunks").collect()}
+    assert status == {n: "Completed" if n < 3 else "Pending" for n in CHUNKS}
+
+
+def test_metadata_tables_show_what_the_manifest_says(exported_place: Place, load: Load) -> None:
+    uri, manifest = exported_place.store.uri, exported_place.manifest()
+    [seal] = load(uri, "$snapshots").toArrow().to_pylist()
+    assert (seal["checksum"], seal["snapshot_id"]) == (manifest["checksum"], manifest["snapshot_id"])
+    assert seal["rows_outside"] == 2
+    files = load(uri, "$files", columns="path, sha256, rows, bytes, chunk")
+    listed = [(f["path"], f["sha256"], f["rows"], f["bytes"], c["id"]) for c in manifest["chunks"] for f in c["files"]]
+    assert rows(files) == sorted(listed, key=repr)
+    chunks = load(uri, "$chunks").where("files > 0").orderBy("chunk").toArrow().to_pylist()
+    assert [(c["chunk"], c["checksum"], c["files"]) for c in chunks] == [
+        (c["id"], c["checksum"], len(c["files"])) for c in manifest["chunks"] if c["files"]
+    ]
+
+
+# Damage
+
+
+def flip_a_byte(folder: Path, pattern: str) -> str:
+    """Flip a byte of one data file; returns its path in the location."""
+    [file] = folder.glob(pattern)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 1
+    file.write_bytes(bytes(data))
+    return file.relative_to(folder).as_posix()
+
+
+def test_a_flipped_byte_fails_the_read_and_names_the_file(place: Place, load: Load) -> None:
+    place.export()
+    path = flip_a_byte(place.folder, "data/3/main.readings-*")
+    with pytest.raises(PythonException, match=rf"ChecksumMismatchError: {re.escape(path)} has SHA-256 \w+; expected"):
+        load(place.store.uri, "main.readings").toArrow()
+    assert load(place.store.uri, "main.readings", end="2025-01-03T00:00:00Z").count() == 32
+
+
+def test_without_verification_the_hash_is_not_looked_at(place: Place, load: Load) -> None:
+    place.export()
+    [file] = place.folder.glob("data/0/main.places-*")
+    file.write_bytes(file.read_bytes().replace("Zürich".encode(), b"Zurich!"))
+    with pytest.raises(PythonException, match="ChecksumMismatchError"):
+        load(place.store.uri, "main.places").toArrow()
+    assert "Zurich!" in {row.name for row in load(place.store.uri, "main.places", verify=False).collect()}
+
+
+# Wrong calls
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"tabel": "main.readings"},
+            "PlanError: 'tabel' is not an option of the snapshot source. Did you mean 'table'?",
+        ),
+        ({}, "PlanError: the option table is missing"),
+        ({"table": "readings"}, "PlanError: 'readings' is not a schema and a table"),
+        ({"table": "main.reading"}, "UnknownRelationError: Table 'reading' does not exist .* Did you mean 'readings'?"),
+        ({"table": "$file"}, "PlanError: there is no metadata table '$file'. Did you mean '$files'?"),
+        (
+            {"table": "main.readings", "columns": "t, sensr"},
+            "PlanError: .* has no column 'sensr'. Did you mean 'sensor'?",
+        ),
+        ({"table": "main.readings", "columns": "t,"}, "PlanError: columns 't,' is not a list of columns"),
+        ({"table": "main.readings", "columns": ""}, "PlanError: columns '' is not a list of columns"),
+        ({"table": "main.readings", "columns": "t, t"}, "PlanError: columns 't, t' names 't' twice"),
+        ({"table": "main.readings", "version": "rev:7"}, "VersionNotFoundError: Revision 7 is not sealed"),
+        ({"table": "main.readings", "start": "2025-01-01"}, "PlanError: option start: '2025-01-01' is not a time"),
+        (
+            {"table": "main.readings", "start": RANGE["end"], "end": RANGE["start"]},
+            "PlanError: The time range .* is empty",
+        ),
+        ({"table": "main.places", "start": RANGE["start"]}, "PlanError: table main.places has no time index"),
+        ({"table": "$files", "start": RANGE["start"]}, "PlanError: $files has no rows in time"),
+        ({"table": "main.readings", "verify": "maybe"}, "PlanError: option verify is 'maybe'; write true or false"),
+        ({"table": "main.readings", "retries": "x"}, "PlanError: option retries is 'x'; write a whole number"),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_refused_when_the_dataframe_is_made(
+    registered: SparkSession, exported_place: Place, options: dict[str, str], message: str
+) -> None:
+    pattern = ".*".join(map(re.escape, message.split(".*")))
+    with pytest.raises(AnalysisException, match=pattern):
+        registered.read.format("snapshot").options(**options).load(exported_place.store.uri)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (None, "PlanError: the location is missing"),
+        ("/tmp/shop", "LocationUriError"),
+        ("file:///nowhere/at/all", "NoSnapshotError: There is no snapshot at file:///nowhere/at/all"),
+    ],
+)
+def test_a_wrong_location_is_refused_when_the_dataframe_is_made(load: Load, path: Any, message: str) -> None:
+    with pytest.raises(AnalysisException, match=message):
+        load(path, "main.readings")
+
+
+def test_a_schema_of_the_callers_own_is_refused(registered: SparkSession, exported_place: Place) -> None:
+    reader = registered.read.format("snapshot").option("table", "main.places")
+    assert reader.schema("id INT, name STRING").load(exported_place.store.uri).count() == 4
+    with pytest.raises(AnalysisException, match="PlanError: The schema struct<id:string> is not the table's"):
+        reader.schema("id STRING").load(exported_place.store.uri).toArrow()
+
+
+# Sessions and secrets
+
+
+def test_secrets_given_at_registration_are_in_no_plan_and_no_message(
+    spark: SparkSession, registered: SparkSession, s3_server: S3Server, s3_location: str, exported_place: Place
+) -> None:
+    for file in exported_place.folder.rglob("*"):
+        if file.is_file():
+            name = file.relative_to(exported_place.folder).as_posix()
+            open_store(parse_location(s3_location), s3_server.options).put(name, file.read_bytes())
+    snapshot_assets.register(spark, {"s3": s3_server.options, "gs": None})
+    try:
+        frame = spark.read.format("snapshot").option("table", "main.readings").load(s3_location)
+        assert frame.count() == 82
+        shown = [explained(frame, mode) for mode in ("simple", "extended", "formatted", "cost", "codegen")]
+        with pytest.raises(AnalysisException) as raised:
+            spark.read.format("snapshot").option("table", "main.nothing").load(s3_location)
+    finally:
+        snapshot_assets.register(spark)
+    assert s3_server.options.secret_access_key not in "".join([*shown, str(raised.value)])
+
+
+def test_options_with_secrets_are_not_shown_by_explain(load: Load, s3_server: S3Server, exported_place: Place) -> None:
+    frame = load(exported_place.store.uri, "main.readings", **store_options(s3_server.options), account_key="ac-key")
+    shown = "".join(explained(frame, mode) for mode in ("simple", "extended", "formatted", "cost", "codegen"))
+    assert "readings" in shown or "snapshot" in shown
+    assert s3_server.options.secret_access_key not in shown
+    assert "ac-key" not in shown
+
+
+def explained(frame: DataFrame, mode: str) -> str:
+    jvm = frame.sparkSession._jvm
+    text = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), mode)
+    return str(text)
+
+
+def test_refused_credentials_are_said_to_be_refused(load: Load, s3_server: S3Server, s3_location: str) -> None:
+    wrong = store_options(s3_server.as_user("stranger"))
+    with pytest.raises(AnalysisException, match="StoreDeniedError"):
+        load(s3_location, "main.readings", **wrong)
+
+
+@pytest.fixture
+def zurich(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Zurich")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.usefixtures("zurich")
+def test_instants_are_the_same_in_a_session_of_another_time_zone(
+    spark: SparkSession, exported_place: Place, readings: Any
+) -> None:
+    snapshot_assets.register(spark)
+    found = readings(**RANGE, columns="t").toArrow().column("t").cast(pa.timestamp("us", "UTC"))
+    wanted = f"SELECT t FROM readings WHERE t >= '{RANGE['start']}' AND t < '{RANGE['end']}'"
+    assert sorted(found.to_pylist()) == sorted(time for (time,) in source_rows(exported_place, wanted))
+
+
+def test_importing_the_package_imports_no_spark() -> None:
+    code = "import sys, snapshot_assets; print(snapshot_assets.register.__name__, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    name, *modules = done.stdout.split()
+    assert name == "register"
+    assert not {"pyspark", "pyarrow", "pydantic", "duckdb"} & set(modules)
