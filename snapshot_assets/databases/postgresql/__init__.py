@@ -1,12 +1,16 @@
-"""PostgreSQL 14 and later, read through ADBC, which takes COPY's binary stream straight into Arrow."""
+"""PostgreSQL 14 and later, through ADBC, which takes COPY's binary stream straight into Arrow and back."""
 
 from __future__ import annotations
 
 from snapshot_assets.databases.base import Database, DatabaseAddress
 from snapshot_assets.databases.postgresql.address import default_alias
 from snapshot_assets.databases.postgresql.database import PostgresqlDatabase
+from snapshot_assets.databases.postgresql.define import define, type_for
+from snapshot_assets.databases.target import Target
 
-__all__ = ["default_alias", "open"]
+__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
+
+ONE_WRITER = False
 
 
 def open(address: DatabaseAddress) -> Database:
@@ -21,3 +25,16 @@ def open(address: DatabaseAddress) -> Database:
         ConsistencyLostError: `address.consistency` names a snapshot that is no longer held.
     """
     return PostgresqlDatabase(address)
+
+
+def open_target(address: DatabaseAddress) -> Target:
+    """Connect to a server for writing.
+
+    Raises:
+        DatabaseUnavailableError: It cannot be reached.
+        DatabaseDeniedError: It refused the user, the password or the database.
+    """
+    # Not at the top: an export has no target.
+    from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+
+    return PostgresqlTarget(address)

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.base import Selection
 from snapshot_assets.databases.postgresql.catalog.columns import SourceColumn
-from snapshot_assets.databases.postgresql.catalog.constraints import Rows
+from snapshot_assets.databases.postgresql.catalog.facts import Facts
+from snapshot_assets.databases.postgresql.catalog.options import column_options, comments, flagged, present, storage
+from snapshot_assets.databases.postgresql.catalog.partitions import extension_options, partition_options
 from snapshot_assets.databases.postgresql.catalog.relations import KINDS, Relation
-from snapshot_assets.databases.postgresql.catalog.user_types import UsedTypes
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.time_index import choose_time_index
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName, View
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that was read, each by the relation's oid unless a name is its key."""
-
-    relations: Mapping[int, Relation]
-    partitions: Mapping[TableName, Sequence[Relation]]
-    columns: Mapping[int, list[SourceColumn]]
-    constraints: Rows
-    indexes: Rows
-    statistics: Rows
-    not_carried: Rows
-    sequences: Mapping[int, list[tuple[documents.Sequence, str | None]]]
-    types: Mapping[int, UsedTypes]
-    views: Mapping[int, dict[str, Any]]
-    dimensions: Mapping[TableName, str]
 
 
 def table_document(relation: Relation, facts: Facts, selection: Selection) -> Table:
@@ -87,15 +69,19 @@ def view_document(relation: Relation, facts: Facts) -> View:
         columns=tuple(_column(relation, column, Selection()) for column in facts.columns.get(relation.oid, [])),
         depends_on=tuple(sorted(facts.relations[oid].name for oid in query["depends_on"] if oid in facts.relations)),
         materialized=relation.kind == "m",
-        options=_present(
-            **_storage(relation),
+        options=present(
+            **storage(relation),
             populated=relation.facts["populated"],
             indexes=[_index(row).model_dump(mode="json") for row in facts.indexes.get(relation.oid, [])],
             statistics=[row["definition"] for row in facts.statistics.get(relation.oid, [])],
             types=[used_type.model_dump(mode="json", by_alias=True) for used_type in used.types],
-            extensions=list(used.extensions),
-            columns=_column_options(facts.columns.get(relation.oid, []), ()),
-            comments=_present(indexes=_comments(facts.indexes.get(relation.oid, []))),
+            **extension_options(relation, facts),
+            columns=column_options(facts.columns.get(relation.oid, []), ()),
+            clustered_on=flagged(facts.indexes.get(relation.oid, []), "clustered"),
+            comments=present(
+                indexes=comments(facts.indexes.get(relation.oid, [])),
+                statistics=comments(facts.statistics.get(relation.oid, [])),
+            ),
             not_carried=[*(row["object"] for row in facts.not_carried.get(relation.oid, [])), *carried_no_further],
         ),
         comment=relation.facts["comment"],
@@ -149,26 +135,26 @@ def _table_options(relation: Relation, facts: Facts) -> dict[str, Any]:
     statistics = facts.statistics.get(relation.oid, [])
     columns = facts.columns.get(relation.oid, [])
     row = relation.facts
-    return _present(
+    return present(
         relation=KINDS[relation.kind] if relation.is_view else None,
         hypertable=relation.name in facts.dimensions,
-        **_storage(relation),
+        **storage(relation),
         partition_by=row["partition_by"],
-        partitions=[_partition(part, facts) for part in facts.partitions.get(relation.name, [])],
+        partitions=[partition_options(part, facts) for part in facts.partitions.get(relation.name, [])],
         inherits=[list(facts.relations[oid].name) for oid in row["parents"] if oid in facts.relations],
         of_type=row["of_type"],
         row_security=row["row_security"],
-        replica_identity=row["replica_identity"] or _flagged([*constraints, *indexes], "replica_identity"),
-        clustered_on=_flagged([*constraints, *indexes], "clustered"),
-        columns=_column_options(columns, constraints, relation.name.table),
-        constraint_storage=_present(**{row["name"]: row["storage_parameters"] for row in constraints}),
+        replica_identity=row["replica_identity"] or flagged([*constraints, *indexes], "replica_identity"),
+        clustered_on=flagged([*constraints, *indexes], "clustered"),
+        columns=column_options(columns, constraints, relation.name.table),
+        constraint_storage=present(**{row["name"]: row["storage_parameters"] for row in constraints}),
         statistics=[row["definition"] for row in statistics],
-        extensions=list(used.extensions),
+        **extension_options(relation, facts),
         row_types=[list(name) for name in used.relations],
-        comments=_present(
-            constraints=_comments(constraints),
-            indexes=_comments(indexes),
-            statistics=_comments(statistics),
+        comments=present(
+            constraints=comments(constraints),
+            indexes=comments(indexes),
+            statistics=comments(statistics),
             sequences={
                 str(TableName(sequence.schema_name, sequence.name)): comment
                 for sequence, comment in facts.sequences.get(relation.oid, [])
@@ -177,71 +163,3 @@ def _table_options(relation: Relation, facts: Facts) -> dict[str, Any]:
         ),
         not_carried=[row["object"] for row in facts.not_carried.get(relation.oid, [])],
     )
-
-
-def _partition(relation: Relation, facts: Facts) -> dict[str, Any]:
-    """Return a partition as its table's options hold it: where it hangs, and what is its own."""
-    constraints = facts.constraints.get(relation.oid, [])
-    columns = facts.columns.get(relation.oid, [])
-    indexes = facts.indexes.get(relation.oid, [])
-    return {
-        "schema": relation.name.schema,
-        "name": relation.name.table,
-        "of": list(facts.relations[relation.facts["parents"][0]].name),
-        "bounds": relation.facts["bounds"],
-        **_present(
-            relation=KINDS[relation.kind] if relation.kind == "f" else None,
-            partition_by=relation.facts["partition_by"],
-            **_storage(relation),
-            column_order=[column.name for column in columns],
-            defaults={
-                column.name: column.facts["default"]
-                for column in columns
-                if column.facts["default"] is not None and column.facts["generated_kind"] is None
-            },
-            columns=_column_options(columns, constraints, relation.name.table),
-            constraints=[
-                _present(name=row["name"], definition=row["definition"], parent=row["parent"])
-                for row in constraints
-                if row["kind"] in "puxcf"
-            ],
-            indexes=[_present(name=row["name"], definition=row["definition"], parent=row["parent"]) for row in indexes],
-            comment=relation.facts["comment"],
-            not_carried=[row["object"] for row in facts.not_carried.get(relation.oid, [])],
-        ),
-    }
-
-
-def _storage(relation: Relation) -> dict[str, Any]:
-    names = ("persistence", "access_method", "tablespace", "storage_parameters", "toast_storage_parameters")
-    return {name: relation.facts[name] for name in names}
-
-
-def _column_options(
-    columns: Sequence[SourceColumn], constraints: Sequence[dict[str, Any]], table: str = ""
-) -> dict[str, Any]:
-    """Return, by column, what its document has no field for."""
-    not_null = {row["columns"][0]: row for row in constraints if row["kind"] == "n"}
-    found = {}
-    for column in columns:
-        row = not_null.get(column.name)
-        found[column.name] = _present(
-            **{name: column.facts[name] for name in ("storage", "compression", "statistics_target", "options")},
-            inherited=column.facts["inherited"],
-            not_null_name=row["name"] if row and row["name"] != f"{table}_{column.name}_not_null" else None,
-            not_null_no_inherit=row["no_inherit"] if row else None,
-        )
-    return _present(**found)
-
-
-def _comments(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    return {row["name"]: row["comment"] for row in rows if row["comment"] is not None}
-
-
-def _flagged(rows: Sequence[dict[str, Any]], flag: str) -> str | None:
-    return next((row["name"] for row in rows if row[flag]), None)
-
-
-def _present(**values: Any) -> dict[str, Any]:
-    """Return what is there: no None, no false, nothing empty. Zero is a value."""
-    return {name: value for name, value in values.items() if not (value is None or value is False or value in ([], {}))}

@@ -19,7 +19,7 @@ SELECT k.conrelid::int8 AS relation, k.conname::text AS name, k.contype::text AS
     ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY u (number, place)
         JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.number ORDER BY u.place) AS referenced_columns,
     x.reloptions::text[] AS storage_parameters, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
-    k.connoinherit AS no_inherit, parent.conname::text AS parent
+    k.connoinherit AS no_inherit, k.conislocal AS local, k.convalidated AS valid, parent.conname::text AS parent
 FROM pg_constraint k
 LEFT JOIN pg_class f ON f.oid = k.confrelid
 LEFT JOIN pg_namespace fn ON fn.oid = f.relnamespace
@@ -27,7 +27,7 @@ LEFT JOIN pg_class x ON x.oid = k.conindid AND k.contype IN ('p', 'u', 'x')
 LEFT JOIN pg_index i ON i.indexrelid = x.oid
 LEFT JOIN pg_constraint parent ON parent.oid = k.conparentid
 WHERE k.conrelid = ANY ({oids}) AND (
-    k.contype IN ('p', 'u', 'x') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype IN ('c', 'n') AND k.conislocal)
+    k.contype IN ('p', 'u', 'x', 'n') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype = 'c' AND k.conislocal)
 ORDER BY k.conrelid, k.conname
 """
 
@@ -62,7 +62,7 @@ ORDER BY 1, 2
 
 
 def read_constraints(session: Session, relations: Iterable[int]) -> Rows:
-    """Return constraints by relation; of inherited ones only the keys that a partition has for its table's."""
+    """Return constraints by relation; of inherited ones only NOT NULL, and a partition's keys for its table's."""
     return _by_relation(session, _CONSTRAINTS, relations, "reading constraints")
 
 

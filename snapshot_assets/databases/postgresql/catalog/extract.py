@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snapshot_assets.databases.base import Selection
-from snapshot_assets.databases.postgresql.catalog.build import Facts, table_document, view_document
+from snapshot_assets.databases.postgresql.catalog.build import table_document, view_document
 from snapshot_assets.databases.postgresql.catalog.columns import read_columns
 from snapshot_assets.databases.postgresql.catalog.constraints import (
     read_constraints,
@@ -11,6 +11,8 @@ from snapshot_assets.databases.postgresql.catalog.constraints import (
     read_not_carried,
     read_statistics,
 )
+from snapshot_assets.databases.postgresql.catalog.extensions import read_extensions
+from snapshot_assets.databases.postgresql.catalog.facts import Facts
 from snapshot_assets.databases.postgresql.catalog.hypertables import read_dimensions
 from snapshot_assets.databases.postgresql.catalog.relations import (
     Relation,
@@ -105,10 +107,12 @@ def _read_facts(session: Session, relations: list[Relation], tables: list[Relati
     every = [*own, *(view.oid for view in views)]
     columns = read_columns(session, every)
     queries = read_views(session, [view.oid for view in views])
+    of_types = {relation.oid: relation.facts["of_type_oid"] for relation in relations}
     types = {
         oid: {
             *(column.facts["type_oid"] for column in columns.get(oid, ())),
             *(queries[oid]["types"] if oid in queries else ()),
+            *([of_types[oid]] if of_types[oid] else ()),
         }
         for oid in every
     }
@@ -122,6 +126,7 @@ def _read_facts(session: Session, relations: list[Relation], tables: list[Relati
         not_carried=read_not_carried(session, every),
         sequences=read_sequences(session, own),
         types=read_types(session, types),
+        extensions=read_extensions(session, every),
         views=queries,
         dimensions=read_dimensions(session),
     )

@@ -39,7 +39,7 @@ SELECT c.oid::int8 AS oid, n.nspname::text AS schema, c.relname::text AS name, c
     pg_get_expr(c.relpartbound, c.oid) AS bounds,
     CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' END AS replica_identity,
     CASE WHEN c.relforcerowsecurity THEN 'forced' WHEN c.relrowsecurity THEN 'enabled' END AS row_security,
-    CASE WHEN c.reloftype <> 0 THEN format_type(c.reloftype, NULL) END AS of_type,
+    CASE WHEN c.reloftype <> 0 THEN format_type(c.reloftype, NULL) END AS of_type, c.reloftype::int8 AS of_type_oid,
     CASE c.relkind WHEN 'm' THEN c.relispopulated END AS populated,
     ARRAY(
         SELECT a.attname::text FROM pg_attribute a

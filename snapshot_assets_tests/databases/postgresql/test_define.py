@@ -1,0 +1,42 @@
+"""A schema goes through its documents into an empty database, and pg_dump sees no difference."""
+
+from __future__ import annotations
+
+from snapshot_assets.databases.base import Selection
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, schema_dump
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+
+def test_everything_comes_back_as_pg_dump_sees_it(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, EVERYTHING)
+    schema = extracted(source)
+    assert restore(schema, target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert extracted(target) == schema
+
+
+def test_every_type_comes_back_as_pg_dump_sees_it(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
+    postgresql_server.psql_script(source, f"{DEFINITIONS} CREATE TABLE t ({columns});")
+    untimed = Selection(time_columns={TableName("public", "t"): None})
+    schema = extracted(source, untimed)
+    assert restore(schema, target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert extracted(target, untimed) == schema
+
+
+def test_pgbench_comes_back_as_pg_dump_sees_it(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.run("pgbench", "-i", "-q", "--foreign-keys", "--partitions=3", source)
+    assert restore(extracted(source), target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
