@@ -93,9 +93,9 @@ def compare(database: Path, restored: Path) -> int:
             connection.execute(f"ATTACH {literal(str(path))} AS {name} (READ_ONLY)")
         for table in _TABLES:
             ours, theirs = (f"FROM {side}.main.{table}" for side in ("source", "restored"))
-            counted = connection.sql(
-                f"SELECT (SELECT count(*) {ours}), (SELECT count(*) FROM (({ours}) EXCEPT ALL ({theirs}))"
-                f" UNION ALL (({theirs}) EXCEPT ALL ({ours})))"
+            counted = connection.execute(
+                f"SELECT (SELECT count(*) {ours}), (SELECT count(*) FROM ((({ours}) EXCEPT ALL ({theirs}))"
+                f" UNION ALL (({theirs}) EXCEPT ALL ({ours}))))"
             ).fetchone()
             rows, unequal = counted or (0, 1)
             different += bool(unequal)

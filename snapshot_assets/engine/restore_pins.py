@@ -25,8 +25,9 @@ def pin(store: ObjectStore, record: ImportRecord) -> None:
     Raises:
         VersionNotFoundError: The revision is not there any more.
     """
-    if record.tag in Catalog.open(store).state.tags:
-        return
+    known = Catalog.open(store).state.tags.get(record.tag)
+    if known is not None and known.tag.revision == record.revision:
+        return  # a location that may only be read by now needs no write
     try:
         create_tag(Catalog.open_for_writing(store), record.tag, record.revision)
     except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:

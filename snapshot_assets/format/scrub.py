@@ -18,7 +18,8 @@ _NAMES = (
 )
 _ASSIGNED = rf"(?:{_NAMES})[\w.\-]{{0,40}}[\"']?"
 _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)" + r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
-_VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_QUOTED}|(?:\\\s|\S)+)"
+_MASKED = r"\*\*\*(?=[\s,;)\]}]|\Z)"  # so that a text may pass twice
+_VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_MASKED}|(?:{_QUOTED})[^\s,;)\]}}]*|(?:\\\s|\S)+)"
 _QUERY_VALUE = r"(?![\"'])[^&#\s\"<>]*"
 
 # Repetitions are bounded so that a hostile text costs no more than linear time.
