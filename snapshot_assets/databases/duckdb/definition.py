@@ -72,17 +72,18 @@ class _Defining:
         return Statement(makes, sql, relation.table_name if relation else None)
 
     def _table(self, table: Table) -> Table:
-        """Return a table as it will be: without expressions where they are not wanted."""
-        if self._expressions:
-            return table
-        for check in table.checks:
-            self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
-        return table.model_copy(
-            update={"checks": (), "columns": tuple(self._column(table, column) for column in table.columns)}
-        )
+        """Return a table as it will be: its types as DuckDB writes them, without expressions that are not wanted."""
+        if not self._expressions:
+            for check in table.checks:
+                self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
+            table = table.model_copy(update={"checks": ()})
+        return table.model_copy(update={"columns": tuple(self._column(table, column) for column in table.columns)})
 
     def _column(self, table: Table, column: Column) -> Column:
         where = f"{table.table_name}.{column.name}"
+        column = column.model_copy(update={"type": str(self._texts.type(column.type, where))})
+        if self._expressions:
+            return column
         if column.generated is not None:
             self._lost.append(f"Column {where} is not generated any more, and holds the values it had.")
         elif column.default is not None:

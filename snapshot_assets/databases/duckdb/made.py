@@ -75,11 +75,13 @@ def create_table(table: Table, names: Names, texts: Texts, *, keys: bool = False
     parts = []
     for column in table.columns:
         where = f"{name}.{column.name}"
-        part = f"{identifier(column.name)} {texts.type(column.type, where)}"
+        kind = str(texts.type(column.type, where))
+        part = f"{identifier(column.name)} {kind}"
         if column.collation is not None:
             part += collation(column.collation, where)
         if column.generated is not None:
-            part += f" GENERATED ALWAYS AS {texts.expression(column.generated, f'The expression of {where}')} VIRTUAL"
+            expression = texts.generated(column.generated, kind, f"The expression of {where}")
+            part += f" GENERATED ALWAYS AS {expression} VIRTUAL"
         elif column.default is not None:
             part += f" DEFAULT {texts.expression(column.default, f'The default of {where}')}"
         parts.append(part if column.nullable else f"{part} NOT NULL")

@@ -125,7 +125,7 @@ class DuckDBTarget(SqlTarget):
             return self._connection.execute(query, list(parameters)).fetchall()
 
     def _execute(self, sql: str, doing: str) -> None:
-        check_statement(self._connection, sql, f"The statement for {doing}")
+        check_statement(self._connection, sql, f"The SQL for {doing}")
         with self._translated(doing):
             found = self._connection.execute(sql).fetchall()
         self._changed = int(found[0][0]) if sql.startswith("INSERT") and found else 0
@@ -185,7 +185,8 @@ class DuckDBTarget(SqlTarget):
                     f"INSERT INTO {self._qualified(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
                 )
         finally:
-            self._connection.unregister(_STREAM)
+            with suppress(duckdb.Error):  # in a transaction that failed; the next stream takes its place
+                self._connection.unregister(_STREAM)
         return feed.rows
 
     def _literal(self, value: str) -> str:

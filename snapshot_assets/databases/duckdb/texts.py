@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -79,6 +79,18 @@ class Texts:
         if not plain or node["from_table"]["type"] != "EMPTY" or any(node[part] for part in _EMPTY):
             raise _refused(what, text, "it is not one expression")
         return f"({text})"
+
+    def generated(self, text: str, type_text: str, what: str) -> str:
+        """Return the expression of a generated column, without the cast to its type, which DuckDB adds every time.
+
+        Raises:
+            DocumentError: It is not one expression.
+        """
+        end = f" AS {type_text})"
+        if text.startswith("CAST(") and text.endswith(end):
+            with suppress(DocumentError):  # then the two ends belong to different casts
+                return self.expression(text.removeprefix("CAST(").removesuffix(end), what)
+        return self.expression(text, what)
 
     def check(self, definition: str, what: str) -> str:
         """Return a check constraint's definition; see `expression`."""
@@ -163,7 +175,9 @@ def _refusing(what: str, text: str) -> Iterator[None]:
 
 def _refused(what: str, text: str, reason: str) -> DocumentError:
     shown = text if len(text) <= 200 else f"{text[:200]}…"
-    return DocumentError(f"{what} in the snapshot is refused: {shown!r}: {reason}. Nothing was run.", what=what)
+    return DocumentError(
+        f"{what} is refused as the snapshot's documents have it, {shown!r}: {reason}. Nothing of it was run.", what=what
+    )
 
 
 def _squeezed(text: str) -> str:

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.base import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.target import Load, Statement
+from snapshot_assets.errors import (
+    DatabaseError,
+    DatabaseLockedError,
+    RestoreError,
+)
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.duckdb import test_types
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh, path_of
+from snapshot_assets_tests.databases.restores import (
+    copy,
+    definition_of,
+    entry,
+    extracted,
+    record_of,
+    target,
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
+    return make_file(tmp_path_factory.mktemp("target") / "shop.duckdb", *SHOP)
+
+
+@pytest.fixture(scope="module")
+def shop_schema(shop: DatabaseAddress) -> DatabaseSchema:
+    return extracted(shop)
+
+
+def test_a_database_comes_back_with_equal_documents_and_equal_rows(
+    shop: DatabaseAddress, shop_schema: DatabaseSchema, tmp_path: Path
+) -> None:
+    again = fresh(tmp_path, "shop")
+    definition = copy(shop_schema, shop, again)
+    assert [sentence for sentence in definition.lost if "broken" not in sentence] == []
+    assert comparable(extracted(again)) == comparable(shop_schema)
+    assert differences(shop, again, shop_schema) == {}
+
+
+def comparable(schema: DatabaseSchema) -> DatabaseSchema:
+    """Return documents without the view that does not work, and with user types sorted.
+
+    Types are written out in full, so that a restored one no longer depends on another; their order says no more.
+    """
+    schemas = []
+    for each in schema.schemas:
+        types = sorted(each.options.get("types", ()), key=lambda entry: str(entry["name"]))
+        schemas.append(each.model_copy(update={"options": {**each.options, **({"types": types} if types else {})}}))
+    views = tuple(view for view in schema.views if view.name != "broken")
+    return schema.model_copy(update={"schemas": tuple(schemas), "views": views})
+
+
+def test_every_type_comes_back_equal_in_either_carrier(tmp_path: Path) -> None:
+    origin = make_file(tmp_path / "types.duckdb", *test_types.tables_of(test_types.VALUES))
+    names = [TableName("main", f"t{number}") for number in range(len(test_types.VALUES))]
+    for carrier in (None, Carrier.TEXT):
+        overrides = {(name, "x"): carrier for name in names} if carrier else {}
+        schema = extracted(origin, *names, carriers=overrides)
+        again = fresh(tmp_path, f"copy_{carrier}")
+        copy(schema, origin, again)
+        assert extracted(again, *names, carriers=overrides) == schema
+        assert differences(origin, again, schema) == {}
+
+
+def run_copy(origin: DatabaseAddress, into: DatabaseAddress, fatal: int) -> subprocess.CompletedProcess[str]:
+    module = "snapshot_assets_tests.databases.duckdb.killed_copy"
+    command = [sys.executable, "-m", module, origin.uri, into.uri, str(fatal)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_killed_at_any_call_a_rerun_ends_equal(
+    shop: DatabaseAddress, shop_schema: DatabaseSchema, tmp_path: Path
+) -> None:
+    whole = run_copy(shop, fresh(tmp_path, "whole"), 0)
+    assert whole.returncode == 0, whole.stderr
+    calls = int(whole.stdout)
+    for fatal in sorted({*range(3, calls, calls // 5), calls}):
+        again = fresh(tmp_path, f"killed_{fatal}")
+        assert run_copy(shop, again, fatal).returncode == -9, fatal
+        copy(shop_schema, shop, again)
+        assert comparable(extracted(again)) == comparable(shop_schema), fatal
+        assert differences(shop, again, shop_schema) == {}, fatal
+
+
+ROWS = pa.table({"ts": [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)] + [None], "x": [1, 2, 3, 4]}).cast(
+    pa.schema([("ts", pa.timestamp("us")), ("x", pa.int32())])
+)
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> tuple[DatabaseAddress, Table]:
+    """A target with an empty table `main.t (ts, x)` of an import that was begun."""
+    origin = make_file(tmp_path / "origin.duckdb", "CREATE TABLE t (ts TIMESTAMP, x INTEGER)")
+    schema = extracted(origin)
+    into = fresh(tmp_path)
+    definition = definition_of(schema, into)
+    with target(into) as opened:
+        opened.begin(record_of(definition), definition.before, "")
+    return into, definition.tables[0]
+
+
+def rows_in(address: DatabaseAddress, query: str = "SELECT x FROM t ORDER BY x") -> list[object]:
+    with duckdb.connect(path_of(address), read_only=True) as connection:
+        return [row[0] for row in connection.sql(query).fetchall()]
+
+
+def test_a_file_is_loaded_once_and_noted_with_its_rows(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, table = begun
+    with target(into) as opened:
+        record = opened.imports()[0]
+        file = entry(MAIN_T, record)
+        assert opened.load(file, table, ROWS.to_batches(max_chunksize=1)) == 4
+        assert opened.load(file, table, iter(lambda: pytest.fail("read again"), None)) is None
+        assert [(each.path, each.rows) for each in opened.loaded(file.location_id)] == [(file.path, 4)]
+        assert opened.count(table, AllRows()) == 4
+    assert rows_in(into) == [1, 2, 3, 4]
+
+
+def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(begun: tuple[DatabaseAddress, Table]) -> None:
+    class TornError(Exception):
+        pass
+
+    def torn() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise TornError
+
+    into, table = begun
+    with target(into) as opened:
+        file = entry(MAIN_T, opened.imports()[0])
+        with pytest.raises(TornError):
+            opened.load(file, table, torn())
+        assert opened.loaded(file.location_id) == []
+        assert opened.load(file, table, ROWS.to_batches()) == 4
+    assert rows_in(into) == [1, 2, 3, 4]
+
+
+def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, table = begun
+    table = table.model_copy(update={"time_index": "ts"})
+    window = WindowRows(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
+    with target(into) as opened:
+        record = opened.imports()[0]
+        opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
+        new = ROWS.slice(1, 1).set_column(1, "x", pa.array([20], pa.int32()))
+        files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, new.to_batches())]
+        assert opened.replace(0, [Load(record.location_id, table, window, files)]) == 1
+        assert opened.replace(1, [Load(record.location_id, table, TimelessRows(), [])]) == 0
+        assert (opened.count(table, window), opened.count(table, TimelessRows())) == (1, 0)
+    assert rows_in(into) == [1, 3, 20]
+
+
+def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_unseen(
+    begun: tuple[DatabaseAddress, Table],
+) -> None:
+    into, table = begun
+    with target(into) as opened:
+        record = opened.imports()[0]
+        opened.finish(record, [Statement("a view", "CREATE VIEW v AS SELECT 1 AS one")])
+        opened.finish(record, [Statement("never run", "CREATE VIEW v AS SELECT 1 AS one")])
+        assert opened.imports()[0].finished
+        other = record_of(definition_of(DatabaseSchema(database="duckdb", tables=(table,)), into), "b" * 32)
+        assert opened.begin(other, [], "").id == record.id
+        assert opened.begin(other, [], record.id).id == other.id
+        opened.forget()
+        assert opened.imports() == []
+
+
+def test_only_looking_makes_no_file(tmp_path: Path) -> None:
+    with target(fresh(tmp_path)) as opened:
+        assert (opened.imports(), opened.loaded("x"), opened.existing([MAIN_T])) == ([], [], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_or_may_not_be_written_to_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="there is no folder"), target(fresh(tmp_path / "none")):
+        pass
+
+
+def test_a_file_that_another_process_holds_is_refused_with_its_name(tmp_path: Path) -> None:
+    into = make_file(tmp_path / "held.duckdb", "CREATE TABLE t (x INTEGER)")
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, path_of(into)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(DatabaseLockedError, match=rf"PID {holder.pid}"), target(into):
+            pass
+        holder.communicate()
+
+
+def test_a_file_that_this_process_has_open_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, _ = begun
+    with target(into), pytest.raises(DatabaseLockedError, match="this very process"), target(into):
+        pass
+
+
+def test_a_column_of_another_type_in_the_target_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, table = begun
+    with duckdb.connect(path_of(into)) as connection:
+        connection.execute("ALTER TABLE t ALTER x TYPE TINYINT")
+    with target(into) as opened, pytest.raises(DatabaseError, match=r"main\.t\.x is TINYINT in the target"):
+        opened.load(entry(MAIN_T, opened.imports()[0]), table, ROWS.to_batches())
+    assert rows_in(into) == []
+
+
+def test_a_row_without_its_parent_fails_the_end_of_the_import_and_changes_nothing(tmp_path: Path) -> None:
+    origin = make_file(
+        tmp_path / "origin.duckdb",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, up INTEGER REFERENCES t (id))",
+        "INSERT INTO t VALUES (1, NULL)",
+    )
+    into, schema = fresh(tmp_path), extracted(origin)
+    definition = definition_of(schema, into)
+    orphans = pa.table({"id": [1, 2, 3, 5], "up": [None, 1, 2, 4]}).cast(
+        pa.schema([("id", pa.int32()), ("up", pa.int32())])
+    )
+    with target(into) as opened:
+        record = opened.begin(record_of(definition), definition.before, "")
+        opened.load(entry(MAIN_T, record), definition.tables[0], orphans.to_batches())
+        with pytest.raises(RestoreError, match=r"foreign keys of main\.t.*id: 4"):
+            opened.finish(record, definition.after)
+        assert not opened.imports()[0].finished
+    assert rows_in(into, "SELECT id FROM t ORDER BY id") == [1, 2, 3, 5]
+
+
+def test_statements_that_are_several_or_reach_outside_run_nothing(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, _ = begun
+    outside = os.path.dirname(path_of(into))
+    with target(into) as opened:
+        record = opened.imports()[0]
+        for sql in (
+            "CREATE TABLE a (x INTEGER); DROP TABLE t",
+            f"COPY t TO '{outside}/t.csv'",
+            f"CREATE TABLE a AS FROM read_csv('{outside}/origin.duckdb')",
+            f"CREATE VIEW a AS FROM glob('{outside}/*')",
+            "SELECT x FROM (SELECT 1 AS x); ATTACH ':memory:' AS m",
+        ):
+            with pytest.raises(RestoreError):
+                opened.finish(record, [Statement("it", sql)])
+    assert rows_in(into, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'") == ["t"]
+    assert sorted(os.listdir(outside)) == ["copy.duckdb", "origin.duckdb"]
+
+
+@pytest.mark.parametrize("sql", ["SET lock_configuration = false", "SET enable_external_access = true", "LOAD httpfs"])
+def test_settings_are_locked(begun: tuple[DatabaseAddress, Table], sql: str) -> None:
+    into, _ = begun
+    with target(into) as opened, pytest.raises(DatabaseError):
+        opened._rows(sql, "trying")  # type: ignore[attr-defined]

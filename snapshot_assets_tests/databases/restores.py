@@ -1,0 +1,102 @@
+"""A whole database copied into another one through the interface of sources and targets, without files between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+
+from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.target import Definition, ImportRecord, LoadedFile, Target
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
+
+LOCATION = "0" * 32
+NO_STEP: Callable[[str], None] = lambda step: None  # noqa: E731
+
+
+@contextmanager
+def source(address: DatabaseAddress) -> Iterator[Database]:
+    with closing(open_database(address)) as database:
+        yield database
+
+
+@contextmanager
+def target(address: DatabaseAddress) -> Iterator[Target]:
+    with closing(open_target(address)) as opened:
+        yield opened
+
+
+def extracted(
+    address: DatabaseAddress, *tables: TableName, carriers: Mapping[tuple[TableName, str], Carrier] | None = None
+) -> DatabaseSchema:
+    """Return a database's documents without the ledger; of tables that are named, none has a time index."""
+    with source(address) as database:
+        schema = database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
+    return without_ledger(schema)
+
+
+def without_ledger(schema: DatabaseSchema) -> DatabaseSchema:
+    ledger = "snapshot_assets_ledger"
+    return schema.model_copy(
+        update={
+            "schemas": tuple(each for each in schema.schemas if each.name != ledger),
+            "tables": tuple(each for each in schema.tables if each.schema_name != ledger),
+        }
+    )
+
+
+def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
+    module, kind = target_module(into.uri), kind_of(into.uri)
+    if schema.database == kind:
+        return module.define(schema, expressions=expressions)
+    mapped, lost = converted(schema, kind, module.type_for)
+    definition = module.define(mapped, expressions=expressions)
+    return Definition(definition.tables, definition.before, definition.after, (*lost, *definition.lost))
+
+
+def record_of(definition: Definition, id_: str = "a" * 32) -> ImportRecord:
+    tables = tuple(table.table_name for table in definition.tables)
+    return ImportRecord(id_, LOCATION, "file:///snapshots/x", 1, "c" * 64, "{}", tables)
+
+
+def entry(table: TableName, record: ImportRecord, path: str = "") -> LoadedFile:
+    return LoadedFile(LOCATION, table, path or f"data/0/{table}.parquet", 0, "f" * 64, record.id)
+
+
+def copy(
+    schema: DatabaseSchema,
+    origin: DatabaseAddress,
+    into: DatabaseAddress,
+    *,
+    expressions: bool = True,
+    step: Callable[[str], None] = NO_STEP,
+) -> Definition:
+    """Make a schema's tables in a target and load all their rows; goes on where an earlier call ended.
+
+    Args:
+        schema: Documents of the source.
+        origin: The source.
+        into: The target.
+        expressions: Whether SQL text of the documents is restored.
+        step: Called between any two calls of the target.
+    """
+    definition = definition_of(schema, into, expressions=expressions)
+    with source(origin) as database, target(into) as opened:
+        known = opened.imports()
+        step("read the ledger")
+        record = known[-1] if known else record_of(definition)
+        if not known:
+            opened.begin(record, definition.before, "")
+            step("begun")
+        documents = {table.table_name: table for table in schema.tables}
+        for table in definition.tables:
+            name = table.table_name
+            columns = [documents[name].column(each.name) for each in table.columns if each.generated is None]
+            stored = documents[name].model_copy(update={"columns": tuple(columns)})
+            with database.scan(Scan(stored, AllRows())) as batches:
+                opened.load(entry(name, record), table, batches)
+            step(f"loaded {name}")
+        opened.finish(record, definition.after)
+        step("finished")
+    return definition
