@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 import snapshot_assets
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -221,11 +226,19 @@ def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(place: Place,
     uri = place.store.uri
     first = load(uri, "main.readings")
     [seal] = load(uri, "$snapshots").collect()
+    create_tag(Catalog(place.store, read_state(place.store)), "nightly", seal.revision, timedelta(days=7))
     add_rows(place.source)
     place.export(chunks=[2], replace=True)
     assert load(uri, "main.readings").count() == 84
     assert first.count() == 82
-    for version in (f"rev:{seal.revision}", str(seal.revision), seal.sealed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")):
+    [tag] = load(uri, "$tags").collect()
+    assert (tag.name, tag.revision, tag.expires_at - tag.created_at) == ("nightly", seal.revision, timedelta(days=7))
+    for version in (
+        "nightly",
+        f"rev:{seal.revision}",
+        str(seal.revision),
+        seal.sealed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    ):
         assert load(uri, "main.readings", version=version).count() == 82
 
 
@@ -430,3 +443,40 @@ def test_importing_the_package_imports_no_spark() -> None:
     name, *modules = done.stdout.split()
     assert name == "register"
     assert not {"pyspark", "pyarrow", "pydantic", "duckdb"} & set(modules)
+
+
+_ELSEWHERE = """
+import sys
+from pyspark.sql import SparkSession
+import snapshot_assets
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+for name in ("spark.driver.bindAddress", "spark.driver.host"):
+    builder = builder.config(name, "127.0.0.1")
+spark = builder.getOrCreate()
+found = spark.range(1).mapInPandas(lambda _: __import__("snapshot_assets"), "x int")
+try:
+    found.collect()
+except Exception as error:
+    assert "No module named 'snapshot_assets'" in str(error), error
+else:
+    raise AssertionError("the package is there anyway")
+snapshot_assets.register(spark)
+print(spark.read.format("snapshot").option("table", "main.readings").load(sys.argv[1]).count())
+"""
+
+
+def test_workers_that_do_not_have_the_package_get_it(exported_place: Place, tmp_path: Path) -> None:
+    root = Path(snapshot_assets.__file__).parents[1]
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.path = [p for p in sys.path if p != {str(root)!r}]\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", _ELSEWHERE, exported_place.store.uri],
+        cwd=tmp_path,
+        env=os.environ | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.split() == ["82"], done.stderr[-3000:]

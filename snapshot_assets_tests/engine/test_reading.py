@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.schemas import read_schema
@@ -22,9 +23,10 @@ from snapshot_assets.engine import writer
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
+from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.spark_types import batch_schema, spark_schema
 from snapshot_assets.engine.time_range import TimeRange
-from snapshot_assets.errors import PlanError
+from snapshot_assets.errors import PlanError, StoreDeniedError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
@@ -32,6 +34,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import export, make_plan
+from snapshot_assets_tests.servers.s3 import S3Server
 
 FOUR_ROWS = 4
 TIMES = {
@@ -188,7 +191,7 @@ def test_small_files_share_a_task_and_large_ones_do_not() -> None:
     file = DataFile("data/1/a", "main", "t", 1, "00000000", 1, 0, "", 1, 0)
     sizes = [1, 1, 200 << 20, 1, *[1] * 40]
     groups = grouped([FilePart(replace(file, bytes=size)) for size in sizes])
-    assert [len(group) for group in groups] == [2, 1, 15, 15, 11]
+    assert [len(group) for group in groups] == [2, 1, 7, 7, 7, 7, 7, 6]
     assert grouped([]) == []
 
 
@@ -230,3 +233,41 @@ def test_a_planned_read_can_be_pickled_after_its_store_was_used(hourly: Callable
     uri = hourly()
     read = planned(open_store(parse_location(uri)), uri)
     assert numbers(pickle.loads(pickle.dumps(read))) == numbers(read)
+
+
+def loaded(uri: str, *, master: str = "local[2]", environment: dict[str, str] | None = None) -> StructType:
+    """Return the schema of table `main.hourly`, as a source registered under a master and an environment gives it."""
+
+    class Registered(SnapshotSource):
+        _master = master
+        _environment = environment or {}
+
+    return Registered({"path": uri, "table": "main.hourly"}).schema()
+
+
+def test_files_of_one_machine_are_refused_where_tasks_run_on_others(hourly: Callable[..., str]) -> None:
+    uri = hourly()
+    assert loaded(uri).names == ["moment", "n"]
+    with pytest.raises(PlanError, match=r"can be on one machine only, and Spark's master is 'spark://host:7077'"):
+        loaded(uri, master="spark://host:7077")
+
+
+def test_credentials_come_from_the_environment_of_the_process_that_registered(
+    hourly: Callable[..., str], s3_server: S3Server, s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = s3_server.options
+    folder = parse_location(hourly()).local_path
+    for file in folder.glob("[st]*/**/*.*"):
+        open_store(parse_location(s3_location), options).put(file.relative_to(folder).as_posix(), file.read_bytes())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    environment = {
+        "AWS_ENDPOINT_URL": options.endpoint,
+        "AWS_REGION": options.region,
+        "AWS_ACCESS_KEY_ID": options.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": options.secret_access_key,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    assert loaded(s3_location, environment=environment).names == ["moment", "n"]
+    with pytest.raises(StoreDeniedError):
+        loaded(s3_location, environment=environment | {"AWS_SECRET_ACCESS_KEY": "wrong"})

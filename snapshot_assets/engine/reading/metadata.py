@@ -50,6 +50,13 @@ def _snapshots(state: State) -> Iterator[tuple[Any, ...]]:
         )
 
 
+def _tags(state: State) -> Iterator[tuple[Any, ...]]:
+    for name in sorted(state.tags):
+        known = state.tags[name]
+        tag = known.tag
+        yield name, tag.revision, tag.created_at, tag.created_at + tag.ttl if tag.ttl else None, known.created_by
+
+
 def _chunks(state: State) -> Iterator[tuple[Any, ...]]:
     windows: dict[int, Window] = {window.id: window for window in state.windows()}
     for number in sorted({*state.expected_chunks(), *state.chunks, *state.in_progress}):
@@ -98,6 +105,16 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             rows_outside=pa.int64(),
         ),
         _snapshots,
+    ),
+    "$tags": MetadataTable(
+        _schema(
+            name=pa.string(),
+            revision=pa.int64(),
+            created_at=_TIME,
+            expires_at=_TIME,
+            created_by=pa.string(),
+        ),
+        _tags,
     ),
     "$chunks": MetadataTable(
         _schema(

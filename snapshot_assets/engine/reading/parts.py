@@ -14,7 +14,7 @@ from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
-_GROUP_BYTES = 64 << 20
+_GROUP_BYTES = 32 << 20
 _OPEN_COST = 4 << 20
 
 

@@ -66,6 +66,8 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
             " exported.",
             location=store.uri,
         )
+    if options.version is None and head.sealed:
+        return _plan_table(store, head, options.table, options)  # tags and the like may follow the seal
     newest = str(head.seals[-1].revision) if head.seals else None
     return _plan_table(store, _state(store, head, options.version or newest), options.table, options)
 
