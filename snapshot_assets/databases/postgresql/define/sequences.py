@@ -154,7 +154,9 @@ def advance(use: Use) -> Iterator[Statement]:
         step = f"pg_catalog.ceil(({reached} - {base}) / {sequence.increment}) * {sequence.increment} + {base}"
         edge = f"least({step}, {sequence.maximum})" if up else f"greatest({step}, {sequence.minimum})"
         beyond = f"{value} {'>=' if up else '<='} {sequence.start}"
-        places.append(f"SELECT {edge} FROM {qualified(relation)} c WHERE {value} {within} AND {beyond}")
+        # least() and greatest() pass over NULL: without a row they would give the limit itself.
+        among = f"{qualified(relation)} c WHERE {value} {within} AND {beyond} HAVING count(*) > 0"
+        places.append(f"SELECT {edge} FROM {among}")
     sql = (
         f"SELECT pg_catalog.setval({literal(name)}::pg_catalog.regclass, p.place::int8) AS place"
         f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
