@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from snapshot_assets.databases.postgresql.define import keys, sequences, tables, types, views
 from snapshot_assets.databases.postgresql.define.arrow import type_for
-from snapshot_assets.databases.postgresql.define.making import Making
+from snapshot_assets.databases.postgresql.define.making import Making, capital
 from snapshot_assets.databases.postgresql.define.order import in_order
 from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, UserType
 
 __all__ = ["define", "type_for"]
@@ -29,10 +30,21 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
         RestoreError: A document holds text that is not what it should be, or a table cannot be made without another;
             names the object.
     """
-    making = Making(schema, expressions)
+    try:
+        return _define(Making(schema, expressions))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        # Options have no model of their own: what a hostile document holds there may be anything.
+        raise RestoreError(
+            "The snapshot's schema documents do not have the form of PostgreSQL's:"
+            f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
+        ) from error
+
+
+def _define(making: Making) -> Definition:
+    schema = making.schema
     for each in schema.schemas:
         for lost in each.options.get("not_carried", ()):
-            making.lose(f"{str(lost).capitalize()} is not in a snapshot.")
+            making.lose(f"{capital(str(lost))} is not in a snapshot.")
     restored = {table.table_name: tables.as_restored(making, table) for table in schema.tables}
     used = sequences.uses(making)
     before = [*types.schemas(making), *types.extensions(making)]

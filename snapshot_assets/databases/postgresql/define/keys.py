@@ -7,8 +7,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.define import text
 from snapshot_assets.databases.postgresql.define.heirs import family
-from snapshot_assets.databases.postgresql.define.making import Making, alter, comment, part_name, partitions
-from snapshot_assets.databases.postgresql.define.tables import is_partitioned
+from snapshot_assets.databases.postgresql.define.making import Making, alter, capital, comment, part_name
 from snapshot_assets.databases.postgresql.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import ForeignKey, Index, Table, TableName
@@ -37,11 +36,13 @@ def checks(making: Making, table: Table) -> Iterator[Statement]:
     """Yield check and exclusion constraints, and NOT NULL that is not yet known to hold."""
     name = table.table_name
     for check in table.checks:
-        if making.allows(f"Constraint {check.name} of {name}"):
-            what = f"constraint {check.name} of {name}"
-            yield from _check(name, check.name, check.definition, what, name)
-            yield from _exclusion_storage(table.options, check.name, check.definition, name, name)
-            yield from _constraint_comment(table, check.name, what)
+        what = f"constraint {check.name} of {name}"
+        if not making.allows(capital(what)):
+            making.left_out.add((name, check.name))
+            continue
+        yield from _check(name, check.name, check.definition, what, name)
+        yield from _exclusion_storage(table.options, check.name, check.definition, name, name)
+        yield from _constraint_comment(table, check.name, what)
     for column, options in table.options.get("columns", {}).items():
         if given := options.get("not_null_not_valid"):
             what = f"not null of column {name}.{column}"
@@ -95,17 +96,17 @@ def indexes(
     for index in given:
         what = f"index {index.name} of {relation}"
         sql, plain = text.index(index.definition, index.name, relation, what)
-        if making.allows(what.capitalize(), plain):
-            yield Statement(what, sql, relation)
-            name = qualified(TableName(relation.schema, index.name))
-            yield from comment("INDEX", name, comments.get(index.name), what, relation)
+        if not making.allows(capital(what), plain):
+            making.left_out.add((relation, index.name))
+            continue
+        yield Statement(what, sql, relation)
+        name = qualified(TableName(relation.schema, index.name))
+        yield from comment("INDEX", name, comments.get(index.name), what, relation)
 
 
 def partition_keys(making: Making, table: Table) -> Iterator[Statement]:
     """Yield the keys, checks and indexes of partitions, and tie them to those of their table."""
-    if not is_partitioned(making, table):
-        return
-    for part in partitions(table):
+    for part in making.partitions(table):
         name, of = part_name(part), table.table_name
         comments = part.get("comments", {})
         for row in part.get("constraints", ()):
@@ -116,11 +117,13 @@ def partition_keys(making: Making, table: Table) -> Iterator[Statement]:
         for row in part.get("indexes", ()):
             what = f"index {row['name']} of {name}"
             sql, plain = text.index(row["definition"], row["name"], name, what)
-            if making.allows(what.capitalize(), plain):
-                yield Statement(what, sql, of)
-                yield from _attached(part, row, of)
-                own = qualified(TableName(name.schema, row["name"]))
-                yield from comment("INDEX", own, comments.get("indexes", {}).get(row["name"]), what, of)
+            if not making.allows(capital(what), plain):
+                making.left_out.add((name, row["name"]))
+                continue
+            yield Statement(what, sql, of)
+            yield from _attached(part, row, of)
+            own = qualified(TableName(name.schema, row["name"]))
+            yield from comment("INDEX", own, comments.get("indexes", {}).get(row["name"]), what, of)
         yield from properties(making, name, part, of)
 
 
@@ -133,7 +136,8 @@ def _partition_constraint(
     if definition.startswith("FOREIGN KEY"):
         return
     if definition.startswith(("CHECK", "EXCLUDE")):
-        if not making.allows(what.capitalize()):
+        if not making.allows(capital(what)):
+            making.left_out.add((name, row["name"]))
             return
         yield from _check(name, row["name"], definition, what, of)
         yield from _exclusion_storage(part, row["name"], definition, name, of)
@@ -159,7 +163,8 @@ def properties(making: Making, relation: TableName, options: Mapping[str, Any], 
     if identity:
         using = {"full": "FULL", "nothing": "NOTHING"}.get(identity, f"USING INDEX {identifier(identity)}")
         yield alter(relation, f"REPLICA IDENTITY {using}", makes=f"replica identity of {relation}", of=of)
-    if clustered := options.get("clustered_on"):
+    clustered = options.get("clustered_on")
+    if clustered and (relation, clustered) not in making.left_out:
         yield alter(
             relation, f"CLUSTER ON {identifier(clustered)}", makes=f"clustering of {relation}", of=of, only=False
         )
@@ -185,9 +190,9 @@ def foreign_keys(making: Making, table: Table) -> Iterator[Statement]:
             definition = _foreign_key(key, referred, what)
             action = f"ADD CONSTRAINT {identifier(key.name)} {definition}"
             # A partitioned table's foreign keys are its partitions' as well.
-            yield alter(name, action, makes=what, only=not is_partitioned(making, table))
+            yield alter(name, action, makes=what, only=name not in making.partition_keys)
             yield from _constraint_comment(table, key.name, what)
-    for part in partitions(table) if is_partitioned(making, table) else ():
+    for part in making.partitions(table):
         yield from _partition_foreign_keys(making, part, name)
 
 
@@ -214,7 +219,7 @@ def _foreign_key(key: ForeignKey, referred: TableName, what: str) -> str:
 def _refers(making: Making, referred: TableName, what: str) -> bool:
     if referred in making.relations:
         return True
-    making.lose(f"{what.capitalize()} is left out: it refers to {referred}, which is not restored.")
+    making.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
     return False
 
 

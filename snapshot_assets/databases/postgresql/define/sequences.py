@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.define import text
-from snapshot_assets.databases.postgresql.define.making import Making, comment, part_name, partitions
+from snapshot_assets.databases.postgresql.define.making import Making, comment, part_name
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
@@ -62,7 +62,7 @@ def uses(making: Making) -> Uses:
             use.identity = use.identity or sequence in own.values()
             use.comment = comments.get(str(use.name), use.comment)
             _note(use, sequence, name, table, unlogged=table.options.get("persistence") == "unlogged")
-        for part in partitions(table):
+        for part in making.partitions(table):
             for given in part.get("sequences", ()):
                 sequence = Sequence.model_validate(given)
                 use = _use(found, sequence, name)

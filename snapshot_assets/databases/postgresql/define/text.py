@@ -58,7 +58,7 @@ _STATISTICS = re.compile(
     re.DOTALL,
 )
 _PARTITION_KEY = re.compile(r"(?P<how>RANGE|LIST|HASH) \((?P<what>.*)\)", re.DOTALL)
-_CONSTANT = r"(?:E?'(?:[^'\\]|''|\\\\)*'|-?[0-9][0-9.e+-]*|true|false|NULL|MINVALUE|MAXVALUE)"
+_CONSTANT = r"(?:[BE]?'(?:[^'\\]|''|\\\\)*'|-?[0-9][0-9.e+-]*|true|false|NULL|MINVALUE|MAXVALUE)"
 _CONSTANTS = rf"\({_CONSTANT}(?:, {_CONSTANT})*\)"
 _BOUNDS = re.compile(
     rf"DEFAULT|FOR VALUES (?:FROM {_CONSTANTS} TO {_CONSTANTS}|IN {_CONSTANTS}|WITH \(modulus \d+, remainder \d+\))"
@@ -82,6 +82,8 @@ def is_closed(text: str, *, commas: bool) -> bool:
         commas: Whether it may hold commas outside of parentheses.
     """
     depth = place = 0
+    if "\0" in text:  # the driver's statement would end there
+        return False
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.define import text
-from snapshot_assets.databases.postgresql.define.making import Making, comment, part_name, partitions
+from snapshot_assets.databases.postgresql.define.making import Making, capital, comment, part_name
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName, UserType
@@ -21,7 +21,7 @@ def schemas(making: Making) -> Iterator[Statement]:
     needed = {name.schema for name in making.relations}
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
-        needed.update(sequence["schema"] for part in partitions(table) for sequence in part.get("sequences", ()))
+        needed.update(sequence["schema"] for part in making.partitions(table) for sequence in part.get("sequences", ()))
     needed.update(kind.schema_name for kind in every_type(making))
     needed.update(place for _, place in _extensions(making))
     for name in sorted({*known, *needed} - {"pg_catalog"}):
@@ -138,7 +138,7 @@ def _domain(making: Making, kind: UserType, name: TableName) -> tuple[str, list[
         parts.append(f"{named}NOT NULL")
     for check in given.get("constraints") or ():
         label = f"check {check['name']} of {what}"
-        if not making.allows(label.capitalize()):
+        if not making.allows(capital(label)):
             continue
         inner, tail = text.check_parts(check["definition"], label)
         clause = f"CONSTRAINT {identifier(check['name'])} CHECK {inner}"
@@ -167,7 +167,7 @@ def collate(collation: str | None, what: str) -> str:
 def needed_tables(making: Making, row_types: Sequence[Sequence[str]]) -> list[TableName]:
     """Return the tables of row types, a partition's own table for a partition."""
     found = []
-    owners = {part_name(part): name for name, table in making.tables.items() for part in partitions(table)}
+    owners = {part_name(part): name for name, table in making.tables.items() for part in making.partitions(table)}
     for schema, name in row_types:
         relation = TableName(schema, name)
         if schema not in ("pg_catalog", "information_schema"):

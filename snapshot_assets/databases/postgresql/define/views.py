@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from snapshot_assets.databases.postgresql.define import text
+from snapshot_assets.databases.postgresql.define.columns import column_settings
 from snapshot_assets.databases.postgresql.define.keys import indexes, properties
-from snapshot_assets.databases.postgresql.define.making import Making, column_comments, comment, storage
-from snapshot_assets.databases.postgresql.define.tables import column_settings
+from snapshot_assets.databases.postgresql.define.making import Making, capital, column_comments, comment, storage
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Index, TableName, View
@@ -52,7 +52,8 @@ def create(making: Making, views: list[View]) -> Iterator[Statement]:
             making.lose(f"Materialized view {name} is made empty: it reads one that is empty. Refresh both.")
         unless = " UNION ALL ".join(map(_missing, dict.fromkeys(called)))
         for statement in _create(making, view, filled=name not in empty):
-            yield Statement(statement.makes, statement.sql, name, unless=unless)
+            either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
+            yield Statement(statement.makes, statement.sql, name, unless=either)
 
 
 def _functions(making: Making, view: View) -> list[str]:
@@ -66,7 +67,7 @@ def _functions(making: Making, view: View) -> list[str]:
                 " then, the view and those that read it are left out."
             )
         else:
-            making.lose(f"{each.capitalize()} of {view.table_name} is not in a snapshot.")
+            making.lose(f"{capital(each)} of {view.table_name} is not in a snapshot.")
     return found
 
 
