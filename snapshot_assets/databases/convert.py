@@ -112,7 +112,7 @@ class _Conversion:
             type_text = self._type_for(arrow_type)
         except UnsupportedTypeError as error:
             raise UnsupportedTypeError(f"Column {where} of type {column.type}: {error}", column=where) from error
-        if change := _change(column, arrow_type):
+        if change := _change(column, arrow_type, type_text):
             self.lose(f"Column {where} of type {column.type} becomes {type_text}, {change}.")
         if column.generated is not None:
             self.lose(
@@ -205,8 +205,12 @@ class _Conversion:
             )
 
 
-def _change(column: Column, arrow_type: pa.DataType) -> str:
-    """Return what a column's values become, for a type that says more than its Arrow type does; else nothing."""
+def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
+    """Return what a column's values become, for a type that says more than the one that they go to; else nothing."""
+    if type_text == "json":
+        return "each value as JSON"
+    if type_text in ("text", "VARCHAR") and not pa.types.is_string(arrow_type):
+        return "each value in its text form"
     plain = column.type.partition("(")[0].strip().lower()
     if column.carrier is Carrier.TEXT:
         return "each value in its text form"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
 from snapshot_assets.databases.postgresql.failures import connect_failure, translated
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
+from snapshot_assets.databases.postgresql.nested import with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, pinning, secrets_of
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.postgresql.times import documented
@@ -110,6 +111,8 @@ class PostgresqlTarget(SqlTarget):
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         how = {column.name: ingest(column) for column in table.columns if column.generated is None}
         given = pa.schema([(name, each.arrow_type) for name, each in how.items()])
+        if nested := {name for name, each in how.items() if each.json}:
+            batches = (with_json(batch, nested) for batch in batches)
         feed = Feed(batches, given)
         if any(each.staged for each in how.values()):
             self._insert_staged(table, how, feed)

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan
+from snapshot_assets.databases.convert import converted
+from snapshot_assets.databases.duckdb import type_for as duckdb_type
+from snapshot_assets.databases.postgresql import type_for as postgresql_type
+from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
+from snapshot_assets_tests.databases.duckdb.files import make_file
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh, path_of
+from snapshot_assets_tests.databases.duckdb.test_types import CASES, tables_of
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.databases.restores import copy, extracted, source
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+
+def postgresql(uri: str) -> DatabaseAddress:
+    return DatabaseAddress("server", uri)
+
+
+FLAT = {
+    kind: [value for value in values if not any(part in value for part in ("chr(0)", "5877642", "5881580", "290309"))]
+    for kind, (_, arrow, values) in CASES.items()
+    if not arrow.startswith(("list", "struct", "map")) and not kind.startswith("UNION")
+}
+"""Types that are not nested, and their values that PostgreSQL's types can hold."""
+
+
+def test_duckdb_to_postgresql_and_back_keeps_every_value(
+    tmp_path: Path, make_postgresql_database: Callable[[], str]
+) -> None:
+    origin = make_file(tmp_path / "origin.duckdb", *tables_of(FLAT))
+    names = [TableName("main", f"t{number}") for number in range(len(FLAT))]
+    server, back = postgresql(make_postgresql_database()), fresh(tmp_path, "back")
+    copy(extracted(origin, *names), origin, server)
+    copy(extracted(server, *names), server, back)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"ATTACH '{path_of(origin)}' AS a (READ_ONLY); ATTACH '{path_of(back)}' AS b (READ_ONLY)")
+        for name, kind in zip(names, FLAT, strict=True):
+            restored = f"CAST(b.x AS {kind})"
+            differing = connection.sql(
+                f"SELECT a.x, b.x FROM a.main.{name.table} a LEFT JOIN b.main.{name.table} b USING (id)"
+                f" WHERE b.id IS NULL OR a.x IS DISTINCT FROM {restored}"
+                f" OR CAST(a.x AS VARCHAR) IS DISTINCT FROM CAST({restored} AS VARCHAR)"
+            ).fetchall()
+            assert differing == [], kind
+            counts = connection.sql(f"SELECT (SELECT count(*) FROM b.main.{name.table})").fetchall()
+            assert counts == [(len(FLAT[kind]) + 1,)], kind
+
+
+def test_nested_values_of_duckdb_become_arrays_and_json_in_postgresql(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
+) -> None:
+    columns = {
+        "i": ("INTEGER[]", "[1, NULL, 3]"),
+        "e": ("INTEGER[]", "[]"),
+        "s": ("VARCHAR[]", "['', NULL, 'NULL', 'q\"\\,{}', 'ü']"),
+        "d": ("DECIMAL(10,2)[]", "[1.50, -0.01]"),
+        "u": ("UBIGINT[]", "[18446744073709551615]"),
+        "f": ("DOUBLE[]", "['nan'::DOUBLE, '-inf'::DOUBLE, 0.1]"),
+        "b": ("BLOB[]", "['\\x00\\xFF'::BLOB]"),
+        "t": ("TIMESTAMP[]", "['2024-01-01 00:00:00.000001']"),
+        "n": ("INTEGER[][]", "[[1], NULL, []]"),
+        "r": ("STRUCT(a DATE, b DOUBLE, c STRUCT(d VARCHAR)[])", "row('2024-01-01', 'nan', [row('x')])"),
+        "m": ("MAP(INTEGER, TIMESTAMP_NS)", "MAP {2: '2024-01-01 00:00:00.000000001'}"),
+        "z": ("INTEGER[]", "NULL"),
+    }
+    origin = make_file(
+        tmp_path / "origin.duckdb",
+        f"CREATE TABLE t ({', '.join(f'{name} {kind}' for name, (kind, _) in columns.items())})",
+        f"INSERT INTO t VALUES ({', '.join(value for _, value in columns.values())})",
+    )
+    definition = copy(extracted(origin), origin, postgresql(postgresql_database))
+    assert {column.name: column.type for column in definition.tables[0].columns} == {
+        "i": "integer[]",
+        "e": "integer[]",
+        "s": "text[]",
+        "d": "numeric(10,2)[]",
+        "u": "numeric(20,0)[]",
+        "f": "double precision[]",
+        "b": "bytea[]",
+        "t": "timestamp without time zone[]",
+        "n": "json",
+        "r": "json",
+        "m": "json",
+        "z": "integer[]",
+    }
+    found = postgresql_server.psql(postgresql_database, "SELECT row_to_json(whole) FROM main.t AS whole")
+    assert json.loads(found) == {
+        "i": [1, None, 3],
+        "e": [],
+        "s": ["", None, "NULL", 'q"\\,{}', "ü"],
+        "d": [1.50, -0.01],
+        "u": [18446744073709551615],
+        "f": ["NaN", "-Infinity", 0.1],
+        "b": ["\\x00ff"],
+        "t": ["2024-01-01T00:00:00.000001"],
+        "n": [[1], None, []],
+        "r": {"a": "2024-01-01", "b": "NaN", "c": [{"d": "x"}]},
+        "m": [[2, "2024-01-01 00:00:00.000000001"]],
+        "z": None,
+    }
+
+
+@pytest.mark.parametrize("value", ["'290309-12-22 (BC)'", "'4714-11-23 (BC)'", "'infinity'"])
+def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer, value: str
+) -> None:
+    origin = make_file(tmp_path / "o.duckdb", "CREATE TABLE t (x TIMESTAMP)", f"INSERT INTO t VALUES ({value})")
+    with pytest.raises(SnapshotError):
+        copy(extracted(origin), origin, postgresql(postgresql_database))
+    assert postgresql_server.psql(postgresql_database, "SELECT count(*) FROM main.t") == "0"
+
+
+def test_postgresql_to_duckdb_keeps_every_value(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
+) -> None:
+    quote = "'{}'".format
+    statements = [DEFINITIONS, 'CREATE TABLE "odd \'name" (x int);']
+    for number, (kind, values) in enumerate(TYPES.items()):
+        statements.append(f"CREATE TABLE t{number} (id int, x {kind});")
+        rows = [f"({id_}, {quote(value.replace(chr(39), chr(39) * 2))})" for id_, value in enumerate(values)]
+        statements.append(f"INSERT INTO t{number} VALUES {', '.join([*rows, '(-1, NULL)'])};")
+    postgresql_server.psql_script(postgresql_database, "SET TimeZone = 'UTC';\n" + "\n".join(statements))
+    names = [TableName("public", f"t{number}") for number in range(len(TYPES))]
+    server, again = postgresql(postgresql_database), fresh(tmp_path)
+    schema = extracted(server, *names)
+    definition = copy(schema, server, again)
+    found = extracted(again, *names)
+    for name, kind in zip(names, TYPES, strict=True):
+        assert values_of(again, found, name) == values_of(server, schema, name), kind
+    made = {str(table.table_name): table.column("x").type for table in definition.tables}
+    uuid = f"public.t{list(TYPES).index('uuid')}"
+    assert made[uuid] == "UUID"
+    with duckdb.connect(path_of(again), read_only=True) as connection:
+        texts = connection.sql(f"SELECT CAST(x AS VARCHAR) FROM {uuid} ORDER BY id").fetchall()
+    assert texts == [(None,), *((value,) for value in TYPES["uuid"])]
+
+
+def values_of(address: DatabaseAddress, schema: DatabaseSchema, name: TableName) -> list[Any]:
+    """Return a table's values by id, times as numbers, which Python may not hold otherwise."""
+    table = schema.table(name)
+    with source(address) as database, database.scan(Scan(table, AllRows())) as batches:
+        rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("id")
+    values = rows.column("x").combine_chunks()
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    if pa.types.is_fixed_size_binary(values.type):
+        hexes = [value and value.hex() for value in values.to_pylist()]
+        return [value and f"{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}" for value in hexes]
+    return [repr(value) if isinstance(value, float) else value for value in values.to_pylist()]
+
+
+def test_keys_comments_indexes_and_sequences_go_along_and_the_rest_is_listed(tmp_path: Path) -> None:
+    origin = make_file(tmp_path / "shop.duckdb", *SHOP)
+    schema = extracted(origin)
+    mapped, lost = converted(schema, "postgresql", postgresql_type)
+    child = mapped.table(TableName("main", "child"))
+    assert child.primary_key is not None
+    assert (child.primary_key.columns, child.primary_key.definition) == (("id",), None)
+    assert [(key.columns, key.referenced_table, key.definition) for key in child.foreign_keys] == [
+        (("parent",), "z_parent", None)
+    ]
+    assert [index.definition for index in child.indexes] == ['CREATE UNIQUE INDEX "by_day" ON "main"."child" ("day")']
+    assert [(sequence.name, sequence.type, sequence.last_value) for sequence in child.sequences] == [
+        ("down", "bigint", 3),
+        ("numbers", "bigint", 11),
+    ]
+    assert child.column("id").default == """nextval('"main"."numbers"')"""
+    assert (child.comment, child.column("name").comment, child.column("name").nullable) == (
+        "a 'child'",
+        "its name",
+        False,
+    )
+    assert {column.carrier for table in mapped.tables for column in table.columns} == {Carrier.NATIVE}
+    assert mapped.views == ()
+    text = "\n".join(lost)
+    for words in (
+        "Default 1.5 of column main.child.price is left out",
+        "Check child_price_check of main.child is left out",
+        "Column main.child.twice holds the values",
+        "Column main.child.m of type ENUM('sad', 'it''s', 'größe') becomes text",
+        "Collation NOCASE of column main.child.name",
+        "Index by_name of main.child is left out",
+        "View main.a_second is left out",
+        "Type main.mood is left out",
+        "Sequence main.unused is left out",
+    ):
+        assert words in text
+
+
+def test_a_whole_database_goes_to_postgresql_and_back(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
+) -> None:
+    origin = make_file(tmp_path / "shop.duckdb", *SHOP)
+    server, back = postgresql(postgresql_database), fresh(tmp_path, "back")
+    copy(extracted(origin), origin, server)
+    assert postgresql_server.psql(postgresql_database, "SELECT nextval('main.numbers')") == "14"
+    copy(extracted(server), server, back)
+    found = extracted(back)
+    child = found.table(TableName("main", "child"))
+    assert child.primary_key is not None
+    assert (child.primary_key.columns, child.foreign_keys[0].referenced_table) == (("id",), "z_parent")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path_of(origin)}' AS a (READ_ONLY); ATTACH '{path_of(back)}' AS b (READ_ONLY)")
+        for table in ("child", "z_parent", "a_grandchild", "employees"):
+            left, right = f"SELECT * FROM a.main.{table}", f"SELECT * FROM b.main.{table}"
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            assert connection.sql(query).fetchall() == [], table
+
+
+def test_a_type_that_the_other_kind_has_not_names_the_column(tmp_path: Path) -> None:
+    origin = make_file(tmp_path / "o.duckdb", "CREATE TABLE t (x INTEGER)")
+
+    def refuses(arrow_type: pa.DataType) -> str:
+        raise UnsupportedTypeError("There is none.")
+
+    with pytest.raises(UnsupportedTypeError, match=r"main\.t\.x of type INTEGER: There is none"):
+        converted(extracted(origin), "postgresql", refuses)
+
+
+def test_identity_and_serial_columns_of_postgresql_draw_from_a_sequence_in_duckdb(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
+) -> None:
+    postgresql_server.psql(
+        postgresql_database,
+        "CREATE TABLE t (a serial, b int GENERATED BY DEFAULT AS IDENTITY (START 7), c int DEFAULT 1, d text UNIQUE)",
+        "INSERT INTO t (d) VALUES ('x'), ('y')",
+        "CREATE INDEX plain ON t (c, d)",
+        "CREATE INDEX partial ON t (c) WHERE c > 0",
+    )
+    server, again = postgresql(postgresql_database), fresh(tmp_path)
+    definition = copy(extracted(server), server, again)
+    with duckdb.connect(path_of(again)) as connection:
+        connection.execute("INSERT INTO public.t (d) VALUES ('z')")
+        assert connection.sql("FROM public.t ORDER BY a").fetchall() == [
+            (1, 7, 1, "x"),
+            (2, 8, 1, "y"),
+            (3, 9, None, "z"),
+        ]
+        assert connection.sql("SELECT index_name FROM duckdb_indexes()").fetchall() == [("plain",)]
+    text = "\n".join(definition.lost)
+    assert "Index partial of public.t is left out" in text
+    assert "Column public.t.b is no longer an identity column" in text
+
+
+def test_duckdb_types_read_the_arrow_types_of_postgresql() -> None:
+    assert duckdb_type(pa.binary(16)) == "UUID"
+    assert duckdb_type(pa.timestamp("us", "UTC")) == "TIMESTAMP WITH TIME ZONE"
+    assert duckdb_type(pa.decimal256(50, 2)) == "VARCHAR"
