@@ -71,8 +71,7 @@ def load_frames(
 
 
 def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile]) -> DataFrame:
-    schema = spark_schema(table.arrow_schema())
-    arrow = batch_schema(schema)
+    arrow = batch_schema(table.arrow_schema())
     shared = tuple(files)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -80,7 +79,7 @@ def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequenc
             for number in batch.column(0).to_pylist():
                 yield from read_file(store, shared[number], arrow)
 
-    return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, schema)
+    return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, spark_schema(arrow))
 
 
 def read_file(

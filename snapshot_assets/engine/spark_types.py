@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 _WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 
-def spark_schema(fields: Iterable[pa.Field]) -> StructType:
-    """Return Spark's schema of columns that data files hold.
+def batch_schema(fields: Iterable[pa.Field]) -> pa.Schema:
+    """Return the schema of the batches in which Spark takes columns that data files hold.
 
     Args:
         fields: The columns, such as `Table.arrow_schema()`.
     """
-    nearest = pa.schema([pa.field(field.name, _nearest(field.type)) for field in fields])
-    return from_arrow_schema(nearest, prefer_timestamp_ntz=True)
+    return pa.schema([pa.field(field.name, _nearest(field.type)) for field in fields])
 
 
-def batch_schema(schema: StructType) -> pa.Schema:
-    """Return the schema of the batches in which Spark takes rows of a schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+def spark_schema(batches: pa.Schema) -> StructType:
+    """Return Spark's own schema of the rows in such batches."""
+    return from_arrow_schema(batches, prefer_timestamp_ntz=True)
 
 
 def _nearest(arrow_type: pa.DataType) -> pa.DataType:
@@ -37,6 +36,8 @@ def _nearest(arrow_type: pa.DataType) -> pa.DataType:
         return _WIDENED[arrow_type]
     if pa.types.is_timestamp(arrow_type):
         return pa.timestamp("us", arrow_type.tz)
+    if pa.types.is_duration(arrow_type):
+        return pa.duration("us")
     return arrow_type
 
 

@@ -408,6 +408,18 @@ def test_options_with_secrets_are_not_shown_by_explain(load: Load, s3_server: S3
     assert "ac-key" not in shown
 
 
+def test_options_with_secrets_are_hidden_where_spark_shows_options(registered: SparkSession) -> None:
+    secrets = ("secret_access_key", "session_token", "account_key", "service_account")
+    options = ", ".join(f"{name} 'shown-{name}'" for name in secrets)
+    statement = f"CREATE TEMPORARY VIEW v USING snapshot OPTIONS (path 's3://bucket/shop', table 'a.b', {options})"
+    [[text]] = registered.sql(f"EXPLAIN EXTENDED {statement}").collect()
+    assert "s3://bucket/shop" in text
+    assert "shown-" not in text
+    pattern = registered.conf.get("spark.sql.redaction.options.regex")
+    snapshot_assets.register(registered)
+    assert registered.conf.get("spark.sql.redaction.options.regex") == pattern
+
+
 def explained(frame: DataFrame, mode: str) -> str:
     jvm = frame.sparkSession._jvm
     text = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), mode)

@@ -225,8 +225,9 @@ def test_types_of_spark_lose_nothing_however_deep_they_lie() -> None:
         "zoned": (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")),
         "local": (pa.timestamp("ns"), pa.timestamp("us")),
     }
-    found = batch_schema(spark_schema(pa.field(name, given) for name, (given, _) in fields.items()))
+    found = batch_schema(pa.field(name, given) for name, (given, _) in fields.items())
     assert {field.name: field.type for field in found} == {name: wanted for name, (_, wanted) in fields.items()}
+    assert spark_schema(found)["nested"].dataType.simpleString() == "map<string,array<struct<a b:smallint,t:string>>>"
 
 
 def test_a_planned_read_can_be_pickled_after_its_store_was_used(hourly: Callable[..., str]) -> None:

@@ -90,7 +90,7 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     schemas = [schema.name for schema in newest.schemas]
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
-    schema = spark_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
+    schema = batch_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
     time_range = None
     documents: dict[int, DatabaseSchema] = {}
     if options.start or options.end:
@@ -99,7 +99,8 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
         documents = {number: read_schema(store, state.schemas[number]) for number in sorted(used)}
         documents[state.schema_id] = newest
     parts = file_parts(state, table, documents, time_range)
-    return PlannedRead(schema, FileRows(store, table, batch_schema(schema), time_range, options.verify), grouped(parts))
+    read = FileRows(store, table, schema, time_range, options.verify)
+    return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:

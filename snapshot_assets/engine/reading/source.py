@@ -19,12 +19,19 @@ from snapshot_assets.storage.location import FILE
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
+_REDACTED = "(?i:account_key|service_account)"
+"""Names of options whose values Spark would show in plans; those of the other secrets it hides by itself."""
+
+_REDACTION = "spark.sql.redaction.options.regex"
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
 
 
 def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | None = None) -> None:
     """Let a session read snapshots; see `snapshot_assets.register`."""
     send_package(spark)
+    hidden = spark.conf.get(_REDACTION) or ""
+    if _REDACTED not in hidden:
+        spark.conf.set(_REDACTION, "|".join(filter(None, (hidden, _REDACTED))))
     master = spark.conf.get("spark.master", None) or "unknown"
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
     variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
