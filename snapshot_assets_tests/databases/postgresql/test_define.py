@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from snapshot_assets.databases.base import Selection
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, schema_dump
@@ -43,10 +45,11 @@ def test_every_type_comes_back_as_pg_dump_sees_it(
     assert documents(extracted(target, untimed)) == documents(schema)
 
 
+@pytest.mark.parametrize("options", [(), ("--foreign-keys", "--partitions=3"), ("--unlogged-tables",)])
 def test_pgbench_comes_back_as_pg_dump_sees_it(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+    options: tuple[str, ...], postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.run("pgbench", "-i", "-q", "--foreign-keys", "--partitions=3", source)
+    postgresql_server.run("pgbench", "-i", "-q", *options, source)
     assert restore(extracted(source), target).lost == ()
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import Session
-from snapshot_assets.databases.postgresql.sql import oid_array, qualified
+from snapshot_assets.databases.postgresql.sql import literal, oid_array, qualified
+from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
 KINDS = {
@@ -18,9 +19,10 @@ KINDS = {
     "f": "foreign table",
 }
 
-# Schemas of the system and of extensions (TimescaleDB keeps the parts of its tables in one) are not the user's.
-OWN_SCHEMA = """
-    n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND NOT EXISTS (
+# Schemas of the system and of extensions (TimescaleDB keeps the parts of its tables in one) are not the user's, nor is
+# what this package notes in a database that it restored into.
+OWN_SCHEMA = f"""
+    n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND NOT EXISTS (
         SELECT FROM pg_depend d
         WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.deptype = 'e')"""
 

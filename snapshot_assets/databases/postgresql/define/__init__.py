@@ -12,7 +12,7 @@ from snapshot_assets.databases.postgresql.define import keys, sequences, tables,
 from snapshot_assets.databases.postgresql.define.arrow import type_for
 from snapshot_assets.databases.postgresql.define.making import Making, capital
 from snapshot_assets.databases.postgresql.define.order import in_order
-from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, UserType
 
@@ -42,6 +42,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 def _define(making: Making) -> Definition:
     schema = making.schema
+    _check_names(making)
     for each in schema.schemas:
         for lost in each.options.get("not_carried", ()):
             making.lose(f"{capital(str(lost))} is not in a snapshot.")
@@ -59,6 +60,15 @@ def _define(making: Making) -> Definition:
         before += sequences.own(use)
     after = list(_after(making, list(restored.values()), used))
     return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(making.lost))
+
+
+def _check_names(making: Making) -> None:
+    for name in sorted(making.relations):
+        if name.schema == LEDGER_SCHEMA:
+            raise RestoreError(
+                f"Table {name} is refused: that schema is where imports are noted. Restore without it.",
+                object=str(name),
+            )
 
 
 def _after(making: Making, restored: list[Table], used: sequences.Uses) -> Iterator[Statement]:
