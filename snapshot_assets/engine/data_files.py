@@ -100,8 +100,8 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile) -> pa.Array:
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DocumentError(
-            f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path} and {field.type} in the"
-            f" snapshot's newest schema, and its values cannot be cast without loss: {error}.",
+            f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
+            f" read as {field.type} without loss: {error}.",
             object=file.path,
             column=field.name,
         ) from error

@@ -260,7 +260,7 @@ def test_chunks_of_an_older_schema_are_read_in_the_newest(place: Place, load: Lo
     }
     assert notes == {(None, None): 2, (False, None): 32, (True, "new"): 48}
     assert rows(load(uri, "main.readings", columns="note", end="2025-01-01T01:00:00Z")) == [(None,)]
-    with pytest.raises(PythonException, match=r"main\.events\.what is string in data/\d/.* and int32 in"):
+    with pytest.raises(PythonException, match=r"main\.events\.what is string in data/\d/.* read as int32 without"):
         load(uri, "main.events").toArrow()
 
 

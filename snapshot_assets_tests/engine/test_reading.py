@@ -26,7 +26,7 @@ from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
 from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.spark_types import batch_schema, spark_schema
 from snapshot_assets.engine.time_range import TimeRange
-from snapshot_assets.errors import PlanError, StoreDeniedError
+from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
@@ -212,6 +212,21 @@ def test_credentials_of_a_read_replace_the_known_ones_as_a_whole() -> None:
     assert parse_options(given, {"s3": known}).store == expected
     assert parse_options(given | {"path": "gs://bucket/shop"}, {"s3": known}).store == replace(expected, endpoint=None)
     assert "'y'" not in repr(parse_options(given, {}))
+
+
+def test_a_nanosecond_that_spark_cannot_hold_fails_naming_the_column_and_may_be_left_out(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "hourly.duckdb")) as connection:
+        connection.execute("CREATE TABLE hourly (n INTEGER, fine TIMESTAMP_NS)")
+        connection.execute("INSERT INTO hourly VALUES (1, '2025-01-01 00:00:00.000001'), (2, NULL)")
+        connection.execute("INSERT INTO hourly VALUES (3, '2025-01-01 00:00:00.000000001')")
+    uri = (tmp_path / "location").as_uri()
+    store = open_store(parse_location(uri))
+    export(make_plan(f"duckdb://{tmp_path}/hourly.duckdb", uri, time_columns={"main.hourly": None}), store)
+    assert numbers(planned(store, uri, columns="n")) == [1, 2, 3]
+    with pytest.raises(
+        DocumentError, match=r"main\.hourly\.fine is timestamp\[ns\] in data/0/.*timestamp\[us\] without"
+    ):
+        numbers(planned(store, uri))
 
 
 def test_types_of_spark_lose_nothing_however_deep_they_lie() -> None:
