@@ -17,6 +17,9 @@ from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 EVERYTHING = Path(__file__).with_name("everything.sql").read_text()
 """A schema of everything that is restored."""
 
+ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
+"""Rows for it."""
+
 
 def extracted(uri: str, selection: Selection | None = None) -> DatabaseSchema:
     """Return the documents of a database, through JSON as they lie in a snapshot."""

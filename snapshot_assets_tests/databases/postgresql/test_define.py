@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from snapshot_assets.databases.base import Selection
+from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.postgresql import define
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import opened
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, extracted, restore, run, schema_dump
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
@@ -30,6 +34,24 @@ def test_everything_comes_back_as_pg_dump_sees_it(
     assert restore(schema, target).lost == ()
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
     assert documents(extracted(target)) == documents(schema)
+
+
+def test_rows_go_into_the_tables_that_are_made_and_satisfy_what_comes_after(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, EVERYTHING + ROWS)
+    definition = define(extracted(source))
+    run(target, definition.before)
+    with opened(source) as database, closing(PostgresqlTarget(DatabaseAddress("target", target))) as loading:
+        for table in filter(lambda each: each.columns, definition.tables):  # COPY takes no empty list of columns
+            with loading._transaction(), database.scan(Scan(table, AllRows())) as batches:
+                loading._insert(table, batches)
+    run(target, definition.after)
+    options = ("--no-owner", "--no-privileges", "--inserts", "--restrict-key=x")
+    assert postgresql_server.pg_dump(target, *options) == postgresql_server.pg_dump(source, *options)
+    filled = "SELECT (SELECT count(*) FROM sales.mat), (SELECT sum(n) FROM sales.a_filled)"
+    assert postgresql_server.psql(target, filled) == "1|1"
 
 
 def test_every_type_comes_back_as_pg_dump_sees_it(
