@@ -32,7 +32,8 @@ TypeFor = Callable[[pa.DataType], str]
 _PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
 _NEXTVAL = re.compile(r"nextval\('(?:[^']|'')*'(?:::regclass)?\)")
-_ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE|NOT VALID|NOT ENFORCED)\b.*", re.DOTALL)
+_ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
+_UNCHECKED = re.compile(r"\bNOT (?:VALID|ENFORCED)\b")
 _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
 _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORECASE)
 """Types of which equal values may have different texts: as texts they are no key that another table could refer to."""
@@ -172,12 +173,22 @@ class _Conversion:
             what = f"Foreign key {key.name} of {table.table_name}"
             if self._temporal(key.definition, what):
                 continue
-            if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
-                self.lose(f"{what} is left out: as texts, equal values of its columns may differ.")
+            if reason := self._unsafe(table, key):
+                self.lose(f"{what} is left out: {reason}.")
                 continue
             if match := _ACTIONS.search(key.definition or ""):
                 self.lose(f"{what} is carried over without {match.group()}.")
             yield key.model_copy(update={"definition": None})
+
+    def _unsafe(self, table: Table, key: ForeignKey) -> str:
+        """Return why rows that satisfy a foreign key in the source might violate it in the target."""
+        if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
+            return "as texts, equal values of its columns may differ"
+        if match := _UNCHECKED.search(key.definition or ""):
+            return f"{self._source} has not checked it ({match.group()})"
+        if self._kind == "duckdb" and table.table_name == (key.referenced_schema, key.referenced_table):
+            return "DuckDB takes no row that refers to itself, or to one that refers back"
+        return ""
 
     def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:
         """Yield the columns of a foreign key, on both sides, that travelled as text."""

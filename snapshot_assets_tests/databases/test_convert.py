@@ -258,3 +258,29 @@ def test_duckdb_types_read_the_arrow_types_of_postgresql() -> None:
     assert duckdb_type(pa.binary(16)) == "UUID"
     assert duckdb_type(pa.timestamp("us", "UTC")) == "TIMESTAMP WITH TIME ZONE"
     assert duckdb_type(pa.decimal256(50, 2)) == "VARCHAR"
+
+
+def test_rows_that_refer_to_themselves_go_into_duckdb_without_the_foreign_key(
+    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
+) -> None:
+    postgresql_server.psql(
+        postgresql_database,
+        "CREATE TABLE t (id int PRIMARY KEY, boss int REFERENCES t)",
+        "INSERT INTO t VALUES (1, 1), (2, 3), (3, 2)",
+        "CREATE TABLE child (t int REFERENCES t ON DELETE CASCADE, n int)",
+        "INSERT INTO child VALUES (1, 0), (NULL, 1)",
+        "ALTER TABLE child ADD CONSTRAINT unchecked FOREIGN KEY (n) REFERENCES t NOT VALID",
+    )
+    server, again = postgresql(postgresql_database), fresh(tmp_path)
+    definition = copy(extracted(server), server, again)
+    lost = "\n".join(definition.lost)
+    for words in (
+        "Foreign key t_boss_fkey of public.t is left out: DuckDB takes no row that refers to itself",
+        "Foreign key unchecked of public.child is left out: postgresql has not checked it (NOT VALID)",
+        "Foreign key child_t_fkey of public.child is carried over without ON DELETE CASCADE",
+    ):
+        assert words in lost
+    found = extracted(again)
+    assert [key.columns for key in found.table(TableName("public", "child")).foreign_keys] == [("t",)]
+    with duckdb.connect(path_of(again), read_only=True) as connection:
+        assert connection.sql("FROM public.t ORDER BY id").fetchall() == [(1, 1), (2, 3), (3, 2)]

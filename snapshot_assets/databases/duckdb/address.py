@@ -55,6 +55,11 @@ def memory_limit_of(uri: str) -> str:
     return match.group(1)
 
 
+def limits_memory(uri: str) -> bool:
+    """Tell whether a URI says how much memory DuckDB may use."""
+    return bool(urlsplit(uri).query)
+
+
 def default_alias(uri: str) -> str:
     """Return the file's name without its suffix, as an alias.
 

@@ -13,6 +13,10 @@ from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, DatabaseL
 
 _LOCKED = re.compile(r"Could not set lock on file.*?Conflicting lock is held in (.+? \(PID \d+\).*?)\.", re.DOTALL)
 
+_LONGEST = 1000
+# What a commit that runs out of memory says does not call it so.
+_MEMORY = re.compile("Out of Memory Error|failed to pin block|could not allocate block|Failed to delete all rows from")
+
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
@@ -27,8 +31,13 @@ def translated(doing: str) -> Iterator[None]:
         raise _own(error, doing) from error
 
 
+def _shortened(text: str) -> str:
+    """Return the beginning of what DuckDB says, which in a few cases goes on with thousands of rows."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def _own(error: Exception, doing: str) -> DatabaseError:
-    told = " ".join(str(error).split()).rstrip(".")
+    told = _shortened(" ".join(str(error).split()).rstrip("."))
     if "Could not set lock on file" in told:
         match = _LOCKED.search(told)
         holder = match.group(1) if match else told
@@ -43,11 +52,11 @@ def _own(error: Exception, doing: str) -> DatabaseError:
             f"{doing} failed: this very process has the file open already, for writing or with other settings."
             " Close that connection first."
         )
-    if "Out of Memory Error" in told:
+    if _MEMORY.search(told):
         return DatabaseError(
-            f"{doing} failed: it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large,"
-            " and a view may need them all. Allow it more in the URI of the source, such as"
-            f" duckdb:///….duckdb?memory_limit=2GiB. {told.partition(' Possible solutions')[0]}"
+            f"{doing} failed: it needs more memory than DuckDB may use; it unpacks 2048 rows at once, however large, a"
+            " view may need them all, and indexes are held in memory. Allow it more in the URI of the database, such"
+            f" as duckdb:///….duckdb?memory_limit=2GiB. {told.partition(' Possible solutions')[0]}"
         )
     if "Permission Error" in told:
         return DatabaseDeniedError(

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows
-from snapshot_assets.databases.duckdb.address import path_of
+from snapshot_assets.databases.duckdb.address import limits_memory, path_of
 from snapshot_assets.databases.duckdb.failures import translated
 from snapshot_assets.databases.duckdb.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ingest import ingest
@@ -23,7 +23,7 @@ from snapshot_assets.databases.duckdb.texts import check_statement
 from snapshot_assets.databases.duckdb.times import predicate
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable, Statement
+from snapshot_assets.databases.target import ExistingTable, ImportRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -70,11 +70,13 @@ class DuckDBTarget(SqlTarget):
                 f"DuckDB {self.alias!r}: {self._path!r} may not be made: {folder!r} is read-only."
             )
 
-    def _open(self) -> duckdb.DuckDBPyConnection:
+    def _open(self, *, indexing: bool = False) -> duckdb.DuckDBPyConnection:
         if not os.access(self._path, os.W_OK) and os.path.exists(self._path):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
         # Without access to files there is no ATTACH either, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
+        if indexing and not limits_memory(self._address.uri):
+            del config["memory_limit"]
         with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for writing"):
             connection = duckdb.connect(config=config)
             try:
@@ -118,6 +120,16 @@ class DuckDBTarget(SqlTarget):
                 self._opened.rollback()
             self._opened.close()
             self._opened = None
+
+    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+        """Run the last statements and mark the import as finished; see `Target`.
+
+        DuckDB builds indexes in memory. They are not built in a task, so they may have as much as DuckDB would take.
+        """
+        if statements:
+            self.close()
+            self._opened = self._open(indexing=True)
+        super().finish(record, statements)
 
     def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
         """Return all rows of a query of this package's own."""

@@ -164,6 +164,40 @@ def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(begun: tupl
     assert rows_in(into) == [1, 3, 20]
 
 
+def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_same_keys(
+    begun: tuple[DatabaseAddress, Table],
+) -> None:
+    into, table = begun
+    with target(into) as opened:
+        record = opened.imports()[0]
+        opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
+        keys = ["ALTER TABLE t ADD PRIMARY KEY (x)", "CREATE INDEX i ON t (ts)"]
+        opened.finish(record, [Statement(sql, sql) for sql in keys])
+        files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, ROWS.to_batches())]
+        assert opened.replace(0, [Load(record.location_id, table, AllRows(), files)]) == 4
+        assert opened.load(entry(MAIN_T, record, "data/0/more.parquet"), table, ROWS.slice(0, 0).to_batches()) == 0
+        with pytest.raises(DatabaseError, match=r"[Dd]uplicate key"):
+            opened.load(entry(MAIN_T, record, "data/0/twice.parquet"), table, ROWS.to_batches())
+    assert rows_in(into) == [1, 2, 3, 4]
+
+
+def test_an_import_that_ran_out_of_memory_for_its_indexes_says_so_and_ends_with_more(tmp_path: Path) -> None:
+    origin = make_file(
+        tmp_path / "origin.duckdb",
+        "CREATE TABLE p (id BIGINT PRIMARY KEY)",
+        "INSERT INTO p FROM range(600000)",
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, p BIGINT REFERENCES p (id))",
+        "INSERT INTO t SELECT i, i // 2 FROM range(1000000) t(i)",
+    )
+    schema, into = extracted(origin), fresh(tmp_path)
+    little = DatabaseAddress("copy", f"{into.uri}?memory_limit=40MiB")
+    with pytest.raises(DatabaseError, match=r"indexes are held in memory.*memory_limit=2GiB"):
+        copy(schema, origin, little)
+    copy(schema, origin, into)
+    assert extracted(into) == schema
+    assert differences(origin, into, schema) == {}
+
+
 def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_unseen(
     begun: tuple[DatabaseAddress, Table],
 ) -> None:
