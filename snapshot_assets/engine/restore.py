@@ -162,6 +162,8 @@ class ImportRun:
         with self._target() as target:
             existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
             done = {(each.table, each.path): each for each in target.loaded(source.state.location_id)}
+            if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
+                return self.prepare(depth=depth)
         check_tables(existing, definition, newest, into_nonempty=self.settings.into_nonempty)
         import_id = uuid.uuid4().hex
         record = resumed or ImportRecord(

@@ -246,7 +246,7 @@ def test_what_is_not_sealed_cannot_be_restored(place, duck):
     place.export()
     with pytest.raises(VersionNotFoundError):
         duck.restore(place.store, version="rev:2")
-    with pytest.raises(UnknownRelationError, match=r"Did you mean 'main.readings'"):
+    with pytest.raises(UnknownRelationError, match=r"Did you mean 'readings'"):
         duck.restore(place.store, filters=Filters(tables=(TableName("main", "reading"),)))
 
 

@@ -21,7 +21,10 @@ import pyarrow.parquet  # noqa: F401  (the children need both)
 from snapshot_assets.catalog import log
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.databases.duckdb import database  # noqa: F401
+from snapshot_assets.databases.duckdb import database, definition  # noqa: F401
+from snapshot_assets.databases.duckdb import target as duckdb_target  # noqa: F401
+from snapshot_assets.databases.postgresql import database as postgresql_database  # noqa: F401
+from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
 from snapshot_assets.engine.restore import ImportRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.run import ExportRun

@@ -39,7 +39,7 @@ class Restoring:
         """No row is missing or doubled, one import is recorded, and nothing of it is left at the location."""
         job = {"job": "compare", "source": self.source, "location": self.snapshot, "target": self.target}
         [found] = self.driver.run(job)
-        assert found == {"differences": {}, "tags": [], "imports": 1}, f"{what}: {found}"
+        assert found == {"signal": 0, "differences": {}, "tags": [], "imports": 1}, f"{what}: {found}"
 
     def strike(self, kind: str, at: int) -> None:
         """Kill an import at one call, and hold the next run to its promises."""
