@@ -1,7 +1,13 @@
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+import snapshot_assets
+from snapshot_assets_tests.engine.data_source import Load
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import make_source
 
@@ -17,3 +23,32 @@ def prepared_source(tmp_path_factory):
 def place(prepared_source, tmp_path) -> Place:
     shutil.copy(prepared_source, tmp_path / "source.duckdb")
     return Place(f"duckdb://{tmp_path}/source.duckdb", tmp_path / "location")
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    snapshot_assets.register(spark)
+    return spark
+
+
+@pytest.fixture
+def load(registered: SparkSession) -> Load:
+    """Load a table of a location."""
+
+    def load(uri: str, table: str, **options: Any) -> DataFrame:
+        return registered.read.format("snapshot").options(table=table, **options).load(uri)
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A sealed export that tests only read."""
+    place = Place(f"duckdb://{prepared_source}", tmp_path_factory.mktemp("exported") / "location")
+    place.export()
+    return place
+
+
+@pytest.fixture
+def readings(exported_place: Place, load: Load) -> Callable[..., DataFrame]:
+    return lambda **options: load(exported_place.store.uri, "main.readings", **options)
