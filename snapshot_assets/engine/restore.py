@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
-from snapshot_assets.databases.open import open_target, target_module
+from snapshot_assets.databases.open import kind_of, open_target, target_module
 from snapshot_assets.databases.target import Definition, ImportRecord, LoadedFile, Statement, Target
 from snapshot_assets.engine import restore_pins
 from snapshot_assets.engine.restore_load import ChunkLoad, ChunkOutcome, Loader
-from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan, Filters, chunk_files
+from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan, Filters, chunk_files, parents_first
 from snapshot_assets.engine.restore_source import RestoreSource, open_snapshot
 from snapshot_assets.engine.restore_target import (
     check_same_import,
@@ -80,6 +80,12 @@ class Prepared:
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
         return (*self.source.lost, *self.definition.lost)
+
+    @property
+    def has_foreign_keys(self) -> bool:
+        """Whether a table that was there before has foreign keys: then parents must be loaded before their children."""
+        made = set(self.record.made)
+        return any(table.foreign_keys and table.table_name not in made for table in self.definition.tables)
 
     def to_make(self) -> list[Statement]:
         """Return the statements that are still to be run."""
@@ -227,12 +233,12 @@ class ImportRun:
             RestoreFailedError: Some chunks failed; the others are loaded. Names each with its error.
         """
         prepared = self.begin()
-        wanted = [chunk for chunk in prepared.chunks if not only or chunk.chunk in only]
+        wanted = [parents_first(chunk) for chunk in prepared.chunks if not only or chunk.chunk in only]
         loader = self._loader(prepared)
         yield from loader.run([self._load_of(prepared, chunk, again) for chunk in wanted])
 
     def _loader(self, prepared: Prepared) -> Loader:
-        one_writer = target_module(self.address.uri).ONE_WRITER
+        in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys
         return Loader(
             store=self.store,
             address=self.address,
@@ -240,19 +246,17 @@ class ImportRun:
             record=prepared.record,
             tables={table.table_name: table for table in prepared.definition.tables},
             documents=prepared.source.documents,
-            parallelism=1 if one_writer else self.parallelism,
-            slots=1 if one_writer else self.slots,
+            same_kind=prepared.source.schema.database == kind_of(self.address.uri),
+            parallelism=1 if in_order else self.parallelism,
+            slots=1 if in_order else self.slots,
             retry=self.retry,
         )
 
     def _load_of(self, prepared: Prepared, chunk: ChunkFiles, again: bool) -> ChunkLoad:
         """Decide what is to be done with a chunk: nothing, load what is missing, or replace it whole."""
+        tables = {table.table_name for table in prepared.definition.tables}
         wanted = {(plan.table.table_name, plan.file.path) for plan in chunk.files}
-        known = {
-            key
-            for key, entry in prepared.done.items()
-            if entry.chunk == chunk.chunk and key[0] in {table.table_name for table, _ in chunk.tables}
-        }
+        known = {key for key, entry in prepared.done.items() if entry.chunk == chunk.chunk and key[0] in tables}
         changed = bool(known - wanted)
         if changed and not (self.settings.replace or again):
             raise RestoreError(
@@ -264,6 +268,13 @@ class ImportRun:
             raise RestoreError(
                 f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before this import"
                 " (--into-nonempty), and deleting the chunk's window would delete those too.",
+                chunk=chunk.chunk,
+            )
+        if (changed or again) and chunk.unbounded:
+            names = ", ".join(sorted(map(str, chunk.unbounded)))
+            raise RestoreError(
+                f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
+                " be told from others. Drop the tables, give --forget-ledger, and import them anew.",
                 chunk=chunk.chunk,
             )
         return ChunkLoad(chunk, prepared.missing(chunk), replace=changed or again)

@@ -24,8 +24,8 @@ from snapshot_assets.engine.restore_tasks import (
     replace_chunk,
 )
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.errors import RestoreFailedError, SnapshotError, TransientError
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.errors import RestoreError, RestoreFailedError, SnapshotError, TransientError
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
@@ -79,6 +79,7 @@ class Loader:
     Attributes:
         tables: Tables as the target holds them.
         documents: Schemas by id: a file's columns are carried as the one says that it was written with.
+        same_kind: Whether the target is of the kind of database that the snapshot is of.
         parallelism: Jobs side by side.
         slots: Tasks of one job.
     """
@@ -89,6 +90,7 @@ class Loader:
     record: ImportRecord
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
+    same_kind: bool = True
     parallelism: int = 1
     slots: int = 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -194,7 +196,15 @@ class Loader:
 
     def _work(self, plan: FilePlan) -> FileWork:
         name = plan.table.table_name
-        table = as_carried(self.tables[name], self.documents[plan.file.schema_id], plan.table)
+        written = self.documents[plan.file.schema_id]
+        changed = changed_carriers(written, plan.table)
+        if changed and not self.same_kind:
+            raise RestoreError(
+                f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
+                f" schema, and only a {written.database} database can read both. Restore into one.",
+                object=plan.file.path,
+            )
+        table = as_carried(self.tables[name], changed)
         entry = LoadedFile(
             self.record.location_id, name, plan.file.path, plan.file.chunk, plan.file.sha256, self.record.id
         )
@@ -213,27 +223,35 @@ class Loader:
         return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, size, seconds)
 
 
-def as_carried(target: Table, written: DatabaseSchema, newest: Table) -> Table:
-    """Return a target's table with each column carried as in a file that was written with another schema.
-
-    A plan may have changed a column's carrier between chunks; values go in by the carrier that the file has.
+def changed_carriers(written: DatabaseSchema, newest: Table) -> dict[str, Column]:
+    """Return the columns, by name, whose carrier was another when a file was written: a plan may change it.
 
     Args:
-        target: The table as the target holds it.
         written: The schema that the file was written with.
-        newest: The table as the snapshot's newest schema has it, by which the target was made.
+        newest: The table as the snapshot's newest schema has it.
+
+    Returns:
+        Each column as it was when the file was written.
     """
     try:
         old = {column.name: column for column in written.table(newest.table_name).columns}
     except KeyError:
-        return target
-    new = {column.name: column for column in newest.columns}
-    columns = []
-    for column in target.columns:
-        before, now = old.get(column.name), new.get(column.name)
-        if before is not None and now is not None and before.carrier is not now.carrier:
-            column = column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
-        columns.append(column)
+        return {}
+    return {
+        column.name: old[column.name]
+        for column in newest.columns
+        if column.name in old and old[column.name].carrier is not column.carrier
+    }
+
+
+def as_carried(target: Table, changed: Mapping[str, Column]) -> Table:
+    """Return a target's table with some columns carried as in a file that was written otherwise."""
+    columns = [
+        column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
+        if (before := changed.get(column.name))
+        else column
+        for column in target.columns
+    ]
     return target.model_copy(update={"columns": tuple(columns)})
 
 

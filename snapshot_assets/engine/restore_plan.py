@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state import State
@@ -87,7 +87,7 @@ def select(schema: DatabaseSchema, filters: Filters) -> Selected:
             continue
         views.append(view)
         kept.add(name)
-    complete = _without_broken(views, kept, lost)
+    complete = _without_broken(views, kept, set(relations), lost)
     used = {name.schema for name in kept}
     narrowed = bool(filters.schemas or filters.tables)
     return Selected(
@@ -102,12 +102,15 @@ def select(schema: DatabaseSchema, filters: Filters) -> Selected:
     )
 
 
-def _without_broken(views: Sequence[View], kept: set[TableName], lost: list[str]) -> list[View]:
-    """Return the views whose relations are all restored; removes the others from `kept` and says so in `lost`."""
+def _without_broken(views: Sequence[View], kept: set[TableName], known: set[TableName], lost: list[str]) -> list[View]:
+    """Return the views whose relations are all restored; removes the others from `kept` and says so in `lost`.
+
+    What is no table or view of the snapshot, such as a partition, is the target's definition to judge.
+    """
     remaining = list(views)
-    while broken := [view for view in remaining if not set(view.depends_on) <= kept]:
+    while broken := [view for view in remaining if set(view.depends_on) & known - kept]:
         for view in broken:
-            missing = ", ".join(sorted(map(str, set(view.depends_on) - kept)))
+            missing = ", ".join(sorted(map(str, set(view.depends_on) & known - kept)))
             lost.append(f"View {view.table_name} is left out: it reads {missing}, which is not restored.")
             kept.discard(view.table_name)
         remaining = [view for view in remaining if view not in broken]
@@ -120,24 +123,34 @@ class FilePlan:
 
     Attributes:
         table: The table as the newest schema has it.
-        rows: Which rows of the target are the file's chunk's: what a replace deletes first.
         cut: Range that its rows are filtered by; None where all of them are wanted.
     """
 
     file: DataFile
     table: Table
-    rows: Rows
     cut: TimeRange | None = None
 
 
 @dataclass(frozen=True)
 class ChunkFiles:
-    """The files of one chunk that are restored; none where the window is empty of the chosen tables' rows."""
+    """The files of one chunk that are restored.
+
+    Attributes:
+        files: None where the window holds no row of the chosen tables.
+        tables: Tables that the chunk holds rows of, and which rows of the target those are: what a replace deletes.
+    """
 
     chunk: int
     files: tuple[FilePlan, ...] = ()
-    # What a replace deletes, also where the chunk has no file any more.
-    tables: tuple[tuple[Table, Rows], ...] = field(default=())
+    tables: tuple[tuple[Table, Rows], ...] = ()
+
+    @property
+    def unbounded(self) -> set[TableName]:
+        """Tables whose rows of this chunk nothing tells from those of others: they have no time index.
+
+        Such are tables that a user's own DataFrames made.
+        """
+        return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
 
 
 def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Sequence[int] = ()) -> list[ChunkFiles]:
@@ -172,17 +185,16 @@ def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Se
 
 
 def _chunk_files(state: State, schema: DatabaseSchema, chunk: int, time_range: TimeRange | None) -> ChunkFiles:
-    tables = {
-        table.table_name: (table, rows)
-        for table in schema.tables
-        if (rows := _rows_of(state, table, chunk, time_range)) is not None
-    }
+    chosen = {table.table_name: table for table in schema.tables}
+    rows = {name: _rows_of(state, table, chunk, time_range) for name, table in chosen.items()}
     files = []
     for known in state.live_files(chunk):
-        name = TableName(known.file.schema, known.file.table)
-        if name in tables:
-            files.append(FilePlan(known.file, *tables[name], _cut(state, chunk, time_range)))
-    return ChunkFiles(chunk, tuple(files), tuple(tables.values()))
+        table = chosen.get(TableName(known.file.schema, known.file.table))
+        if table is not None and not (chunk == UNTIMED_CHUNK and rows[table.table_name] is None):
+            cut = _cut(state, chunk, time_range) if table.time_index is not None else None
+            files.append(FilePlan(known.file, table, cut))
+    bounded = tuple((chosen[name], which) for name, which in rows.items() if which is not None)
+    return ChunkFiles(chunk, tuple(files), bounded)
 
 
 def _rows_of(state: State, table: Table, chunk: int, time_range: TimeRange | None) -> Rows | None:
@@ -202,6 +214,27 @@ def _cut(state: State, chunk: int, time_range: TimeRange | None) -> TimeRange | 
         return None
     window = state.window(chunk)
     return None if time_range.covers(window.start, window.end) else time_range
+
+
+def parents_first(chunk: ChunkFiles) -> ChunkFiles:
+    """Return a chunk whose files stand in the order of foreign keys, those of a circle as they come."""
+    tables = {plan.table.table_name: plan.table for plan in chunk.files}
+    parents = {
+        name: {TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys} & set(tables)
+        for name, table in tables.items()
+    }
+    order: dict[TableName, int] = {}
+
+    def place(name: TableName, above: frozenset[TableName]) -> None:
+        if name in order:
+            return
+        for parent in sorted(parents[name] - above - {name}):
+            place(parent, above | {name})
+        order.setdefault(name, len(order))
+
+    for name in sorted(tables):
+        place(name, frozenset())
+    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: order[plan.table.table_name])))
 
 
 def check_complete(state: State, schema: DatabaseSchema) -> None:

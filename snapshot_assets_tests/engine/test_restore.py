@@ -303,3 +303,26 @@ def test_columns_that_came_went_and_widened_between_chunks(place, into):
     events = into.tables()["events"].sort_by([("moment", "ascending")]).to_pylist()
     assert [row["who"] for row in events if row["what"] == "first"] == [None]
     assert {row["who"] for row in events if row["what"] != "first"} == {"nobody"}
+
+
+def test_a_carrier_that_changed_between_chunks_is_followed_file_by_file(place, duck, postgresql_database):
+    place.export(chunks=[1, 2], seal=False)
+    place.export(carriers={"main.readings.value": "text"})
+    assert duck.restore(place.store).finished
+    assert duck.differences(place.source, IN_RANGE) == {}
+    with pytest.raises(RestoreFailedError, match=r"value of main\.readings.*only a duckdb database"):
+        Into(postgresql_database).restore(place.store)
+
+
+def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, into):
+    place.sql("CREATE TABLE owners (id INTEGER PRIMARY KEY); INSERT INTO owners VALUES (1), (2)")
+    place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
+    place.sql("INSERT INTO visits VALUES ('2025-01-01 01:00:00Z', 1), ('2025-01-05 01:00:00Z', 2)")
+    place.export()
+    first = into.restore(place.store, finish=True)
+    assert first.finished
+    place.sql("INSERT INTO visits VALUES ('2025-01-05 02:00:00Z', 1)")
+    place.export(chunks=[5], replace=True)
+    assert into.restore(place.store, replace=True).finished
+    visits = into.tables()["visits"]
+    assert sorted(visits["owner"].to_pylist()) == [1, 1, 2]

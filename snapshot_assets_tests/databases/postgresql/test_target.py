@@ -38,9 +38,7 @@ STAGED = TABLE.model_copy(
         )
     }
 )
-CREATE = Statement(
-    "table public.t", 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T
-)
+CREATE = Statement("table public.t", 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T)
 CREATE_STAGED = Statement(
     "table public.t",
     'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer, at time, id uuid, "how long" interval)',
@@ -59,7 +57,9 @@ def open_at(uri: str) -> PostgresqlTarget:
 
 
 def record(number: int = 1, tables: tuple[TableName, ...] = (T,)) -> ImportRecord:
-    return ImportRecord(f"{number:032x}", "loc", "s3://b/p", number, "c" * 64, '{"start":null}', tables, tables, "import-x")
+    return ImportRecord(
+        f"{number:032x}", "loc", "s3://b/p", number, "c" * 64, '{"start":null}', tables, tables, "import-x"
+    )
 
 
 def entry(path: str, chunk: int = 1, number: int = 1) -> LoadedFile:
@@ -223,3 +223,11 @@ def test_one_statement_is_one_statement(target, postgresql_database):
     with pytest.raises(RestoreError, match="comment could not be made: .*multiple commands"):
         target.begin(record(), [two], "")
     assert target.existing([TableName("public", "evil")]) == {}
+
+
+def test_a_table_without_columns_still_has_its_rows(target):
+    nothing = Table(schema="public", name="t", columns=())
+    target.begin(record(), [Statement("table public.t", "CREATE TABLE public.t ()", table=T)], "")
+    batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])
+    assert target.load(entry("data/0/a.parquet", chunk=0), nothing, [batch]) == 3
+    assert target.count(nothing, AllRows()) == 3
