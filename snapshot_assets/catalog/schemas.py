@@ -65,7 +65,7 @@ def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
     """
     parts: dict[str, object] = {}
     for ref in added.files:
-        data = store.get(ref.path, limit=max(ref.bytes, 1))
+        data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))
         found = sha256_hex(data)
         if found != ref.sha256:
             raise ChecksumMismatchError(
