@@ -80,6 +80,10 @@ class SqlTarget(ABC):
     def _qualified(self, name: TableName) -> str:
         """Return a quoted table name."""
 
+    def _own_rows(self, name: TableName) -> str:
+        """Return the FROM item of a table's rows, without those of other tables that inherit from it."""
+        return self._qualified(name)
+
     @abstractmethod
     def _predicate(self, table: Table, rows: Rows) -> str:
         """Return the SQL predicate of some rows of a timed table."""
@@ -185,7 +189,7 @@ class SqlTarget(ABC):
             for load in loads:
                 name = load.table.table_name
                 self._execute(
-                    f"DELETE FROM {self._qualified(name)}{self._where(load.table, load.rows)}",
+                    f"DELETE FROM {self._own_rows(name)}{self._where(load.table, load.rows)}",
                     f"deleting the rows of chunk {chunk} from {name}",
                 )
                 self._execute(
@@ -210,7 +214,7 @@ class SqlTarget(ABC):
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `Target`."""
-        query = f"SELECT count(*) AS rows FROM {self._qualified(table.table_name)}{self._where(table, rows)}"
+        query = f"SELECT count(*) AS rows FROM {self._own_rows(table.table_name)}{self._where(table, rows)}"
         return int(self._rows(query, f"counting {table.table_name}")[0]["rows"])
 
     def forget(self) -> None:

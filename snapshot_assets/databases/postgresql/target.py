@@ -31,6 +31,15 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
 """
+# A partitioned table's rows lie in its partitions, and a hypertable's in its chunks, which inherit from it.
+_HOLDS_ALL_ITSELF = """
+SELECT c.relkind = 'r' AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class h ON h.oid = i.inhrelid
+    JOIN pg_catalog.pg_namespace s ON s.oid = h.relnamespace
+    WHERE i.inhparent = c.oid AND s.nspname = '_timescaledb_internal') AS alone
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname = {name}
+"""
 
 
 class PostgresqlTarget(SqlTarget):
@@ -73,7 +82,7 @@ class PostgresqlTarget(SqlTarget):
         return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
 
     def _has_rows(self, name: TableName) -> bool:
-        query = f"SELECT EXISTS (SELECT FROM {qualified(name)}) AS found"
+        query = f"SELECT EXISTS (SELECT FROM {self._own_rows(name)}) AS found"
         return bool(self._rows(query, f"looking into {name}")[0]["found"])
 
     def close(self) -> None:
@@ -156,6 +165,11 @@ class PostgresqlTarget(SqlTarget):
 
     def _qualified(self, name: TableName) -> str:
         return qualified(name)
+
+    def _own_rows(self, name: TableName) -> str:
+        query = _HOLDS_ALL_ITSELF.format(schema=literal(name.schema), name=literal(name.table))
+        alone = any(row["alone"] for row in self._rows(query, f"looking up {name}"))
+        return f"ONLY {qualified(name)}" if alone else qualified(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
         zone = rows.zone if isinstance(rows, WindowRows) else "UTC"

@@ -197,6 +197,30 @@ def test_rows_are_counted_by_window_and_those_without_a_time_apart(target):
     assert [target.count(TABLE, each) for each in (AllRows(), window, TimelessRows())] == [4, 2, 1]
 
 
+def test_rows_of_a_table_that_inherits_are_no_rows_of_its_parent(target, postgresql_database):
+    heir = TableName("public", "heir")
+    make_heir = Statement("table public.heir", "CREATE TABLE public.heir () INHERITS (public.t)", table=heir)
+    target.begin(record(tables=(T, heir)), [CREATE, make_heir], "")
+    beside = TABLE.model_copy(update={"name": "heir"})
+    target.load(LoadedFile("loc", heir, "data/1/h.parquet", 1, "a" * 64, record().id), beside, [rows(8, 9)])
+    assert [found.has_rows for found in target.existing([T, heir]).values()] == [True, False]  # sorted by name
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    assert (target.count(TABLE, AllRows()), target.count(beside, AllRows())) == (1, 2)
+    assert target.replace(1, [Load("loc", TABLE, AllRows(), [(entry("data/1/b.parquet"), TABLE, [rows(2)])])]) == 1
+    assert stored(postgresql_database) == [2, 8, 9]
+
+
+def test_rows_of_partitions_are_rows_of_their_table(target, postgresql_database):
+    parted = Statement("table public.t", CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
+    part = Statement("table public.p", "CREATE TABLE public.p PARTITION OF public.t DEFAULT")
+    target.begin(record(), [parted, part], "")
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
+    assert target.count(TABLE, AllRows()) == 2
+    assert target.existing([T])[T].has_rows
+    assert target.replace(1, [Load("loc", TABLE, AllRows(), [])]) == 0
+    assert stored(postgresql_database) == []
+
+
 def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(target):
     target.begin(record(), [CREATE], "")
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
