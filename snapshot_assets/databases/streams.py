@@ -28,6 +28,17 @@ class Feed:
         """Return the stream; once only."""
         return pa.RecordBatchReader.from_batches(self._schema, self._stream())
 
+    def portions(self, size: int) -> Iterator[pa.Table]:
+        """Yield the stream in tables of about `size` bytes, at least a batch each; once only."""
+        pending: list[pa.RecordBatch] = []
+        for batch in self._stream():
+            pending.append(batch)
+            if sum(each.nbytes for each in pending) >= size:
+                yield pa.Table.from_batches(pending)
+                pending = []
+        if pending:
+            yield pa.Table.from_batches(pending)
+
     def _stream(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:

@@ -25,6 +25,8 @@ from snapshot_assets.format.relations import Table, TableName
 
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 _STAGE = "snapshot_assets_stage"
+_PORTION_BYTES = 8 << 20
+_SETTINGS = SETTINGS | {"temp_buffers": "64MB"}
 _EXISTING = """
 SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -64,7 +66,7 @@ class PostgresqlTarget(SqlTarget):
         except _DRIVER_ERRORS as error:
             raise connect_failure(error, address.alias, self._secrets) from None
         try:
-            self._rows(pinning(SETTINGS), "pinning the session")
+            self._rows(pinning(_SETTINGS), "pinning the session")
         except BaseException:
             self._connection.close()
             raise
@@ -133,31 +135,31 @@ class PostgresqlTarget(SqlTarget):
         if any(each.staged for each in how.values()):
             self._insert_staged(table, how, feed)
         else:
-            self._ingest(table.table_name, feed)
+            with feed.errors():
+                self._ingest(table.name, table.schema_name, feed.reader())
         return feed.rows
 
-    def _ingest(self, name: TableName, feed: Feed, *, temporary: bool = False) -> None:
-        with feed.errors(), self._translating(f"loading {name}"), self._connection.cursor() as cursor:
-            cursor.adbc_ingest(
-                name.table,
-                feed.reader(),
-                mode="append",
-                db_schema_name=None if temporary else name.schema,
-                temporary=temporary,
-            )
+    def _ingest(self, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Copy rows into a table; into a temporary one where no schema is given."""
+        with self._translating(f"loading {name}"), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(name, rows, mode="append", db_schema_name=schema, temporary=schema is None)
 
     def _insert_staged(self, table: Table, how: dict[str, Ingest], feed: Feed) -> None:
+        """Load through a staging table, portion by portion: what fits into the session's buffers is never written."""
         name = table.table_name
         definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in how.items())
+        columns, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
         self._execute(
             f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", f"making the staging table of {name}"
         )
-        self._ingest(TableName("pg_temp", _STAGE), feed, temporary=True)
-        columns, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
-        self._execute(
-            f"INSERT INTO {qualified(name)} ({columns}) OVERRIDING SYSTEM VALUE SELECT {values} FROM pg_temp.{_STAGE}",
-            f"loading {name}",
-        )
+        for portion in feed.portions(_PORTION_BYTES):
+            self._ingest(_STAGE, None, portion)
+            self._execute(
+                f"INSERT INTO {qualified(name)} ({columns}) OVERRIDING SYSTEM VALUE"
+                f" SELECT {values} FROM pg_temp.{_STAGE}",
+                f"loading {name}",
+            )
+            self._execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self._execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
     def _literal(self, value: str) -> str:
