@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 from snapshot_assets.catalog import rules
@@ -18,6 +18,7 @@ from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
 from snapshot_assets.catalog.state import FileState
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -208,17 +209,7 @@ def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPla
 
 
 def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Outcome]:
-    stop = threading.Event()
-    with ThreadPoolExecutor(export.parallelism, thread_name_prefix="export") as pool:
-        futures = [pool.submit(_run_batch, export, batch, stop) for batch in batches]
-        try:
-            for future in as_completed(futures):
-                yield from future.result()
-        except BaseException:
-            stop.set()
-            for future in futures:
-                future.cancel()
-            raise
+    return side_by_side(partial(_run_batch, export), batches, export.parallelism, "export")
 
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.frames import FrameChunk, load_frames
 from snapshot_assets.engine.run import ExportRun
-from snapshot_assets.errors import ExportFailedError, PlanError, SnapshotError
+from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.dagster_internals import add_partition_metadata, asks_to_replace
@@ -124,7 +124,7 @@ def _outcomes(context: dg.OutputContext, run: ExportRun, obj: Any) -> Iterator[O
 def as_failure(error: SnapshotError) -> dg.Failure:
     """Return an error as a Dagster failure that no retry policy repeats: retries happened inside."""
     metadata: dict[str, Any] = {"error": type(error).__name__}
-    if isinstance(error, ExportFailedError):
+    if isinstance(error, ExportFailedError | RestoreFailedError):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
     return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
 

@@ -74,7 +74,7 @@ def test_the_waits_between_tries_are_those_of_the_policy(place, monkeypatch):
             waited.append(timeout)
             return False
 
-    monkeypatch.setattr(engine_export, "threading", SimpleNamespace(Event=Event))
+    monkeypatch.setattr(engine_side_by_side, "threading", SimpleNamespace(Event=Event))
     place.export(FailingRunner(errors={1: [GONE] * 3}), change=lambda run: setattr(run, "retry", _Fixed()))
     assert waited == [3.0, 5.0, 7.0]
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.databases.base import AllRows, Rows, TimelessRows
-from snapshot_assets.databases.bounds import AFTER_ALL, WIDEST_OFFSET, first_date, known_zone, moved
+from snapshot_assets.databases.bounds import AFTER_ALL, WIDEST_OFFSET, first_date, known_zone, moved, time_index_type
 from snapshot_assets.databases.duckdb.sql import identifier, literal
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 
 _UNITS: dict[str, timedelta] = {
@@ -140,16 +139,8 @@ def time_column(table: Table, zone: str) -> TimeColumn:
     Raises:
         PlanError: There is no such zone, or the column's type holds no time.
     """
-    assert table.time_index is not None
-    kind = table.column(table.time_index).type
-    if kind not in _UNITS:
-        raise PlanError(
-            f"Column {table.time_index!r} of {table.table_name} is of type {kind}, which cannot be a time index."
-            f" Name a column of one of: {', '.join(_UNITS)}.",
-            table=str(table.table_name),
-        )
-    known_zone(zone)
-    return TimeColumn(identifier(table.time_index), kind, zone)
+    kind = time_index_type(table, _UNITS, zone)
+    return TimeColumn(identifier(str(table.time_index)), kind, zone)
 
 
 def predicate(table: Table, rows: Rows) -> str:
