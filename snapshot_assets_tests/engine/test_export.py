@@ -12,6 +12,7 @@ from snapshot_assets.catalog.log import read_state, scan_log
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.engine import export as engine_export
+from snapshot_assets.engine import side_by_side as engine_side_by_side
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import (
     DatabaseDeniedError,
