@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +23,7 @@ from snapshot_assets.engine.restore_tasks import (
     replace_chunk,
 )
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.errors import RestoreError, RestoreFailedError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
@@ -121,17 +121,7 @@ class Loader:
             )
 
     def _run(self, jobs: Sequence[Sequence[ChunkLoad]]) -> Iterator[ChunkOutcome]:
-        stop = threading.Event()
-        with ThreadPoolExecutor(self.parallelism, thread_name_prefix="restore") as pool:
-            futures = [pool.submit(self._run_job, job, stop) for job in jobs]
-            try:
-                for future in as_completed(futures):
-                    yield from future.result()
-            except BaseException:
-                stop.set()
-                for future in futures:
-                    future.cancel()
-                raise
+        return side_by_side(self._run_job, jobs, self.parallelism, "restore")
 
     def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
         """Run one job; chunks that fail in a way that may pass are tried again, by themselves."""
