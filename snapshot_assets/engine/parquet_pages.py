@@ -1,0 +1,140 @@
+"""What a column of a Parquet row group unpacks to, told by its page headers before anything is unpacked.
+
+A footer says how large a column is, but nobody is bound by it: readers allocate what the header before each page says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from snapshot_assets.errors import DocumentError, LimitExceededError
+
+ENCODINGS = {
+    0: "PLAIN",
+    2: "PLAIN_DICTIONARY",
+    3: "RLE",
+    5: "DELTA_BINARY_PACKED",
+    6: "DELTA_LENGTH_BYTE_ARRAY",
+    8: "RLE_DICTIONARY",
+    9: "BYTE_STREAM_SPLIT",
+}
+"""Encodings that are read: those that are written. DELTA_BYTE_ARRAY makes any length of text out of a few bytes."""
+MAX_PAGES = 10_000
+"""Most pages of one column in one row group; written are some of a MiB each."""
+
+_MAX_DEPTH = 8
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_HEADERS = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
+_ENCODING = {_DATA: 2, _DICTIONARY: 2, _DATA_V2: 4}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of one column in one row group.
+
+    Attributes:
+        unpacked: Bytes of all of them, unpacked.
+        values: Values in them; nested columns have more than rows.
+        dictionary: Whether values may stand in a dictionary.
+    """
+
+    unpacked: int
+    values: int
+    dictionary: bool
+
+
+def read_pages(data: bytes, values: int, name: str) -> Pages:
+    """Return what the page headers say, reading them in the way in which Arrow does.
+
+    Args:
+        data: The column's bytes in the file.
+        values: Values that the footer says are there; what follows them is not read.
+        name: File and column, for messages.
+
+    Raises:
+        DocumentError: They are no pages, or written in an encoding that this package does not write.
+        LimitExceededError: There are far too many.
+    """
+    unpacked = found = count = place = 0
+    dictionary = False
+    while found < values:
+        count += 1
+        if count > MAX_PAGES:
+            raise LimitExceededError(f"{name} has more than {MAX_PAGES} pages.", object=name)
+        try:
+            header, place = _struct(data, place, 0)
+            kind, own = header[1], header[_HEADERS[header[1]]]
+            sizes = (header[2], header[3], own[1])
+            encoding = own[_ENCODING[kind]]
+        except (LookupError, TypeError) as error:
+            raise DocumentError(f"{name} has a broken page header before byte {place} of it.", object=name) from error
+        place += header[3]
+        if min(sizes) < 0 or place > len(data):
+            raise DocumentError(f"{name} has a page that leaves its place in the file.", object=name)
+        if encoding not in ENCODINGS:
+            raise DocumentError(
+                f"{name} is written in Parquet encoding {encoding}, which is not read here.", object=name
+            )
+        unpacked += header[2]
+        dictionary |= kind == _DICTIONARY
+        found += own[1] if kind != _DICTIONARY else 0
+    return Pages(unpacked, found, dictionary)
+
+
+# Thrift's compact protocol, as much of it as page headers hold.
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+        if shift > 63:
+            raise LookupError
+
+
+def _number(data: bytes, place: int) -> tuple[int, int]:
+    value, place = _varint(data, place)
+    return (value >> 1) ^ -(value & 1), place
+
+
+def _bytes(data: bytes, place: int) -> tuple[None, int]:
+    size, place = _varint(data, place)
+    if place + size > len(data):
+        raise LookupError
+    return None, place + size
+
+
+def _struct(data: bytes, place: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Return a struct's numbers, truths and structs by field, and where it ends."""
+    if depth > _MAX_DEPTH:
+        raise LookupError
+    found: dict[int, Any] = {}
+    field = 0
+    while head := data[place]:
+        place += 1
+        kind, step = head & 0x0F, head >> 4
+        field, place = (field + step, place) if step else _number(data, place)
+        if kind in (1, 2):
+            found[field] = kind == 1
+        elif kind == 12:
+            found[field], place = _struct(data, place, depth + 1)
+        else:
+            found[field], place = _READ[kind](data, place)
+    return found, place + 1
+
+
+_READ: dict[int, Callable[[bytes, int], tuple[int | None, int]]] = {
+    3: lambda data, place: (data[place], place + 1),
+    4: _number,
+    5: _number,
+    6: _number,
+    7: lambda _, place: (None, place + 8),
+    8: _bytes,
+}
