@@ -6,17 +6,20 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
 from snapshot_assets.cli.restore_request import ImportRequest, request_of
-from snapshot_assets.databases.open import open_target
 from snapshot_assets.engine.restore import ImportRun, Prepared
 from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.restore_spark import open_import_target
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     request = request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
-    run = ImportRun(request.store, request.address, InlineRunner(), request.settings)
+    run = ImportRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
     prepared = run.prepare(depth="full" if options.dry_run else "quick")
     if options.dry_run:
         return _show_plan(options, request, prepared)
@@ -37,8 +40,19 @@ def run(options: argparse.Namespace) -> int:
     return _report(options, request, prepared, outcomes, run_id, counts)
 
 
+def _session() -> SparkSession:
+    """Return the session that reaches a Spark catalog; the import's assets then run in it too."""
+    from snapshot_assets.engine.session import use_this_python
+    from snapshot_assets.pipeline.resources import spark_resource
+
+    use_this_python()
+    with only_results_on_stdout():
+        session: SparkSession = spark_resource().spark_session
+    return session
+
+
 def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
-    with closing(open_target(request.address)) as target:
+    with closing(open_import_target(request.address, _session)) as target:
         forgotten = len(target.imports())
         target.forget()
     if options.json:

@@ -220,7 +220,7 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
     """Return what a column's values become, for a type that says more than the one that they go to; else nothing."""
     if type_text == "json":
         return "each value as JSON"
-    if type_text in ("text", "VARCHAR") and not pa.types.is_string(arrow_type):
+    if type_text in ("text", "VARCHAR", "string") and not pa.types.is_string(arrow_type):
         return "each value in its text form"
     plain = column.type.partition("(")[0].strip().lower()
     if column.carrier is Carrier.TEXT:

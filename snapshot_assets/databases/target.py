@@ -117,8 +117,8 @@ class LoadedFile:
     rows: int = 0
 
 
-class Target(Protocol):
-    """One connection to a database that rows are restored into. Closed after use.
+class ImportTarget(Protocol):
+    """A database that rows are restored into, all but how the rows go in. Closed after use.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `DatabaseError`.
@@ -154,23 +154,6 @@ class Target(Protocol):
         """
         ...
 
-    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Insert a file's rows and its ledger row in one transaction.
-
-        Args:
-            file: The ledger row; its `rows` are counted here.
-            table: The table as the target holds it. Batches have its Arrow schema without generated columns.
-            batches: The rows; an error of theirs leaves nothing of the file in the target.
-
-        Returns:
-            Rows inserted, or None if the ledger had the file already: then nothing was read.
-        """
-        ...
-
-    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted."""
-        ...
-
     def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished, in one transaction; nothing if it was already.
 
@@ -189,6 +172,27 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+        ...
+
+
+class Target(ImportTarget, Protocol):
+    """A connection that a task makes, loads files over, each in one transaction, and closes."""
+
+    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
+        """Insert a file's rows and its ledger row in one transaction.
+
+        Args:
+            file: The ledger row; its `rows` are counted here.
+            table: The table as the target holds it. Batches have its Arrow schema without generated columns.
+            batches: The rows; an error of theirs leaves nothing of the file in the target.
+
+        Returns:
+            Rows inserted, or None if the ledger had the file already: then nothing was read.
+        """
+        ...
+
+    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
+        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted."""
         ...
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine.data_files import check_hash, read_batches
 from snapshot_assets.engine.session import prepare_session
-from snapshot_assets.engine.spark_types import batch_schema, spark_schema
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK

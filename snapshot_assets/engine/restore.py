@@ -16,12 +16,13 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
-from snapshot_assets.databases.open import kind_of, open_target, target_module
-from snapshot_assets.databases.target import Definition, ImportRecord, LoadedFile, Statement, Target
+from snapshot_assets.databases.open import kind_of, target_module
+from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
 from snapshot_assets.engine import restore_pins
 from snapshot_assets.engine.restore_load import ChunkLoad, ChunkOutcome, Loader
 from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan, Filters, chunk_files, parents_first
 from snapshot_assets.engine.restore_source import RestoreSource, open_snapshot
+from snapshot_assets.engine.restore_spark import SparkLoader, is_spark, open_import_target
 from snapshot_assets.engine.restore_target import (
     check_same_import,
     check_tables,
@@ -30,6 +31,7 @@ from snapshot_assets.engine.restore_target import (
     newest_import,
 )
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.sources import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -131,6 +133,7 @@ class ImportRun:
         runner: Where tasks run; only asked when there is something to load.
         parallelism: Jobs side by side; a target of one writer has one.
         slots: Tasks of one job.
+        session: Returns the Spark session; only asked by a target that is a Spark catalog.
     """
 
     store: ObjectStore
@@ -140,6 +143,7 @@ class ImportRun:
     parallelism: int = 1
     slots: int = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    session: Session | None = None
     _prepared: Prepared | None = None
 
     def prepare(self, *, depth: Depth = "quick") -> Prepared:
@@ -157,7 +161,7 @@ class ImportRun:
                 was not finished.
         """
         filters = self.settings.filters
-        with self._target() as target:
+        with self.target() as target:
             imports = target.imports()
         source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth)
         definition = definition_for(source.schema, self.address.uri, expressions=filters.expressions)
@@ -165,7 +169,7 @@ class ImportRun:
         newest = newest_import(imports, tables)
         check_same_import(newest, source, filters)
         resumed = newest if newest is not None and newest == source.pinned else None
-        with self._target() as target:
+        with self.target() as target:
             existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
             done = {(each.table, each.path): each for each in target.loaded(source.state.location_id)}
             if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
@@ -194,9 +198,9 @@ class ImportRun:
             done=done,
         )
 
-    def _target(self) -> AbstractContextManager[Target]:
+    def target(self) -> AbstractContextManager[ImportTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
-        return closing(open_target(self.address))
+        return closing(open_import_target(self.address, self.session))
 
     def begin(self) -> Prepared:
         """Make the tables and pin the revision, once per run; goes on with an import that was begun."""
@@ -210,7 +214,7 @@ class ImportRun:
         return self._prepared
 
     def _begin(self, prepared: Prepared) -> Prepared:
-        with self._target() as target:
+        with self.target() as target:
             begun = target.begin(prepared.record, prepared.statements(prepared.definition.before), prepared.newest)
         if begun.id == prepared.record.id:
             return replace(prepared, resumed=True)
@@ -239,12 +243,26 @@ class ImportRun:
 
     def _loader(self, prepared: Prepared) -> Loader:
         in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys
+        tables = {table.table_name: table for table in prepared.definition.tables}
+        if is_spark(self.address):
+            assert self.session is not None  # `begin` has opened the target
+            return SparkLoader(
+                self.store,
+                self.address,
+                self.runner,
+                prepared.record,
+                tables,
+                prepared.source.documents,
+                slots=self.slots,
+                retry=self.retry,
+                session=self.session,
+            )
         return Loader(
             store=self.store,
             address=self.address,
             runner=self.runner,
             record=prepared.record,
-            tables={table.table_name: table for table in prepared.definition.tables},
+            tables=tables,
             documents=prepared.source.documents,
             same_kind=prepared.source.schema.database == kind_of(self.address.uri),
             parallelism=1 if in_order else self.parallelism,
@@ -286,7 +304,7 @@ class ImportRun:
             Whether the import is finished now.
         """
         prepared = self.begin()
-        with self._target() as target:
+        with self.target() as target:
             done = {(each.table, each.path) for each in target.loaded(prepared.state.location_id)}
             wanted = {(plan.table.table_name, plan.file.path) for chunk in prepared.chunks for plan in chunk.files}
             if not wanted <= done:
@@ -302,7 +320,7 @@ class ImportRun:
             Rows expected, as the ledger has them, and rows found, by table.
         """
         prepared = self.begin()
-        with self._target() as target:
+        with self.target() as target:
             loaded = target.loaded(prepared.state.location_id)
             counts = {}
             for table in prepared.definition.tables:

@@ -149,6 +149,7 @@ class Snapshots:
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
                 settings=self.imports.get(name, ImportSettings()),
+                session=self.session,
             )
         return self._imports[name]
 

@@ -3,7 +3,6 @@
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -11,14 +10,14 @@ from pydantic import Field
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import WindowRows
-from snapshot_assets.databases.open import open_target
-from snapshot_assets.databases.target import Target
+from snapshot_assets.databases.target import ImportTarget
 from snapshot_assets.engine.restore import ImportRun, ImportSettings, Prepared
 from snapshot_assets.engine.restore_load import ChunkOutcome
-from snapshot_assets.errors import RestoreFailedError, SnapshotError
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.dagster_internals import target_materialization
+from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
 from snapshot_assets.plan import Plan
@@ -70,15 +69,20 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         run = _snapshots(context).import_run(plan.name)
         run.settings = config.over(run.settings)
         keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
+        done: dict[str, dict[str, Any]] = {}
         try:
             prepared = run.begin()
             for outcome in _outcomes(run, sorted(keys), again=config.replace):
                 _snapshots(context).on_loaded(outcome)
                 if outcome.chunk in keys and outcome.error is None:
-                    context.add_asset_metadata(_metadata(outcome, prepared), partition_key=keys[outcome.chunk])
+                    done[keys[outcome.chunk]] = _metadata(outcome, prepared)
             finished = run.finish()
         except SnapshotError as error:
-            raise _failure(error) from error
+            for key, metadata in done.items():  # Dagster records none of a run that fails
+                context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata, partition=key))
+            raise as_failure(error) from error
+        for key, metadata in done.items():
+            context.add_asset_metadata(metadata, partition_key=key)
         context.log.info(
             f"Revision {prepared.state.revision}: {'finished' if finished else 'other windows are still to be loaded'}."
         )
@@ -89,9 +93,12 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
 
 def _outcomes(run: ImportRun, chunks: Sequence[int], *, again: bool) -> Iterator[ChunkOutcome]:
     """Load chunk 0 too, whichever windows are wanted: no window holds the tables without a time index."""
+    if not again:
+        yield from run.restore([UNTIMED_CHUNK, *chunks])
+        return
     yield from run.restore([UNTIMED_CHUNK])
     if chunks:
-        yield from run.restore(chunks, again=again)
+        yield from run.restore(chunks, again=True)
 
 
 def _metadata(outcome: ChunkOutcome, prepared: Prepared) -> dict[str, Any]:
@@ -108,13 +115,6 @@ def _metadata(outcome: ChunkOutcome, prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _failure(error: SnapshotError) -> dg.Failure:
-    metadata: dict[str, Any] = {"error": type(error).__name__}
-    if isinstance(error, RestoreFailedError):
-        metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
-    return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
-
-
 def row_counts_check(plan: Plan) -> dg.AssetChecksDefinition:
     """Return the partitioned check `row_counts`: the target holds as many rows of each window as the manifest."""
     asset = dg.AssetKey([plan.name, "restored"])
@@ -129,7 +129,7 @@ def row_counts_check(plan: Plan) -> dg.AssetChecksDefinition:
     def row_counts(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         run = _snapshots(context).import_run(plan.name)
         prepared = run.prepare()
-        with closing(open_target(run.address)) as target:
+        with run.target() as target:
             for key in context.partition_keys:
                 different = _differences(prepared, target, window_of(plan, key).id)
                 yield dg.AssetCheckEvaluation(
@@ -145,7 +145,7 @@ def row_counts_check(plan: Plan) -> dg.AssetChecksDefinition:
     return row_counts
 
 
-def _differences(prepared: Prepared, target: Target, chunk: int) -> dict[TableName, tuple[int, int]]:
+def _differences(prepared: Prepared, target: ImportTarget, chunk: int) -> dict[TableName, tuple[int, int]]:
     """Return the rows expected and found of the tables that differ in a window."""
     window, header = prepared.state.window(chunk), prepared.state.header
     zone = header.time_zone if header else "UTC"

@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine import writer
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
 from snapshot_assets.engine.reading.source import SnapshotSource
-from snapshot_assets.engine.spark_types import batch_schema, spark_schema
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
 from snapshot_assets.format.files import DataFile

@@ -1,12 +1,21 @@
-"""Tables of any Spark catalog as a source: their rows come as DataFrames, not over a connection of a task's own."""
+"""Tables of any Spark catalog, as a source or target: rows are DataFrames, no task has a connection of its own."""
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from snapshot_assets.databases.base import Database, DatabaseAddress
 from snapshot_assets.databases.spark.address import default_alias
+from snapshot_assets.databases.target import Definition, Target
 from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["default_alias", "open"]
+__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
+
+ONE_WRITER = True
+"""Writes into one table may clash; each is a job that fills the cluster."""
+
+# The imports are not at the top: an alias can be made from a URI without loading Spark.
 
 
 def open(address: DatabaseAddress) -> Database:
@@ -20,3 +29,30 @@ def open(address: DatabaseAddress) -> Database:
         " is needed: postgresql://… or duckdb:///….",
         alias=address.alias,
     )
+
+
+def open_target(address: DatabaseAddress) -> Target:
+    """Refuse, as `open` does: `SparkTarget` takes the session.
+
+    Raises:
+        UnknownSourceError: Always.
+    """
+    raise UnknownSourceError(
+        f"Target {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
+        " is needed: postgresql://… or duckdb:///….",
+        alias=address.alias,
+    )
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    """Return how a schema is made; see `TargetModule.define`."""
+    from snapshot_assets.databases.spark.definition import define as define_schema
+
+    return define_schema(schema, expressions=expressions)
+
+
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the type that holds an Arrow type's values; see `TargetModule.type_for`."""
+    from snapshot_assets.databases.spark.definition import type_for as type_text
+
+    return type_text(arrow_type)

@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 from snapshot_assets.databases.spark.sql import qualified
+from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
 from snapshot_assets.format.relations import TableName
 
@@ -37,6 +38,11 @@ def translated(doing: str) -> Iterator[None]:
         if "PERMISSION" in condition or "INSUFFICIENT" in condition:
             raise DatabaseDeniedError(f"{doing} failed: {told}", condition=condition) from error
         raise DatabaseError(f"{doing} failed: {told}", condition=condition) from error
+    except Exception as error:
+        # Classic Spark reports some failures through py4j, whose exception is no PySparkException.
+        if type(error).__module__.startswith("py4j."):
+            raise DatabaseError(f"{doing} failed: {' '.join(str(error).split())[:500].rstrip('.')}") from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Catalog:
         self.namespaces: dict[str, tuple[str, ...]] = {}
         self.relations: dict[TableName, Relation] = {}
         for path in [namespace] if namespace else self._top_level():
+            if path == (LEDGER_SCHEMA,):
+                continue  # what imports into this catalog have noted is no user's table
             self.namespaces[".".join(path)] = path
             self._list(path)
 
@@ -74,7 +82,7 @@ class Catalog:
         where = qualified((self._catalog, *path))
         views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
         for row in self.rows(f"SHOW TABLES IN {where}", f"listing {where}"):
-            if not row["isTemporary"]:
+            if not row["isTemporary"] and row["tableName"] != LEDGER_SCHEMA:
                 self._add(path, row["tableName"], row["tableName"] in views)
         for view in views:  # not every catalog lists them among its tables
             self._add(path, view, True)

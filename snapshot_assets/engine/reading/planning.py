@@ -14,12 +14,12 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine.data_files import BATCH_ROWS
 from snapshot_assets.engine.frames import read_file
 from snapshot_assets.engine.reading.metadata import METADATA_TABLES
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
-from snapshot_assets.engine.spark_types import batch_schema, spark_schema
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName

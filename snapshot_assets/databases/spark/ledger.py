@@ -1,0 +1,203 @@
+"""The ledger of imports into a Spark catalog: a table of events that are only ever appended.
+
+There are no transactions. So every load is claimed before its first row and noted after its last; a claim without a
+note is of a load that is running, or was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from snapshot_assets.databases.spark.catalog import translated
+from snapshot_assets.databases.spark.sql import literal, qualified
+from snapshot_assets.databases.target import ImportRecord, LoadedFile
+from snapshot_assets.format.relations import TableName
+
+_COLUMNS = "number BIGINT, event STRING, subject STRING, facts STRING"
+_PROCESS = uuid.uuid4().hex
+"""Tells this process from an earlier one with the same number."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One table's rows of one chunk, that one run loads.
+
+    Attributes:
+        files: What it loads, with the rows that each file yields.
+        replace: Whether the rows that are there are deleted first.
+        owner: The process: host, number, and a name of its own.
+        erased: Whether rows that were there may be deleted already.
+        done: Whether all rows are in.
+    """
+
+    id: str
+    location_id: str
+    table: TableName
+    chunk: int
+    files: tuple[LoadedFile, ...]
+    replace: bool = False
+    owner: tuple[str, int, str] = field(default_factory=lambda: (socket.gethostname(), os.getpid(), _PROCESS))
+    erased: bool = False
+    done: bool = False
+
+    @property
+    def part(self) -> tuple[TableName, int]:
+        """Return which rows of the target it is about."""
+        return self.table, self.chunk
+
+    def may_run(self, running: Iterable[str]) -> bool:
+        """Tell whether the load may be going on still.
+
+        Args:
+            running: Claims that are being loaded in this process.
+        """
+        host, number, name = self.owner
+        if name == _PROCESS:
+            return self.id in running
+        if host != socket.gethostname():
+            return True  # nothing here can tell
+        return number != os.getpid() and Path(f"/proc/{number}").exists()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the ledger.
+
+    Attributes:
+        event: `begun`, `withdrawn` or `finished`, of an import; `claimed`, `erased`, `loaded` or `undone`, of a claim.
+        subject: Id of the import or claim.
+    """
+
+    event: str
+    subject: str
+    facts: str = ""
+
+
+@dataclass
+class Contents:
+    """What the events come to.
+
+    Attributes:
+        imports: Imports, oldest first.
+        claims: Claims that are open or loaded, oldest first.
+    """
+
+    imports: dict[str, ImportRecord] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> None:
+        """Take one more event into account."""
+        subject = event.subject
+        match event.event:
+            case "begun":
+                self.imports[subject] = _record(json.loads(event.facts))
+            case "withdrawn":
+                self.imports.pop(subject, None)
+            case "finished" if subject in self.imports:
+                self.imports[subject] = replace(self.imports[subject], finished=True)
+            case "claimed":
+                self.claims[subject] = _claim(json.loads(event.facts))
+            case "undone":
+                self.claims.pop(subject, None)
+            case "loaded" if subject in self.claims:
+                self.claims[subject] = replace(self.claims[subject], done=True)
+            case "erased" if subject in self.claims:
+                self._erase(subject)
+
+    def _erase(self, subject: str) -> None:
+        erasing = replace(self.claims[subject], erased=True)
+        kept = {key: claim for key, claim in self.claims.items() if not claim.done or claim.part != erasing.part}
+        self.claims = kept | {subject: erasing}
+
+    def loaded(self, location_id: str) -> list[LoadedFile]:
+        """Return the files of a location whose rows are in."""
+        done = (claim for claim in self.claims.values() if claim.done and claim.location_id == location_id)
+        return [file for claim in done for file in claim.files]
+
+    def of_part(self, part: tuple[TableName, int]) -> list[Claim]:
+        """Return the claims of the same rows."""
+        return [claim for claim in self.claims.values() if claim.part == part]
+
+
+class Ledger:
+    """The table of events.
+
+    Args:
+        spark: The session.
+        path: The table's name with its catalog.
+    """
+
+    def __init__(self, spark: SparkSession, alias: str, path: Sequence[str]) -> None:
+        self._spark = spark
+        self._doing = f"Spark catalog {alias!r}: the ledger of imports"
+        self._path = tuple(path)
+        self._name = qualified(path)
+
+    def exists(self) -> bool:
+        """Tell whether there is a ledger."""
+        with translated(self._doing):
+            return self._spark.catalog.tableExists(self._name)
+
+    def make(self) -> None:
+        """Make the ledger where there is none."""
+        with translated(self._doing):
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {qualified(self._path[:-1])}")
+            self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({_COLUMNS})")
+
+    def read(self) -> Contents:
+        """Return what the events come to, those of other sessions too."""
+        contents = Contents()
+        if self.exists():
+            with translated(self._doing):
+                self._spark.sql(f"REFRESH TABLE {self._name}")
+                rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
+            for row in sorted(rows, key=lambda each: each["number"]):
+                contents.apply(Event(row["event"], row["subject"], row["facts"]))
+        return contents
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append events, all in one file."""
+        first = time.time_ns()
+        rows = ", ".join(
+            f"({first + number}, {literal(each.event)}, {literal(each.subject)}, {literal(each.facts)})"
+            for number, each in enumerate(events)
+        )
+        if rows:
+            with translated(self._doing):
+                self._spark.sql(f"INSERT INTO {self._name} VALUES {rows}")
+
+    def drop(self) -> None:
+        """Drop the ledger."""
+        with translated(self._doing):
+            self._spark.sql(f"DROP TABLE IF EXISTS {self._name}")
+
+
+def begun(record: ImportRecord) -> Event:
+    """Return the event of an import that begins."""
+    return Event("begun", record.id, json.dumps(asdict(record)))
+
+
+def claimed(claim: Claim) -> Event:
+    """Return the event of a claim."""
+    return Event("claimed", claim.id, json.dumps(asdict(claim)))
+
+
+def _record(facts: dict[str, Any]) -> ImportRecord:
+    names = {key: tuple(TableName(*name) for name in facts[key]) for key in ("tables", "made")}
+    return ImportRecord(**{**facts, **names})
+
+
+def _claim(facts: dict[str, Any]) -> Claim:
+    files = tuple(LoadedFile(**{**file, "table": TableName(*file["table"])}) for file in facts["files"])
+    owner = (facts["owner"][0], facts["owner"][1], facts["owner"][2])
+    return Claim(**{**facts, "table": TableName(*facts["table"]), "files": files, "owner": owner})

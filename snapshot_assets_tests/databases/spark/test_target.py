@@ -1,0 +1,350 @@
+"""Spark tables as a target: every row comes back once, or the import says why it cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.databases.base import DatabaseAddress, Selection
+from snapshot_assets.databases.spark.database import SparkCatalogDatabase
+from snapshot_assets.databases.spark.definition import define, type_for
+from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, claimed
+from snapshot_assets.databases.spark.target import SparkTarget
+from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import (
+    DocumentError,
+    OtherImportError,
+    RestoreError,
+    RestoreFailedError,
+    TargetNotEmptyError,
+)
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.imports import IN_RANGE
+from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, TIMES, make_source
+
+READINGS = TableName("main", "readings")
+
+
+class Lake:
+    """A namespace of the session's catalog, and imports into it."""
+
+    uri = "spark:spark_catalog.restored"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def target(self) -> SparkTarget:
+        return SparkTarget(DatabaseAddress("lake", self.uri), self.spark)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.spark, "lake", ("spark_catalog", "restored", "snapshot_assets_ledger"))
+
+    def run(self, place: Place, filters: Filters | None = None, **settings: bool) -> ImportRun:
+        return ImportRun(
+            place.store,
+            DatabaseAddress("lake", self.uri),
+            InlineRunner(),
+            ImportSettings(filters or Filters(), **settings),
+            retry=RetryPolicy(base=0),
+            session=lambda: self.spark,
+        )
+
+    def restore(self, place: Place, *chunks: int, **settings: bool) -> dict[int, ChunkOutcome]:
+        run = self.run(place, **settings)
+        outcomes = {each.chunk: each for each in run.restore(chunks)}
+        run.finish()
+        return outcomes
+
+    def table(self, name: str) -> pa.Table:
+        self.spark.sql(f"REFRESH TABLE restored.{name}")
+        return self.spark.table(f"restored.{name}").toArrow()
+
+    def differences(self, source: str, where: dict[str, str] = IN_RANGE) -> dict[str, list[tuple]]:
+        """Return, by table, the rows that source and target do not have equally often."""
+        different = {}
+        with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for table in TIMES:
+                connection.register("restored", self.table(table))
+                wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
+                rows = connection.sql(
+                    f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
+                ).fetchall()
+                if rows:
+                    different[table] = rows
+        return different
+
+
+@pytest.fixture
+def lake(spark: SparkSession) -> Iterator[Lake]:
+    yield Lake(spark)
+    spark.sql("DROP DATABASE IF EXISTS restored CASCADE")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("lake")
+    place = Place(make_source(folder / "source.duckdb"), folder / "location")
+    place.export()
+    return place
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Place:
+    """A location that a test changes."""
+    place = Place(make_source(tmp_path / "source.duckdb"), tmp_path / "location")
+    place.export()
+    return place
+
+
+def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported: Place, lake: Lake) -> None:
+    outcomes = lake.restore(exported)
+    assert {chunk: outcome.status for chunk, outcome in outcomes.items()} == {
+        chunk: "skipped" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
+    }
+    assert lake.differences(exported.source) == {}
+    counts = lake.run(exported).check_counts()
+    assert counts[READINGS] == (82, 82)
+    assert all(expected == found for expected, found in counts.values())
+    assert sum(outcome.rows for outcome in outcomes.values()) == sum(found for _, found in counts.values())
+    assert {outcome.status for outcome in lake.restore(exported).values()} == {"skipped"}
+    assert lake.differences(exported.source) == {}
+    assert [record.finished for record in lake.target.imports()] == [True]
+
+
+class Killed(BaseException):
+    """What ends a run as a signal would: nothing catches it."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+FIRST_DAY = {"readings": "t >= '2025-01-01' AND t < '2025-01-02'", "events": "moment < '2025-01-02'", "places": "false"}
+
+
+def cut_off(
+    lake: Lake, place: Place, monkeypatch: pytest.MonkeyPatch, method: str, *chunks: int, **settings: bool
+) -> None:
+    """Run an import that dies when it calls a method of the target."""
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkTarget, method, die)
+        with pytest.raises(Killed):
+            lake.restore(place, *chunks, **settings)
+
+
+@pytest.mark.parametrize("method", ["write", "note"])
+def test_a_load_that_was_cut_off_before_or_after_its_rows_goes_on_and_doubles_none(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    cut_off(lake, exported, monkeypatch, method, 1)
+    assert lake.table("readings").num_rows == (16 if method == "note" else 0)
+    assert [claim.done for claim in lake.ledger.read().claims.values()] == [False, False]
+    assert lake.restore(exported, 1)[1].status == "loaded"
+    assert lake.differences(exported.source, FIRST_DAY) == {}
+    assert {each.chunk for each in lake.target.loaded(lake.target.imports()[0].location_id)} == {1}
+
+
+def test_a_load_that_was_cut_off_in_the_middle_is_refused_where_the_format_cannot_delete(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(lake, exported, monkeypatch, "write", 1)
+    lake.spark.sql("INSERT INTO restored.readings VALUES (TIMESTAMP '2025-01-01 00:00:00 UTC', 's0', 0)")
+    with pytest.raises(RestoreFailedError, match=r"chunk 1: .*does not take DELETE.*--forget-ledger"):
+        lake.restore(exported, 1)
+    assert lake.table("readings").num_rows == 1
+    for table in TIMES:
+        lake.spark.sql(f"DROP TABLE restored.{table}")
+    lake.target.forget()
+    lake.restore(exported, 1)
+    assert lake.differences(exported.source, FIRST_DAY) == {}
+
+
+def test_a_whole_table_that_was_cut_off_in_the_middle_is_overwritten(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = Filters(tables=(TableName("main", "places"),))
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkTarget, "write", die)
+        with pytest.raises(Killed):
+            list(lake.run(exported, only).restore())
+    lake.spark.sql("INSERT INTO restored.places VALUES (1, 'Zürich')")
+    run = lake.run(exported, only)
+    assert [outcome.rows for outcome in run.restore() if outcome.status == "loaded"] == [4]
+    assert run.finish()
+    assert run.check_counts() == {TableName("main", "places"): (4, 4)}
+
+
+def test_rows_of_others_in_a_table_make_a_cut_off_load_undecidable(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.spark.sql("CREATE DATABASE restored")
+    lake.spark.sql("CREATE TABLE restored.readings (value DOUBLE, t TIMESTAMP, sensor STRING)")
+    lake.spark.sql("INSERT INTO restored.readings VALUES (0, TIMESTAMP '2025-01-01 00:00:00 UTC', 'own')")
+    with pytest.raises(TargetNotEmptyError, match=r"main\.readings"):
+        lake.restore(exported, 1)
+    cut_off(lake, exported, monkeypatch, "note", 1, into_nonempty=True)
+    assert lake.table("readings").num_rows == 17  # by name, though the columns stand in another order
+    with pytest.raises(RestoreFailedError, match=r"nobody can tell how many of its rows are in"):
+        lake.restore(exported, 1, into_nonempty=True)
+    assert lake.table("readings").num_rows == 17
+
+
+def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lake: Lake) -> None:
+    run = lake.run(exported)
+    record = run.begin().record
+    other = Claim("f" * 32, record.location_id, READINGS, 1, (), owner=("elsewhere", 7, "other"))
+    lake.ledger.append([claimed(other)])
+    with pytest.raises(RestoreFailedError, match="being loaded by process 7 on elsewhere"):
+        list(run.restore([1]))
+    assert list(lake.ledger.read().claims) == [other.id]
+    assert lake.table("readings").num_rows == 0
+    lake.ledger.append([Event("undone", other.id)])
+    assert [outcome.status for outcome in run.restore([1])] == ["loaded"]
+
+
+def test_of_two_imports_that_begin_at_once_one_goes_on(
+    exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = lake.run(exported), lake.run(exported)
+    late = second.prepare()
+    begun = first.begin().record
+    assert lake.target.begin(late.record, [], "") == begun
+    seen = iter([[]])
+    monkeypatch.setattr(lake.target.__class__, "_overlapping", lambda self, record: next(seen, self.imports()))
+    assert lake.target.begin(late.record, [], "") == begun
+    monkeypatch.undo()
+    assert lake.target.imports() == [begun]
+
+
+def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Place, lake: Lake) -> None:
+    lake.restore(own, 0, 1, 2)
+    before = lake.table("readings").num_rows
+    run = lake.run(own)
+    with pytest.raises(RestoreFailedError, match=r"chunk 2: Rows of chunk 2 .* cannot be deleted"):
+        list(run.restore([2], again=True))
+    assert lake.table("readings").num_rows == before
+
+
+def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(exported: Place, lake: Lake) -> None:
+    half_days = Filters(
+        tables=(READINGS,), start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC)
+    )
+    run = lake.run(exported, half_days)
+    assert {outcome.chunk for outcome in run.restore()} == {0, 1, 2}
+    assert run.finish()
+    assert run.check_counts() == {READINGS: (16, 16)}
+    times = lake.table("readings")["t"].to_pylist()
+    assert (min(times), max(times)) == (
+        datetime(2025, 1, 1, 12, tzinfo=UTC),
+        datetime(2025, 1, 2, 10, tzinfo=UTC),
+    )
+    with pytest.raises(OtherImportError, match="with the filters"):
+        lake.run(exported).prepare()
+
+
+def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
+    prepared = lake.run(exported).prepare(depth="full")
+    assert [each.makes for each in prepared.to_make()] == [f"table main.{name}" for name in sorted(TIMES)]
+    assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
+
+
+def test_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
+    lake.run(exported).begin()
+    database = SparkCatalogDatabase(DatabaseAddress("lake", lake.uri), lake.spark)
+    assert [table.name for table in database.extract(Selection()).tables] == sorted(TIMES)
+
+
+def test_a_damaged_file_leaves_no_row_of_its_chunk(own: Place, lake: Lake) -> None:
+    file = next(path for path in own.folder.rglob("*.parquet") if "events" in str(path))
+    run = lake.run(own)
+    run.begin()
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    file.write_bytes(damaged)
+    with pytest.raises(RestoreFailedError, match="SHA-256"):
+        list(run.restore())
+    chunks = {claim.chunk for claim in lake.ledger.read().claims.values()}
+    assert len(chunks) == len(CHUNKS) - 2  # neither the damaged one nor the empty window
+
+
+TYPES = {
+    pa.uint64(): "decimal(20,0)",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("ms"): "timestamp_ntz",
+    pa.time64("us"): "string",
+    pa.decimal128(12, 3): "decimal(12,3)",
+    pa.list_(pa.struct([("a b", pa.int8())])): "array<struct<`a b`:tinyint>>",
+    pa.map_(pa.string(), pa.float32()): "map<string,float>",
+    pa.null(): "string",
+}
+
+
+@pytest.mark.parametrize(("arrow", "expected"), TYPES.items(), ids=str)
+def test_every_arrow_type_has_a_type_that_a_definition_takes(arrow: pa.DataType, expected: str) -> None:
+    assert type_for(arrow) == expected
+    assert expected in definition_of(expected)
+
+
+def definition_of(kind: str) -> str:
+    table = Table(schema_name="s", name="t", columns=(Column(name="c", type=kind, arrow_type="int32"),))
+    (statement,) = define(DatabaseSchema(database="spark", tables=(table,))).before
+    return statement.sql
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "char(3)",
+        "varchar(5)",
+        "string collate UTF8_LCASE",
+        "interval day to second",
+        "interval year",
+        "time(6)",
+        "timestamp_ntz",
+        "struct<`x``) LOCATION`:array<map<string,decimal(10,2)>>>",
+    ],
+)
+def test_types_that_spark_documents_are_taken(kind: str) -> None:
+    assert f"`c` {kind})" in definition_of(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "int) LOCATION 's3://bucket/x' --",
+        "int, d int",
+        "int DEFAULT now()",
+        "int COMMENT 'x'",
+        "int) USING csv",
+        "int /* */",
+        "`x`",
+        "collate UTF8_LCASE int",
+        "struct<a:int>>",
+        "struct<",
+        ":int",
+        "x",
+        "",
+    ],
+)
+def test_a_type_text_that_is_more_than_a_type_is_refused(kind: str) -> None:
+    with pytest.raises(DocumentError, match="no type of Spark's"):
+        definition_of(kind)
+
+
+def test_tables_of_two_schemas_that_would_be_one_are_refused(lake: Lake) -> None:
+    with pytest.raises(RestoreError, match=r"a\.t and b\.t would be one table in spark_catalog\.restored"):
+        lake.target.existing([TableName("a", "t"), TableName("b", "t")])
