@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,11 @@ class Project:
     @property
     def database(self) -> Path:
         return self.folder / "source.duckdb"
+
+    @property
+    def target(self) -> Path:
+        """The file of alias `copy`, which a plan may name as its target."""
+        return self.folder / "copy.duckdb"
 
     @property
     def location(self) -> Path:
@@ -137,12 +143,22 @@ class Project:
         """Return the table of faults that a partition's newest result shows."""
         return str(self._evaluations(asset, check)[partition].metadata["first_faults"])
 
+    def check_metadata(self, asset: str, check: str, partition: str) -> dict[str, Any]:
+        """Return what a partition's newest result shows."""
+        metadata = self._evaluations(asset, check)[partition].metadata
+        return {name: value.value for name, value in metadata.items()}
+
+    def copy_location(self, into: Project) -> None:
+        """Copy the snapshots to another project's location."""
+        shutil.copytree(self.location, into.location)
+
     def _evaluations(self, asset: str, check: str) -> dict[str | None, dg.AssetCheckEvaluation]:
         key = dg.AssetCheckKey(self.key(asset), check)
         newest: dict[str | None, dg.AssetCheckEvaluation] = {}
         for record in self.instance.event_log_storage.get_asset_check_execution_history(key, limit=1000):
-            if record.event is not None:  # else it is only planned
-                newest.setdefault(record.partition, record.event.dagster_event.asset_check_evaluation_data)
+            event = record.event.dagster_event if record.event is not None else None
+            if event is not None and event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:  # else planned
+                newest.setdefault(record.partition, event.asset_check_evaluation_data)
         return newest
 
     def failure(self, result: dg.ExecuteInProcessResult) -> dg.Failure:
@@ -175,4 +191,6 @@ def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
         "parallelism": 2,
     }
     with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
-        yield Project(folder, instance, Plan(**given | fields), {"readings": f"duckdb://{database}"})
+        sources = {"readings": f"duckdb://{database}", "copy": f"duckdb://{folder / 'copy.duckdb'}"}
+        plan = Plan(**{name: value for name, value in (given | fields).items() if value is not None})
+        yield Project(folder, instance, plan, sources)

@@ -1,0 +1,177 @@
+"""Whole databases through the real thing: exported and imported by the command, by Dagster, on Spark, over S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.cli.helpers import Snapshots
+from snapshot_assets_tests.databases.duckdb import test_types
+from snapshot_assets_tests.databases.duckdb.files import make_file
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh, path_of
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, schema_dump
+from snapshot_assets_tests.databases.postgresql.test_types import every_type
+from snapshot_assets_tests.databases.restores import extracted
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+from snapshot_assets_tests.servers.s3 import S3Server
+
+__all__ = ["every_type"]
+pytestmark = pytest.mark.usefixtures("spark")
+
+RANGE = {"start_time": "2024-01-01T00:00:00Z", "end_time": "2028-01-01T00:00:00Z", "chunk_time_window": "365d"}
+RELATIONS = """
+    SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND n.nspname !~ '^pg_|^information_schema$'
+    ORDER BY c.oid::regclass::text COLLATE "C"
+"""
+SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, '-') FROM pg_sequences"
+EVERYWHERE = '''
+INSERT INTO sales.people VALUES ('x', '2000-01-01');
+INSERT INTO sales.others VALUES (NULL, NULL);
+INSERT INTO sales.full_identity VALUES (1), (1), (NULL);
+INSERT INTO sales.second VALUES (1, 2);
+INSERT INTO sales.child (a, b, c, d, e) VALUES (1, 2, 3, 4, 5), (1, 2, 3, 4, 5);
+INSERT INTO "Größe ""X"""."select" ("from") VALUES ('{a,NULL}');
+INSERT INTO parted (at, k) SELECT '2026-05-01', 'k' || i FROM generate_series(1, 20) i;
+'''
+PAST = "UPDATE pgbench_history SET mtime = '2024-02-01'::timestamp + (tid * 1000 + aid) % 34000 * interval '1 hour'"
+VISITS = (
+    "CREATE TABLE visits (moment TIMESTAMPTZ, place VARCHAR, n DOUBLE)",
+    "INSERT INTO visits SELECT TIMESTAMPTZ '2024-01-01 00:00:00Z' + to_hours(i), 'p' || i % 7, i / 7.0"
+    " FROM range(0, 35000, 5) r(i)",
+    "INSERT INTO visits SELECT * FROM visits WHERE n < 100",
+    "INSERT INTO visits VALUES (NULL, NULL, NULL), (NULL, NULL, NULL), (NULL, 'never', 'nan')",
+)
+
+Trip = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def trip(
+    snapshots: Snapshots, tmp_path: Path, s3_server: S3Server, s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> Trip:
+    """Export a database, import it into another one, and forget the ledger; returns what the import printed."""
+    monkeypatch.setenv("TEST_KEY_ID", str(s3_server.options.access_key_id))
+    monkeypatch.setenv("TEST_KEY", str(s3_server.options.secret_access_key))
+    s3 = {
+        "endpoint": s3_server.options.endpoint,
+        "region": s3_server.options.region,
+        "allow_http": True,
+        "access_key_id": "${TEST_KEY_ID}",
+        "secret_access_key": "${TEST_KEY}",
+    }
+
+    def run(source: str, target: str, *, to: str = s3_location, **fields: Any) -> dict[str, Any]:
+        plan = {"source": "origin", "target": "copy", "to": to, "parallelism": 2} | RANGE | fields
+        config = tmp_path / "snapshots.yaml"
+        databases = {"origin": source, "copy": target}
+        config.write_text(yaml.safe_dump({"sources": databases, "storage": {"s3": s3}, "plans": {"trip": plan}}))
+        call = ("--config", str(config))
+        created = snapshots(*call, "export", "create", "--plan", "trip", "--json")
+        assert created.status == 0, created.err
+        imported = snapshots(*call, "import", "--plan", "trip", "--json")
+        assert imported.status == 0, imported.err
+        assert imported.json["rows_loaded"] == created.json["rows"] > 0
+        forgotten = snapshots(*call, "import", "--plan", "trip", "--forget-ledger", "--json")
+        assert forgotten.json == {"target": "copy", "forgotten": 1}
+        report: dict[str, Any] = imported.json
+        return report
+
+    return run
+
+
+def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
+    """Return of every table, partition and materialized view how many rows it has, and a hash over all their texts.
+
+    Sequences have their last value.
+    """
+    tables = server.psql(uri, "SET search_path = ''", RELATIONS).splitlines()
+    rows = """SELECT count(*), md5(array_agg(t::text ORDER BY t::text COLLATE "C")::text) FROM ONLY"""
+    found = server.psql(uri, *(f"{rows} {table} t" for table in tables)).splitlines()
+    sequences = server.psql(uri, SEQUENCES).splitlines()
+    return dict(zip(tables, found, strict=True)) | dict(line.rsplit("|", 1) for line in sequences)
+
+
+def same(server: PostgresqlServer, source: str, target: str) -> None:
+    """Assert that two databases hold the same rows equally often, and that pg_dump sees no other difference."""
+    expected = contents(server, source)
+    assert len(expected) > 0
+    assert contents(server, target) == expected
+    assert schema_dump(server, target) == schema_dump(server, source)
+
+
+def test_a_database_with_everything_comes_back_from_s3(
+    trip: Trip, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, EVERYTHING + ROWS + EVERYWHERE)
+    report = trip(source, target, time_columns={"public.refers": None})
+    assert report["lost"] == []
+    same(postgresql_server, source, target)
+    empty = [name for name, counted in contents(postgresql_server, source).items() if counted.startswith("0|")]
+    assert empty == ["sales.nothing"]  # Parquet keeps no rows without columns
+
+
+def test_every_type_comes_back_from_s3(
+    trip: Trip, every_type: str, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    target = make_postgresql_database()
+    report = trip(every_type, target, time_columns={"public.t": None})
+    assert report["lost"] == []
+    same(postgresql_server, every_type, target)
+
+
+def test_pgbench_comes_back_from_s3_with_its_history_in_windows(
+    trip: Trip, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.run("pgbench", "-i", "-q", "--foreign-keys", "--partitions=3", source)
+    postgresql_server.run("pgbench", "-n", "-t", "200", source)
+    postgresql_server.psql(source, PAST)
+    report = trip(source, target)
+    assert report["outcomes"] == {"loaded": 5, "skipped": 1}  # four years of 365 days end a day too early
+    assert report["tables"]["public.pgbench_history"] == 200
+    same(postgresql_server, source, target)
+
+
+def test_every_type_of_duckdb_comes_back_from_a_file(trip: Trip, tmp_path: Path) -> None:
+    origin = make_file(tmp_path / "origin.duckdb", *test_types.tables_of(test_types.VALUES))
+    names = [TableName("main", f"t{number}") for number in range(len(test_types.VALUES))]
+    again = fresh(tmp_path)
+    report = trip(origin.uri, again.uri, to=in_file(tmp_path), time_columns={str(name): None for name in names})
+    assert report["lost"] == []
+    schema = extracted(origin, *names)
+    assert extracted(again, *names) == schema
+    assert differences(origin, again, schema) == {}
+
+
+def test_a_database_goes_from_duckdb_to_postgresql_and_over_s3_back_with_equal_values(
+    trip: Trip, tmp_path: Path, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    origin = make_file(tmp_path / "shop.duckdb", *SHOP, "DROP VIEW broken", *VISITS)
+    back = fresh(tmp_path, "back")
+    trip(origin.uri, postgresql_database, to=in_file(tmp_path))
+    tables = ("child", "z_parent", "a_grandchild", "employees", "visits")
+    with duckdb.connect(path_of(origin), read_only=True) as connection:
+        for table in tables:
+            query = f"SELECT count(*) FROM main.{table}"
+            [(rows,)] = connection.execute(query).fetchall()
+            assert postgresql_server.psql(postgresql_database, query) == str(rows), table
+    trip(postgresql_database, back.uri)
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path_of(origin)}' AS a (READ_ONLY); ATTACH '{path_of(back)}' AS b (READ_ONLY)")
+        for table in tables:
+            left, right = f"SELECT * FROM a.main.{table}", f"SELECT * FROM b.main.{table}"
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            assert connection.sql(query).fetchall() == [], table
+
+
+def in_file(folder: Path) -> str:
+    """Return a fresh location in a folder."""
+    return (folder / "location").as_uri()

@@ -1,0 +1,228 @@
+"""The asset `restored` and its check: a plan's snapshot in the plan's target, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.configuration import load_configuration
+from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets_tests.pipeline.project import ROWS, START, Project, open_project
+
+ALL = ("schema", "chunks", "untimed_tables", "manifest")
+
+
+@pytest.fixture(scope="module")
+def sealed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project that was exported whole; only its location is used."""
+    with open_project(tmp_path_factory.mktemp("sealed")) as project:
+        assert project.run(*ALL, keys=project.keys, with_checks=False).success
+        yield project
+
+
+@pytest.fixture
+def restoring(sealed: Project, make_project: Callable[..., Project]) -> Project:
+    """A project that has a copy of the sealed location, and an empty target."""
+    project = make_project(target="copy")
+    sealed.copy_location(project)
+    return project
+
+
+def differing(project: Project) -> dict[str, int]:
+    """Return, by table, how many rows source and target do not have equally often; only tables that differ."""
+    found = {}
+    with duckdb.connect() as connection:
+        for name, path in (("source", project.database), ("target", project.target)):
+            connection.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
+        for table in ("readings", "sensors"):
+            ours, theirs = f"FROM source.main.{table}", f"FROM target.main.{table}"
+            query = f"(({ours}) EXCEPT ALL ({theirs})) UNION ALL (({theirs}) EXCEPT ALL ({ours}))"
+            if rows := len(connection.sql(query).fetchall()):
+                found[table] = rows
+    return found
+
+
+def delete_from_day(project: Project, day: int, count: int) -> None:
+    """Delete the first rows of a day (0 for the first) from the target, as somebody else would."""
+    with duckdb.connect(str(project.target)) as connection:
+        connection.execute(
+            f"SET TimeZone = 'UTC'; DELETE FROM readings WHERE moment >= TIMESTAMPTZ '{START}' + to_days({day})"
+            f" AND moment < TIMESTAMPTZ '{START}' + to_days({day}) + to_hours({count})"
+        )
+
+
+def test_a_range_in_one_run_restores_every_window_with_its_own_numbers(restoring: Project) -> None:
+    result = restoring.run("restored", keys=restoring.keys)
+    assert result.success
+    assert differing(restoring) == {}
+    found = restoring.materialized("restored")
+    assert sorted(found) == list(restoring.keys)
+    state = restoring.state()
+    for chunk, key in enumerate(restoring.keys, 1):
+        metadata = found[key]
+        rows = ROWS[chunk - 1]
+        assert metadata["chunk"] == chunk
+        assert metadata["dagster/partition_row_count"] == metadata["rows_loaded"] == rows
+        assert metadata["bytes"] == sum(known.file.bytes for known in state.live_files(chunk))
+        assert metadata["status"] == ("loaded" if rows else "skipped")
+        assert metadata["snapshot_id"] == state.snapshot_id
+        assert metadata["revision"] == state.seals[-1].revision
+    assert len({metadata["import"] for metadata in found.values()}) == 1
+    assert restoring.checks("restored", "row_counts") == dict.fromkeys(restoring.keys, True)
+    assert restoring.state().tags == {}  # unpinned
+
+
+def test_some_windows_leave_the_import_unfinished_and_the_others_finish_it(restoring: Project) -> None:
+    keys = restoring.keys
+    assert restoring.run("restored", single=keys[1]).success
+    assert sorted(restoring.materialized("restored")) == [keys[1]]
+    assert restoring.checks("restored", "row_counts") == {keys[1]: True}
+    [tag] = restoring.state().tags
+    assert tag.startswith("import-")
+    assert differing(restoring) == {"readings": sum(ROWS) - 24}  # chunk 0 came along
+    assert not has_key(restoring)
+
+    assert restoring.run("restored", keys=keys[2:4]).success
+    assert list(restoring.state().tags) == [tag]
+    assert restoring.run("restored", keys=keys).success
+    assert restoring.state().tags == {}
+    assert has_key(restoring)
+    assert differing(restoring) == {}
+    found = restoring.materialized("restored")
+    assert [found[key]["status"] for key in keys] == ["loaded", *["skipped"] * 3, "loaded", "loaded"]
+    assert [found[key]["dagster/partition_row_count"] for key in keys] == list(ROWS)
+    assert [found[key]["rows_loaded"] for key in keys] == [24, 0, 0, 0, 24, 24]
+    assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
+
+
+def has_key(project: Project) -> bool:
+    """Tell whether the target's table of sensors has its primary key, which comes last."""
+    with duckdb.connect(str(project.target), read_only=True) as connection:
+        query = (
+            "SELECT count(*) FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY' AND table_name = 'sensors'"
+        )
+        return connection.sql(query).fetchall() == [(1,)]
+
+
+def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_brings_them_back(
+    restoring: Project,
+) -> None:
+    keys = restoring.keys
+    assert restoring.run("restored", keys=keys).success
+    delete_from_day(restoring, 1, 5)
+    delete_from_day(restoring, 4, 24)
+    restoring.run_checks("restored", keys=keys)
+    passed = dict.fromkeys(keys, True)
+    assert restoring.checks("restored", "row_counts") == passed | {keys[1]: False, keys[4]: False}
+    for key, there in ((keys[1], 19), (keys[4], 0)):
+        [record] = restoring.check_metadata("restored", "row_counts", key)["differences"].records
+        assert record.data == {"table": "main.readings", "expected": 24, "found": there}
+
+    assert restoring.run("restored", single=keys[1]).success  # the ledger has it all: nothing is loaded
+    assert restoring.materialized("restored")[keys[1]]["status"] == "skipped"
+    assert restoring.checks("restored", "row_counts")[keys[1]] is False
+    for key in (keys[1], keys[4]):
+        assert restoring.run("restored", single=key, config={"restored": {"replace": True}}).success
+        assert restoring.materialized("restored")[key]["status"] == "replaced"
+    assert restoring.checks("restored", "row_counts") == passed
+    assert differing(restoring) == {}
+
+
+def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded(restoring: Project) -> None:
+    keys = restoring.keys
+    damaged = next(restoring.state().live_files(4)).file.path
+    path = restoring.location / damaged
+    good = path.read_bytes()
+    path.write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])
+    result = restoring.run("restored", keys=keys)
+    assert not result.success
+    failure = restoring.failure(result)
+    assert damaged in failure.description
+    assert list(failure.metadata["failed_chunks"].value) == ["4"]
+    assert sorted(restoring.materialized("restored")) == [key for key in keys if key != keys[3]]
+    assert differing(restoring) == {"readings": 24}
+    restoring.run_checks("restored", keys=keys)
+    assert restoring.checks("restored", "row_counts") == {key: key != keys[3] for key in keys}
+    [record] = restoring.check_metadata("restored", "row_counts", keys[3])["differences"].records
+    assert record.data == {"table": "main.readings", "expected": 24, "found": 0}
+
+    path.write_bytes(good)
+    assert restoring.run("restored", keys=keys).success
+    assert restoring.materialized("restored")[keys[3]]["status"] == "loaded"
+    assert differing(restoring) == {}
+
+
+def test_a_target_that_holds_rows_of_others_is_refused_unless_configured(restoring: Project) -> None:
+    with duckdb.connect(str(restoring.target)) as connection:
+        connection.execute("CREATE TABLE sensors (id INTEGER, name VARCHAR); INSERT INTO sensors VALUES (9, 'theirs')")
+    result = restoring.run("restored", keys=restoring.keys)
+    assert not result.success
+    failure = restoring.failure(result)
+    assert "main.sensors" in failure.description
+    assert failure.metadata["error"].value == "TargetNotEmptyError"
+    assert not restoring.materialized("restored")
+    config = {"restored": {"into_nonempty": True}}
+    assert restoring.run("restored", keys=restoring.keys, config=config).success
+    assert differing(restoring) == {"sensors": 1}
+
+
+def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> None:
+    first = restoring.state().seals[-1].revision
+    with duckdb.connect(str(restoring.database)) as connection:
+        connection.execute(f"INSERT INTO readings VALUES (TIMESTAMPTZ '{START}' + INTERVAL 1 MINUTE, 1, -1)")
+    keys = restoring.keys
+    assert restoring.run("chunks", "manifest", keys=keys[:1], config={"chunks": {"replace": True}}).success
+    assert restoring.state().seals[-1].revision > first
+    config = {"restored": {"version": f"rev:{first}"}}
+    assert restoring.run("restored", keys=keys, config=config).success
+    assert restoring.materialized("restored")[keys[0]]["revision"] == first
+    assert differing(restoring) == {"readings": 1}
+
+    result = restoring.run("restored", keys=keys)  # the newest seal: its first window has other files
+    assert not result.success
+    assert "Chunk 1 was loaded from other files" in restoring.failure(result).description
+    assert restoring.run("restored", keys=keys[:1], config={"restored": {"replace": True}}).success
+    assert differing(restoring) == {}
+    assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
+
+
+def test_a_schema_only_plan_restores_tables_without_rows(make_project: Callable[..., Project]) -> None:
+    project = make_project(
+        target="copy", schema_only=True, start_time=None, end_time=None, chunk_time_window=None, parallelism=None
+    )
+    assert project.run("schema", "manifest").success
+    assert project.run("restored").success
+    with duckdb.connect(str(project.target), read_only=True) as connection:
+        query = "SELECT table_name, estimated_size FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
+        assert connection.sql(query).fetchall() == [("readings", 0), ("sensors", 0)]
+    assert has_key(project)
+    assert project.state().tags == {}
+
+
+def test_nothing_sealed_nothing_restored_and_no_target_touched(make_project: Callable[..., Project]) -> None:
+    project = make_project(target="copy")
+    result = project.run("restored", keys=project.keys[:1])
+    assert not result.success
+    assert "There is no sealed snapshot" in project.failure(result).description
+    assert not project.target.exists()
+
+
+def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "snapshots.yaml"
+    plan = "{source: here, to: 'file:///nowhere/x', target: %s, start_time: 2025-01-01T00:00:00Z, kind: continuous}"
+    file.write_text(
+        "sources: {here: 'duckdb:///nowhere/a.duckdb', there: 'postgresql://u:hunter2@127.0.0.1:1/db'}\n"
+        f"plans:\n  into: {plan % 'there'}\n  only: {{source: here, to: 'file:///nowhere/y', schema_only: true,"
+        " target: there}\n  never: {source: here, to: 'file:///nowhere/z', start_time: 2025-01-01T00:00:00Z,"
+        " end_time: 2025-01-03T00:00:00Z}\n"
+    )
+    definitions = build_definitions(load_configuration(file))
+    graph = definitions.resolve_asset_graph()
+    restored = {key.to_user_string() for key in graph.get_all_asset_keys() if key.path[-1] == "restored"}
+    assert restored == {"into/restored", "only/restored"}
+    checks = {check.to_user_string() for check in graph.asset_check_keys if check.name == "row_counts"}
+    assert checks == {"into/restored:row_counts"}
