@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.cli import main
 from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.database import SparkCatalogDatabase
 from snapshot_assets.databases.spark.definition import define, type_for
@@ -348,3 +349,25 @@ def test_a_type_text_that_is_more_than_a_type_is_refused(kind: str) -> None:
 def test_tables_of_two_schemas_that_would_be_one_are_refused(lake: Lake) -> None:
     with pytest.raises(RestoreError, match=r"a\.t and b\.t would be one table in spark_catalog\.restored"):
         lake.target.existing([TableName("a", "t"), TableName("b", "t")])
+
+
+@pytest.mark.slow
+def test_the_command_restores_into_a_spark_catalog_through_dagster_and_says_when_there_is_nothing_to_do(
+    exported: Place,
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.chdir(tmp_path)
+    call = ["import", "--from", exported.store.uri, "--target", lake.uri, "--tables", "main.readings"]
+    assert main(call) == 0
+    assert "1 tables hold 82 rows, as many as were loaded" in capsys.readouterr().out
+    assert main(call) == 0
+    assert "was restored before; nothing was done" in capsys.readouterr().out
+    assert lake.target.imports()[0].finished
+    assert main([*call, "--forget-ledger"]) == 0
+    assert lake.target.imports() == []
