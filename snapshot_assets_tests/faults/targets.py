@@ -13,7 +13,7 @@ from snapshot_assets.databases.target import Target
 from snapshot_assets_tests.faults.store import FaultyStore
 
 _CALLS = ("_execute", "_rows", "_insert")
-_USERS = ("snapshot_assets.engine.restore", "snapshot_assets.engine.restore_tasks")
+_USERS = ("snapshot_assets.engine.restore_spark", "snapshot_assets.engine.restore_tasks")
 
 
 @contextmanager
