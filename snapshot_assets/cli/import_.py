@@ -34,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
     if prepared.finished:
         run.finish()
         return _report(options, request, prepared, [], None, {})
+    request = request.at(prepared.state.revision)  # whatever is sealed meanwhile
     with only_results_on_stdout():
         outcomes, run_id = _restore(request, prepared)
+    run.settings = request.settings
     counts = run.check_counts()
-    return _report(options, request, prepared, outcomes, run_id, counts)
+    return _report(options, request, run.begin(), outcomes, run_id, counts)
 
 
 def _session() -> SparkSession:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +17,9 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
+
+_NO_SOURCE = "duckdb:///dev/null"
+"""A plan has a source, which is not its target; an import reads none."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class ImportRequest:
     def store(self) -> ObjectStore:
         """The location's store."""
         return self.configuration.store(self.named)
+
+    def at(self, revision: int) -> ImportRequest:
+        """Return the request for a revision and no other."""
+        return replace(self, settings=replace(self.settings, version=f"rev:{revision}"))
 
     def plan(self, state: State) -> Plan:
         """Return the plan whose asset `restored` has the windows of the restored revision as partitions."""
@@ -110,7 +117,7 @@ def _ad_hoc(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     missing = [f"--{name}" for name, value in (("from", options.location), ("target", options.target)) if not value]
     if missing:
         raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or --from URI --target T.")
-    # An import reads no source; a plan without windows is one of a schema only.
-    fields = {"to": options.location, "source": options.target, "target": options.target, "schema_only": True}
+    # A plan without windows is one of a schema only.
+    fields = {"to": options.location, "source": _NO_SOURCE, "target": options.target, "schema_only": True}
     configuration = ad_hoc_configuration(options.config, fields)
     return configuration, configuration.plans[-1]

@@ -1,0 +1,332 @@
+"""`snapshots import` whole: what it restores, what it refuses before it touches anything, and what it prints."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from snapshot_assets.catalog.log import read_state
+from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, make_source, store_of
+from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
+
+DAY_2 = "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """A file that does not exist yet."""
+    return tmp_path / "target.duckdb"
+
+
+@pytest.fixture
+def call(exported: Path, target: Path) -> tuple[str, ...]:
+    """The arguments that import the exported snapshot into the target."""
+    return ("import", "--from", exported.as_uri(), "--target", f"duckdb://{target}")
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.execute(query).fetchall()
+
+
+def execute(path: Path, *statements: str) -> None:
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def differing(one: Path, other: Path, *tables: str) -> list[str]:
+    """Return the tables whose rows two files do not have equally often."""
+    found = []
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{one}' AS a (READ_ONLY); ATTACH '{other}' AS b (READ_ONLY)")
+        for table in tables:
+            left, right = f"FROM a.{table}", f"FROM b.{table}"
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            if connection.sql(query).fetchall():
+                found.append(table)
+    return found
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_import_says_what_it_did_and_the_next_one_that_nothing_was_left(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
+) -> None:
+    first = snapshots(*call, "--json")
+    assert first.status == 0, first.err
+    seal = read_state(store_of(exported)).seals[-1]
+    expected = {
+        "location": exported.as_uri(),
+        "revision": seal.revision,
+        "checksum": seal.seal.checksum,
+        "outcomes": {"loaded": 4},
+        "rows_loaded": 74,
+        "tables": {"main.readings": 72, "main.sensors": 2},
+        "lost": [],
+    }
+    assert {name: first.json[name] for name in expected} == expected
+    assert f"Runs are recorded in {tmp_path / 'dagster'}" in first.err
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+    before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
+
+    again = snapshots(*call, "--json")
+    assert (again.status, again.json["run_id"], again.json["rows_loaded"]) == (0, None, 0)
+    assert again.json["import"] == first.json["import"]
+    assert "was restored before; nothing was done" in snapshots(*call).out
+    assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_plan_with_a_target_imports_for_people_and_one_without_is_refused(
+    snapshots: Snapshots, exported: Path, source: str, target: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "snapshots.yaml"
+    plan = f"{{source: live, to: '{exported.as_uri()}', start_time: 2025-01-01T00:00:00Z, parallelism: 2"
+    config.write_text(
+        f"sources: {{live: '{source}', copy: 'duckdb://{target}'}}\n"
+        f"plans:\n  good: {plan}, target: copy}}\n  none: {plan}}}\n"
+    )
+    call = ("--config", str(config), "import", "--plan")
+    refused = snapshots(*call, "none")
+    assert (refused.status, refused.out) == (2, "")
+    assert "plan 'none' has no target" in refused.err
+    for option, value in (("--from", exported.as_uri()), ("--target", "copy")):
+        both = snapshots(*call, "good", option, value)
+        assert both.status == 2
+        assert f"{option} cannot be given beside --plan" in both.err
+    assert not target.exists()
+    done = snapshots(*call, "good")
+    assert done.status == 0, done.err
+    assert done.out.startswith("copy: revision ")
+    assert "4 chunks, 74 rows loaded now" in done.out
+    assert "2 tables hold 74 rows, as many as were loaded" in done.out
+
+
+@pytest.mark.usefixtures("spark")
+def test_tables_in_quotes_a_time_range_and_no_expressions_restore_just_that(
+    snapshots: Snapshots, location: Path, target: Path, tmp_path: Path
+) -> None:
+    quoted = '"od.d"."a ""b"", c"'
+    source = make_source(
+        tmp_path / "odd.duckdb",
+        'CREATE SCHEMA "od.d"',
+        f"CREATE TABLE {quoted} AS SELECT moment, value FROM readings",
+        f"ALTER TABLE {quoted} ALTER value SET DEFAULT 1 + 1",
+        f"CREATE VIEW seen AS SELECT * FROM {quoted}",
+    )
+    export(make_plan(source, location.as_uri()), store_of(location))
+    call = ("import", "--from", location.as_uri(), "--target", f"duckdb://{target}")
+    chosen = ("--tables", f"{quoted},main.sensors", "--time-range", "2025-01-02T06:00:00Z/2025-01-03T12:00:00Z")
+    done = snapshots(*call, *chosen, "--no-expressions", "--json")
+    assert done.status == 0, done.err
+    assert done.json["tables"] == {'"od.d"."a ""b"", c"': 30, "main.sensors": 2}
+    assert done.json["outcomes"] == {"loaded": 3}  # chunk 0 and two of three windows
+    assert any("default" in sentence.lower() for sentence in done.json["lost"])
+    moments = rows(target, f"SELECT min(moment)::VARCHAR, max(moment)::VARCHAR, count(*) FROM {quoted}")
+    assert moments == [("2025-01-02 06:00:00+00", "2025-01-03 11:00:00+00", 30)]
+    other = snapshots(*call, "--schemas", "main")
+    assert other.status == 2
+    assert "filters" in other.err
+    fresh = tmp_path / "main.duckdb"
+    main = snapshots(
+        "import", "--from", location.as_uri(), "--target", f"duckdb://{fresh}", "--schemas", "main", "--json"
+    )
+    assert main.status == 0, main.err
+    assert main.json["tables"] == {"main.readings": 72, "main.sensors": 2}
+    assert any("seen" in sentence for sentence in main.json["lost"])
+
+
+def test_a_dry_run_tells_everything_and_touches_nothing(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    told = snapshots(*call, "--dry-run", "--json")
+    assert told.status == 0, told.err
+    assert (told.json["files"], told.json["rows_of_files"], told.json["finished"]) == (4, 74, False)
+    assert told.json["types"]["main.sensors"] == {"id": "INTEGER", "name": "VARCHAR"}
+    made = " ".join(told.json["makes"])
+    assert "main.readings" in made
+    assert "primary key" in made.lower()
+    text = snapshots(*call, "--dry-run")
+    assert text.status == 0
+    assert "nothing was changed" in text.out
+    assert "would load 4 files, 74 rows" in text.out
+    assert all(f"would make {each}" in text.out for each in told.json["makes"])
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert not target.exists()
+    assert not (tmp_path / "dagster").exists()
+
+    [victim] = exported.glob("data/2/*.parquet")
+    victim.write_bytes(victim.read_bytes()[::-1])  # of the same size: only reading the data finds it
+    damaged = snapshots(*call, "--dry-run")
+    assert damaged.status == 1
+    assert str(victim.relative_to(exported)) in damaged.err
+
+
+def refusals(exported: Path, target: Path, tmp_path: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
+    """Return calls that are refused, the exit status, and words of the reason."""
+    here = ("--from", exported.as_uri(), "--target", f"duckdb://{target}")
+    empty = ("--from", (tmp_path / "empty").as_uri(), "--target", f"duckdb://{target}")
+    return {
+        "nothing": ((), 2, "--from and --target missing"),
+        "unknown target": ((*here[:3], "nowhere"), 2, "nowhere"),
+        "unknown kind": ((*here[:3], "mysql://u@h/d"), 2, "mysql"),
+        "no snapshot": (empty, 1, "no sealed snapshot"),
+        "no such version": ((*here, "--at", "rev:99"), 2, "99"),
+        "no such table": ((*here, "--tables", "main.reading"), 2, "Did you mean"),
+        "no range": ((*here, "--time-range", "2025-01-02T00:00:00Z"), 2, "START/END"),
+        "a range backwards": ((*here, "--time-range", "2025-01-03T00:00:00Z/2025-01-02T00:00:00Z"), 2, "not after"),
+        "no such plan": (("--plan", "nope"), 2, "nope"),
+    }
+
+
+@pytest.mark.parametrize("case", list(refusals(Path("/a"), Path("/b"), Path("/c"))))
+def test_a_wrong_call_is_refused_before_anything_is_touched(
+    snapshots: Snapshots, exported: Path, target: Path, tmp_path: Path, case: str
+) -> None:
+    arguments, status, words = refusals(exported, target, tmp_path)[case]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    refused = snapshots("import", *arguments)
+    assert (refused.status, refused.out) == (status, ""), refused.err
+    assert words in refused.err
+    as_json = snapshots("import", *arguments, "--json")
+    assert as_json.status == status
+    assert words in as_json.json["error"]["message"]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.usefixtures("spark")
+def test_late_rows_are_replaced_when_asked_for_and_an_earlier_revision_can_be_had(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, source: str, target: Path, tmp_path: Path
+) -> None:
+    first = read_state(store_of(exported)).seals[-1].revision
+    execute(tmp_path / "source.duckdb", "INSERT INTO readings VALUES ('2025-01-02 00:30:00Z', -1)")
+    created = ("export", "create", "--source", source, "--to", exported.as_uri(), "--start-time")
+    late = snapshots(*created, "2025-01-01T00:00:00Z", "--end-time", "2025-01-04T00:00:00Z", "--replace", DAY_2)
+    assert late.status == 0, late.err
+    before = snapshots(*call, "--at", f"rev:{first}", "--json")
+    assert before.status == 0, before.err
+    assert (before.json["revision"], before.json["rows_loaded"]) == (first, 74)
+    refused = snapshots(*call)
+    assert refused.status == 1
+    assert "Give --replace" in refused.err
+    assert rows(target, "SELECT count(*) FROM readings") == [(72,)]
+    replaced = snapshots(*call, "--replace", "--json")
+    assert replaced.status == 0, replaced.err
+    assert (replaced.json["outcomes"], replaced.json["rows_loaded"]) == ({"replaced": 1, "skipped": 3}, 25)
+    assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
+    snapshots: Snapshots, call: tuple[str, ...], target: Path, tmp_path: Path
+) -> None:
+    execute(target, "CREATE TABLE sensors (id INTEGER, name VARCHAR)", "INSERT INTO sensors VALUES (9, 'theirs')")
+    for option in ((), ("--dry-run",)):
+        refused = snapshots(*call, *option)
+        assert refused.status == 2
+        assert "main.sensors" in refused.err
+        assert "--into-nonempty" in refused.err
+    assert rows(target, "SELECT table_name FROM duckdb_tables()") == [("sensors",)]
+    assert not (tmp_path / "dagster").exists()
+    done = snapshots(*call, "--into-nonempty", "--json")
+    assert done.status == 0, done.err
+    assert done.json["tables"] == {"main.readings": 72, "main.sensors": 3}
+
+    forgotten = snapshots(*call, "--forget-ledger")
+    assert forgotten.out == f"{done.json['target']}: 1 imports forgotten; tables and rows were left as they are\n"
+    assert snapshots(*call, "--forget-ledger", "--json").json["forgotten"] == 0
+    assert rows(target, "SELECT (SELECT count(*) FROM sensors), (SELECT count(*) FROM readings)") == [(3, 72)]
+    assert rows(target, "SELECT table_name FROM duckdb_tables() ORDER BY 1") == [("readings",), ("sensors",)]
+    assert snapshots(*call).status == 2  # now all of it is somebody else's
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_targets_password_is_told_to_nobody(
+    snapshots: Snapshots, exported: Path, postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
+) -> None:
+    call = ("import", "--from", exported.as_uri(), "--target")
+    wrong = "hunter2-open-sesame"
+    refused = snapshots(*call, postgresql_server.uri(password=wrong))
+    assert refused.status == 1
+    done = snapshots(*call, postgresql_database)
+    assert done.status == 0, done.err
+    assert postgresql_server.psql(postgresql_database, "SELECT count(*) FROM main.readings") == "72"
+    execute_late = ("DROP TABLE main.readings", "DELETE FROM main.sensors")
+    postgresql_server.psql(postgresql_database, *execute_late)
+    failed = snapshots(*call, postgresql_database, "--json")
+    said = "".join((*refused[1:], *done[1:], *failed[1:]))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.is_relative_to(tmp_path / "dagster") for path in files)
+    for secret in (wrong, PASSWORD, postgresql_database.split(":")[2].split("@")[0]):
+        assert secret not in said
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
+
+
+ROWS, DAYS = 40_000, 40
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    command = [
+        *(sys.executable, "-m", "snapshot_assets.cli", "import", "--json"),
+        *("--from", (folder / "snapshots").as_uri(), "--target", f"duckdb://{folder}/target.duckdb"),
+    ]
+    environment = os.environ | {"DAGSTER_HOME": str(folder / "dagster")}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
+    """Kill the command and all it started, as soon as the target looks as asked."""
+    deadline = time.monotonic() + 120
+    while not reached():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "the command never got that far"
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("moment", ["the target is made", "Dagster runs", "rows are written"])
+def test_a_killed_import_is_finished_by_the_next_command_with_no_row_missing_or_doubled(
+    tmp_path: Path, moment: str
+) -> None:
+    step = DAYS * 86400 // ROWS
+    execute(
+        tmp_path / "source.duckdb",
+        f"CREATE TABLE m AS SELECT i, timestamptz '2025-01-01 00:00:00Z' + to_seconds(i * {step}) AS t,"
+        f" repeat('x', 500) || i AS s FROM range({ROWS}) r(i)",
+        "CREATE TABLE untimed AS SELECT 1 AS a FROM range(3)",
+    )
+    to = (tmp_path / "snapshots").as_uri()
+    plan = make_plan(f"duckdb://{tmp_path}/source.duckdb", to, end_time="2025-02-10T00:00:00Z")
+    export(plan, store_of(tmp_path / "snapshots"))
+    target, log = tmp_path / "target.duckdb", tmp_path / "target.duckdb.wal"
+    reached = {
+        "the target is made": target.exists,
+        "Dagster runs": lambda: any((tmp_path / "dagster").rglob("*.db")) and target.exists(),
+        "rows are written": lambda: log.exists() and log.stat().st_size > 100_000,
+    }[moment]
+    kill_when(start(tmp_path), reached)
+
+    process = start(tmp_path)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert '"rows_loaded"' in output
+    assert differing(tmp_path / "source.duckdb", target, "main.m", "main.untimed") == []
+    assert read_state(store_of(tmp_path / "snapshots")).tags == {}
