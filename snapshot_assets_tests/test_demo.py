@@ -32,15 +32,36 @@ def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
     location = project / "demo" / "snapshots" / "flights"
     assert "sealed by run" in first.out
     assert "OK: " in first.out
+    assert differing(project) == {}
     before = {info.path: info.modified for info in store_of(location).list()}
 
     assert demo.main(project) == 0
     second = capfd.readouterr()
     assert "complete already; nothing was exported" in second.out
+    assert "was restored before; nothing was done" in second.out
+    assert differing(project) == {}
     assert {info.path: info.modified for info in store_of(location).list()} == before
 
     done = subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=location, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def differing(project: Path) -> dict[str, int]:
+    """Return, by table, how many rows of the plan's range the restored file has not as often as the source."""
+    inside = "WHERE time_hour >= TIMESTAMPTZ '2013-01-01 00:00:00Z' AND time_hour < TIMESTAMPTZ '2013-01-29 00:00:00Z'"
+    ranges = {"airlines": "", "airports": "", "planes": "", "weather": inside, "flights": inside}
+    found = {}
+    with duckdb.connect() as connection:
+        for name, file in (("a", "nycflights13.duckdb"), ("b", "restored.duckdb")):
+            connection.execute(f"ATTACH '{project}/demo/{file}' AS {name} (READ_ONLY)")
+        for table, where in ranges.items():
+            [(rows,)] = connection.execute(f"SELECT count(*) FROM b.main.{table}").fetchall()
+            assert rows > 0
+            ours, theirs = f"FROM a.main.{table} {where}", f"FROM b.main.{table}"
+            query = f"(({ours}) EXCEPT ALL ({theirs})) UNION ALL (({theirs}) EXCEPT ALL ({ours}))"
+            if different := len(connection.execute(query).fetchall()):
+                found[table] = different
+    return found
 
 
 def test_the_database_is_made_once_and_holds_every_flight(tmp_path: Path) -> None:
