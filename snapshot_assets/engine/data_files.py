@@ -50,7 +50,12 @@ def check_hash(store: ObjectStore, file: DataFile) -> None:
 
 
 def read_batches(
-    store: ObjectStore, file: DataFile, schema: pa.Schema, row_groups: Sequence[int] | None = None
+    store: ObjectStore,
+    file: DataFile,
+    schema: pa.Schema,
+    row_groups: Sequence[int] | None = None,
+    *,
+    zone: str = "UTC",
 ) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored, others cast safely.
 
@@ -59,6 +64,7 @@ def read_batches(
         file: The file.
         schema: What is wanted of it.
         row_groups: Numbers of the row groups wanted; None for all.
+        zone: IANA zone of times without one, where a column has one now and had none then, or the other way round.
 
     Raises:
         DocumentError: The file is not what the log says of it, or a column cannot be cast; names table, column and
@@ -78,7 +84,7 @@ def read_batches(
             with pq.ParquetFile(group, metadata=metadata, read_dictionary=texts) as parquet:
                 for batch in parquet.iter_batches(BATCH_ROWS, [number], columns=wanted):
                     rows += batch.num_rows
-                    yield _conformed(group.unpacked(batch), schema, file)
+                    yield _conformed(group.unpacked(batch), schema, file, zone)
             if rows != group.rows:
                 raise DocumentError(
                     f"Row group {number} of {file.path} holds {rows} rows; its footer says {group.rows}.",
@@ -235,10 +241,12 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile) -> pa.RecordBatch:
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
     present = set(batch.schema.names)
     columns = [
-        _cast(batch.column(field.name), field, file) if field.name in present else _nulls(batch.num_rows, field, file)
+        _cast(batch.column(field.name), field, file, zone)
+        if field.name in present
+        else _nulls(batch.num_rows, field, file)
         for field in schema
     ]
     if not columns:  # a table without columns still has rows
@@ -256,11 +264,11 @@ def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
     return pa.nulls(rows, field.type)
 
 
-def _cast(array: pa.Array, field: pa.Field, file: DataFile) -> pa.Array:
+def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Array:
     if array.type == field.type:
         return array
     try:
-        return array.cast(field.type)
+        return _in_zone(array, field.type, zone).cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DocumentError(
             f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
@@ -268,3 +276,15 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile) -> pa.Array:
             object=file.path,
             column=field.name,
         ) from error
+
+
+def _in_zone(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """Return times with or without a zone, as they are wanted; Arrow's own cast would take every time for UTC."""
+    if not (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted)):
+        return array
+    if array.type.tz is None and wanted.tz is not None:
+        # Where clocks go back, databases take the later of the two instants that a local time can mean.
+        return pc.assume_timezone(array, zone, ambiguous="latest", nonexistent="latest")
+    if array.type.tz is not None and wanted.tz is None:
+        return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, zone)))
+    return array

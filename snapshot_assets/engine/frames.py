@@ -67,17 +67,18 @@ def load_frames(
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
     prepare_session(spark)
-    return {name: _frame(spark, store, schema.table(name), found) for name, found in sorted(files.items())}
+    zone = state.header.time_zone if state.header else "UTC"
+    return {name: _frame(spark, store, schema.table(name), found, zone) for name, found in sorted(files.items())}
 
 
-def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile]) -> DataFrame:
+def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile], zone: str) -> DataFrame:
     arrow = batch_schema(table.arrow_schema())
     shared = tuple(files)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_file(store, shared[number], arrow)
+                yield from read_file(store, shared[number], arrow, zone=zone)
 
     return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, spark_schema(arrow))
 
@@ -89,6 +90,7 @@ def read_file(
     *,
     verify: bool = True,
     row_groups: Sequence[int] | None = None,
+    zone: str = "UTC",
 ) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
 
@@ -98,6 +100,7 @@ def read_file(
         schema: What is wanted of it.
         verify: Whether the whole file is hashed before its first row.
         row_groups: Numbers of the row groups wanted; None for all.
+        zone: IANA zone of times without one; see `data_files.read_batches`.
 
     Raises:
         ChecksumMismatchError: The object's bytes are not those that were written; no row was yielded.
@@ -105,4 +108,4 @@ def read_file(
     """
     if verify:
         check_hash(store, file)
-    yield from read_batches(store, file, schema, row_groups)
+    yield from read_batches(store, file, schema, row_groups, zone=zone)

@@ -123,11 +123,13 @@ class FilePlan:
 
     Attributes:
         table: The table as the newest schema has it.
+        zone: IANA zone of times without one.
         cut: Range that its rows are filtered by; None where all of them are wanted.
     """
 
     file: DataFile
     table: Table
+    zone: str = "UTC"
     cut: TimeRange | None = None
 
 
@@ -188,11 +190,12 @@ def _chunk_files(state: State, schema: DatabaseSchema, chunk: int, time_range: T
     chosen = {table.table_name: table for table in schema.tables}
     rows = {name: _rows_of(state, table, chunk, time_range) for name, table in chosen.items()}
     files = []
+    zone = state.header.time_zone if state.header else "UTC"
     for known in state.live_files(chunk):
         table = chosen.get(TableName(known.file.schema, known.file.table))
         if table is not None and not (chunk == UNTIMED_CHUNK and rows[table.table_name] is None):
             cut = _cut(state, chunk, time_range) if table.time_index is not None else None
-            files.append(FilePlan(known.file, table, cut))
+            files.append(FilePlan(known.file, table, zone, cut))
     bounded = tuple((chosen[name], which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 

@@ -173,7 +173,7 @@ def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 work = shared[number]
-                for rows in read_batches(store, work.plan.file, schema):
+                for rows in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
                     yield rows if work.plan.cut is None else work.plan.cut.filter(rows, work.table)
 
     return spark.range(0, len(works), 1, len(works)).mapInArrow(read, spark_schema(schema))

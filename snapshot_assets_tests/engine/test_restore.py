@@ -326,3 +326,12 @@ def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, in
     assert into.restore(place.store, replace=True).finished
     visits = into.tables()["visits"]
     assert sorted(visits["owner"].to_pylist()) == [1, 1, 2]
+
+
+def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(place, duck):
+    place.export(chunks=[3], seal=False, time_zone="Europe/Paris")
+    place.sql("ALTER TABLE events ALTER COLUMN moment TYPE TIMESTAMPTZ USING timezone('Europe/Paris', moment)")
+    place.export(time_zone="Europe/Paris")
+    assert duck.restore(place.store).finished
+    [middle] = [row["moment"] for row in duck.tables()["events"].to_pylist() if row["what"] == "middle"]
+    assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)

@@ -99,7 +99,7 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
         documents = {number: read_schema(store, state.schemas[number]) for number in sorted(used)}
         documents[state.schema_id] = newest
     parts = file_parts(state, table, documents, time_range)
-    read = FileRows(store, table, schema, time_range, options.verify)
+    read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
     return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
@@ -119,6 +119,7 @@ class FileRows:
         schema: Of the batches.
         time_range: What the rows of cut parts are filtered by.
         verify: Whether a file is hashed before its first row.
+        zone: IANA zone of times without one.
     """
 
     store: ObjectStore
@@ -126,12 +127,15 @@ class FileRows:
     schema: pa.Schema
     time_range: TimeRange | None
     verify: bool
+    zone: str
 
     def __call__(self, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some parts."""
         for part in parts:
             schema = self._with_time() if part.cut else self.schema
-            batches = read_file(self.store, part.file, schema, verify=self.verify, row_groups=part.row_groups)
+            batches = read_file(
+                self.store, part.file, schema, verify=self.verify, row_groups=part.row_groups, zone=self.zone
+            )
             for batch in batches:
                 yield self._in_range(batch) if part.cut else batch
 
