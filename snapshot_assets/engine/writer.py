@@ -84,7 +84,7 @@ def write_files(
         One entry per file, in order; none if there is no row.
 
     Raises:
-        DatabaseError: A batch has another schema.
+        DatabaseError: A batch has another schema, or rows without any column, which Parquet cannot hold.
         StorageError: The store refused or failed.
     """
     limit = min(max(max_file_size // ROW_GROUPS_PER_FILE, SMALLEST_ROW_GROUP), ROW_GROUP_BYTES)
@@ -92,6 +92,12 @@ def write_files(
     files: list[DataFile] = []
     encodings: Encodings | None = None
     for first in groups:
+        if not schema.names:
+            raise DatabaseError(
+                f"{target.schema}.{target.table} has rows and no columns, and a data file cannot hold such rows. Leave"
+                " the table out of the plan: name the others under `tables`.",
+                table=f"{target.schema}.{target.table}",
+            )
         encodings = encodings or choose_encodings(first.rows)
         path = target.path(len(files))
         files.append(_write_file(store, target, path, encodings, chain([first], groups), max_file_size))

@@ -171,6 +171,14 @@ def test_one_huge_row_among_small_ones_is_a_row_group_by_itself(store: LocalStor
     assert read(store, [file]).equals(pa.Table.from_batches([rows]))
 
 
+def test_rows_without_columns_are_refused_rather_than_lost(store: LocalStore) -> None:
+    nothing = batch(0, 3).select([])
+    with pytest.raises(DatabaseError, match=r"public\.readings has rows and no columns"):
+        write(store, [nothing], schema=pa.schema([]))
+    assert write(store, [nothing.slice(0, 0)], schema=pa.schema([])) == []
+    assert list(store.list()) == []
+
+
 @pytest.mark.parametrize(
     "schema",
     [

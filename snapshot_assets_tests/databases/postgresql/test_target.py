@@ -244,7 +244,7 @@ def test_the_ledger_can_be_forgotten(target):
 
 def test_one_statement_is_one_statement(target, postgresql_database):
     two = Statement("comment", "COMMENT ON SCHEMA public IS 'x'; CREATE TABLE public.evil (n int)")
-    with pytest.raises(RestoreError, match="comment could not be made: .*multiple commands"):
+    with pytest.raises(RestoreError, match=r"comment could not be made: .*multiple commands"):
         target.begin(record(), [two], "")
     assert target.existing([TableName("public", "evil")]) == {}
 
