@@ -122,6 +122,7 @@ def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
     assert postgresql_server.psql(postgresql_database, "SELECT count(*) FROM main.t") == "0"
 
 
+@pytest.mark.slow
 def test_postgresql_to_duckdb_keeps_every_value(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
 ) -> None:

@@ -127,6 +127,7 @@ def test_every_type_comes_back_from_s3(
     same(postgresql_server, every_type, target)
 
 
+@pytest.mark.slow
 def test_pgbench_comes_back_from_s3_with_its_history_in_windows(
     trip: Trip, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:

@@ -183,6 +183,7 @@ print(spark.read.format("snapshot").option("table", "main.readings").load(sys.ar
 """
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_have_the_package_get_it(exported_place: Place, tmp_path: Path) -> None:
     root = Path(snapshot_assets.__file__).parents[1]
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.path = [p for p in sys.path if p != {str(root)!r}]\n")

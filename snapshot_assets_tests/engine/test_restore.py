@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -40,9 +42,17 @@ def duck(tmp_path) -> Into:
     return Into(f"duckdb://{tmp_path}/target.duckdb")
 
 
+@pytest.fixture(scope="module")
+def snapshot(prepared_source, tmp_path_factory) -> Path:
+    """The source's snapshot, made once and copied by every test that wants it."""
+    folder = tmp_path_factory.mktemp("snapshot") / "location"
+    Place(f"duckdb://{prepared_source}", folder).export()
+    return folder
+
+
 @pytest.fixture
-def exported(place: Place) -> Place:
-    place.export()
+def exported(place: Place, snapshot: Path) -> Place:
+    shutil.copytree(snapshot, place.folder)
     return place
 
 

@@ -25,7 +25,12 @@ def has_log(folder):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("fresh", "fail-before"), ("fresh", "fail-after"), ("fresh", "exists-after"), ("replaced", "fail-before")],
+    [
+        ("fresh", "fail-after"),
+        ("fresh", "exists-after"),
+        pytest.param("fresh", "fail-before", marks=pytest.mark.slow),
+        pytest.param("replaced", "fail-before", marks=pytest.mark.slow),
+    ],
 )
 def test_a_call_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):
     scenario = request.getfixturevalue(name)
@@ -43,6 +48,7 @@ def test_every_fourth_call_that_fails_damages_nothing(driver, request, scratch, 
         fail(driver, scenario, scratch / "failed", kind, at)
 
 
+@pytest.mark.slow
 def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, scratch):
     """Reading back finds the own transaction: no second revision, no failure."""
     folder = scratch / "settled"

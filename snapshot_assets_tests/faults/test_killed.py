@@ -38,7 +38,11 @@ def strike(driver, scenario, folder: Path, kind: str, at: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("fresh", "kill-before"), ("resumed", "kill-after"), ("replaced", "kill-after")],
+    [
+        ("fresh", "kill-before"),
+        pytest.param("resumed", "kill-after", marks=pytest.mark.slow),
+        pytest.param("replaced", "kill-after", marks=pytest.mark.slow),
+    ],
 )
 def test_killed_at_a_change_of_every_kind_the_next_run_finishes(driver, request, scratch, name, kind):
     scenario = request.getfixturevalue(name)

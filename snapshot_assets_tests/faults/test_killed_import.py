@@ -89,6 +89,7 @@ def test_killed_before_any_call_the_next_run_finishes(restoring):
         restoring.strike("kill-before", at)
 
 
+@pytest.mark.slow
 def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(restoring):
     restoring.clear()
     assert restoring.restore()["finished"]

@@ -170,6 +170,7 @@ def test_a_target_that_holds_rows_of_others_is_refused_unless_configured(restori
     assert differing(restoring) == {"sensors": 1}
 
 
+@pytest.mark.slow
 def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> None:
     first = restoring.state().seals[-1].revision
     with duckdb.connect(str(restoring.database)) as connection:

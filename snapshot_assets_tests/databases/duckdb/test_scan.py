@@ -319,6 +319,7 @@ def test_rows_that_need_more_memory_than_allowed_say_how_to_allow_it(tmp_path: P
     ],
     ids=["kilobytes", "large rows", "many"],
 )
+@pytest.mark.slow
 def test_memory_stays_bounded_whatever_the_table(statement: str, rows: int, tmp_path: Path) -> None:
     address = make_file(tmp_path / "x.duckdb", "SET threads = 1", statement)
     done = subprocess.run([sys.executable, "-c", _MEASURE, address.uri], capture_output=True, text=True, check=True)

@@ -83,6 +83,7 @@ def run_copy(origin: DatabaseAddress, into: DatabaseAddress, fatal: int) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_killed_at_any_call_a_rerun_ends_equal(
     shop: DatabaseAddress, shop_schema: DatabaseSchema, tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_s
     assert rows_in(into) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_an_import_that_ran_out_of_memory_for_its_indexes_says_so_and_ends_with_more(tmp_path: Path) -> None:
     origin = make_file(
         tmp_path / "origin.duckdb",

@@ -152,6 +152,7 @@ def cut_off(
             lake.restore(place, *chunks, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["write", "note"])
 def test_a_load_that_was_cut_off_before_or_after_its_rows_goes_on_and_doubles_none(
     exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch, method: str
