@@ -102,7 +102,9 @@ def _import(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
     what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
-    what.add_argument("--target", metavar="T", help="alias, or postgresql://…, duckdb:///abs/path.duckdb")
+    what.add_argument(
+        "--target", metavar="T", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
+    )
     what.add_argument("--at", metavar="VERSION", help="rev:12, tag:x or ts:2025-01-31T00:00:00Z (default: newest seal)")
     what.add_argument("--schemas", type=_schemas, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=_tables, metavar="s.t,…", default=[], help="tables (default: all)")
