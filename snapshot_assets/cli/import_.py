@@ -65,7 +65,7 @@ def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
 
 
 def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[ChunkOutcome], str]:
-    # Dagster and Spark are imported only here, when data is about to move.
+    # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_restore
     from snapshot_assets.pipeline.partitions import key_of
@@ -170,6 +170,7 @@ def _report(
         f"  {len(outcomes)} chunks, {report['rows_loaded']:,} rows loaded now, {human_bytes(report['bytes'])}"
         f" ({', '.join(f'{count} {status}' for status, count in report['outcomes'].items())})"
     )
-    show(f"  {len(counts)} tables hold {sum(found for _, found in counts.values()):,} rows, as many as were loaded")
+    compared = "rows of others among them" if different else "as many as were loaded"
+    show(f"  {len(counts)} tables hold {sum(found for _, found in counts.values()):,} rows, {compared}")
     _show_lost(prepared)
     return 0

@@ -77,24 +77,17 @@ def target_module(uri: str) -> TargetModule:
     """Return the module that restores into the kind of database that a URI names.
 
     Raises:
-        UnknownSourceError: The URI is of no known kind, or of one that cannot be restored into.
+        UnknownSourceError: The URI is of no known kind, or its driver is missing.
     """
-    kind, entry = _entry(uri)
-    module = _module(uri)
-    if not hasattr(module, "open_target"):
-        raise UnknownSourceError(
-            f"Nothing can be restored into a {kind} database: {entry.form.partition(':')[0]}: serves as a source only.",
-            found=kind,
-        )
-    return cast(TargetModule, module)
+    return cast(TargetModule, _module(uri))
 
 
 def open_target(address: DatabaseAddress) -> Target:
     """Connect to a database that is restored into.
 
     Raises:
-        UnknownSourceError: It cannot be restored into; see also `open_database`.
-        DatabaseError: See `open_database`.
+        UnknownSourceError: See `open_database`.
+        DatabaseError: Likewise.
     """
     return target_module(address.uri).open_target(address)
 

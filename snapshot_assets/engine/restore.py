@@ -6,8 +6,8 @@ ledger in the target decides what is loaded already, so every step may be repeat
 
 from __future__ import annotations
 
-import logging
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
@@ -35,8 +35,6 @@ from snapshot_assets.engine.sources import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
-
-_LOG = logging.getLogger(__name__)
 
 
 class RestoreRunner(Protocol):
@@ -99,6 +97,15 @@ class Prepared:
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if (plan.table.table_name, plan.file.path) not in self.done)
+
+    def loaded_by_chunk(self) -> dict[int, set[tuple[TableName, str]]]:
+        """Return the files of the import's tables that the ledger has, by chunk."""
+        tables = {table.table_name for table in self.definition.tables}
+        found: dict[int, set[tuple[TableName, str]]] = {}
+        for key, entry in self.done.items():
+            if key[0] in tables:
+                found.setdefault(entry.chunk, set()).add(key)
+        return found
 
     def statements(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return those that make what the import makes; what was there before is left as it is."""
@@ -239,7 +246,10 @@ class ImportRun:
         prepared = self.begin()
         wanted = [parents_first(chunk) for chunk in prepared.chunks if not only or chunk.chunk in only]
         loader = self._loader(prepared)
-        yield from loader.run([self._load_of(prepared, chunk, again) for chunk in wanted])
+        loaded = prepared.loaded_by_chunk()
+        yield from loader.run(
+            [self._load_of(prepared, chunk, loaded.get(chunk.chunk, set()), again) for chunk in wanted]
+        )
 
     def _loader(self, prepared: Prepared) -> Loader:
         in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys
@@ -270,11 +280,11 @@ class ImportRun:
             retry=self.retry,
         )
 
-    def _load_of(self, prepared: Prepared, chunk: ChunkFiles, again: bool) -> ChunkLoad:
+    def _load_of(
+        self, prepared: Prepared, chunk: ChunkFiles, known: set[tuple[TableName, str]], again: bool
+    ) -> ChunkLoad:
         """Decide what is to be done with a chunk: nothing, load what is missing, or replace it whole."""
-        tables = {table.table_name for table in prepared.definition.tables}
         wanted = {(plan.table.table_name, plan.file.path) for plan in chunk.files}
-        known = {key for key, entry in prepared.done.items() if entry.chunk == chunk.chunk and key[0] in tables}
         changed = bool(known - wanted)
         if changed and not (self.settings.replace or again):
             raise RestoreError(
@@ -322,8 +332,10 @@ class ImportRun:
         prepared = self.begin()
         with self.target() as target:
             loaded = target.loaded(prepared.state.location_id)
-            counts = {}
-            for table in prepared.definition.tables:
-                expected = sum(each.rows for each in loaded if each.table == table.table_name)
-                counts[table.table_name] = (expected, target.count(table, AllRows()))
-        return counts
+            expected: Counter[TableName] = Counter()
+            for each in loaded:
+                expected[each.table] += each.rows
+            return {
+                table.table_name: (expected[table.table_name], target.count(table, AllRows()))
+                for table in prepared.definition.tables
+            }

@@ -12,7 +12,7 @@ from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_check
 from snapshot_assets.plan import Plan
 
@@ -86,11 +86,6 @@ def _key(plan: Plan, name: str) -> dg.AssetKey:
     return dg.AssetKey([plan.name, name])
 
 
-def _snapshots(context: dg.AssetExecutionContext) -> Snapshots:
-    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
-    return snapshots
-
-
 def _schema(plan: Plan) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(plan, "schema"),
@@ -103,7 +98,7 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
     )
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = _snapshots(context).run(plan.name)
+        run = snapshots_of(context).run(plan.name)
         try:
             found = run.begin()
         except SnapshotError as error:
@@ -185,7 +180,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         description="Verifies every file for itself, seals the snapshot, and writes `manifest.json` and `SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = _snapshots(context).run(plan.name)
+        run = snapshots_of(context).run(plan.name)
         try:
             sealed = run.seal()
         except SnapshotError as error:

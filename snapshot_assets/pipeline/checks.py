@@ -13,7 +13,7 @@ from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.pipeline.dagster_internals import target_materialization
 from snapshot_assets.pipeline.metadata import fault_metadata
 from snapshot_assets.pipeline.partitions import window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
@@ -113,6 +113,5 @@ def _whole(plan: Plan, name: str, description: str, check: StateCheck) -> dg.Ass
 
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:
-    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
-    store = snapshots.store(plan.name)
+    store = snapshots_of(context).store(plan.name)
     return store, Catalog.open(store).begun()

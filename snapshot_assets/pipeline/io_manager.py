@@ -19,7 +19,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.dagster_internals import add_partition_metadata, asks_to_replace
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan import Plan
 
 
@@ -74,12 +74,12 @@ class SnapshotIOManager(dg.IOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks; the run fails after the others are committed if some failed."""
-        run = _snapshots(context).run(self.plan)
+        run = snapshots_of(context).run(self.plan)
         keys = _partition_keys(context, run.plan)
         done: list[Outcome] = []
         try:
             for outcome in _outcomes(context, run, obj):
-                _snapshots(context).on_outcome(outcome)
+                snapshots_of(context).on_outcome(outcome)
                 if outcome.error is None:
                     done.append(outcome)
         except SnapshotError as error:
@@ -96,7 +96,7 @@ class SnapshotIOManager(dg.IOManager):
         Raises:
             dagster.Failure: A chunk is not completed, or a file does not have its checksum.
         """
-        snapshots = _snapshots(context)
+        snapshots = snapshots_of(context)
         run = snapshots.run(self.plan)
         keys = context.asset_partition_keys if context.has_asset_partitions else []
         chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
@@ -127,11 +127,6 @@ def as_failure(error: SnapshotError) -> dg.Failure:
     if isinstance(error, ExportFailedError | RestoreFailedError):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
     return dg.Failure(description=str(error), metadata=metadata, allow_retries=False)
-
-
-def _snapshots(context: dg.OutputContext | dg.InputContext) -> Snapshots:
-    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
-    return snapshots
 
 
 def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:

@@ -163,6 +163,12 @@ class Snapshots:
         self._runs.clear()
 
 
+def snapshots_of(context: Any) -> Snapshots:
+    """Return the resource from the context of an asset, a check, an input or an output that requires it."""
+    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
+    return snapshots
+
+
 def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None = None) -> ObjectStore:
     """Return the store of a plan's location, with the plan's storage options, else those of an S3 resource."""
     if s3 is not None and configuration.store_options(plan) is None and plan.to.startswith("s3://"):

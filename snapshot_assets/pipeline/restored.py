@@ -19,7 +19,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.dagster_internals import target_materialization
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan import Plan
 
 _MOST_ROWS = 50
@@ -66,14 +66,14 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
-        run = _snapshots(context).import_run(plan.name)
+        run = snapshots_of(context).import_run(plan.name)
         run.settings = config.over(run.settings)
         keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
         done: dict[str, dict[str, Any]] = {}
         try:
             prepared = run.begin()
             for outcome in _outcomes(run, sorted(keys), again=config.replace):
-                _snapshots(context).on_loaded(outcome)
+                snapshots_of(context).on_loaded(outcome)
                 if outcome.chunk in keys and outcome.error is None:
                     done[keys[outcome.chunk]] = _metadata(outcome, prepared)
             finished = run.finish()
@@ -127,7 +127,7 @@ def row_counts_check(plan: Plan) -> dg.AssetChecksDefinition:
         required_resource_keys={SNAPSHOTS},
     )
     def row_counts(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        run = _snapshots(context).import_run(plan.name)
+        run = snapshots_of(context).import_run(plan.name)
         prepared = run.prepare()
         with run.target() as target:
             for key in context.partition_keys:
@@ -178,8 +178,3 @@ def _difference_metadata(different: dict[TableName, tuple[int, int]]) -> dict[st
         ]
         metadata["differences"] = dg.MetadataValue.table(records=records[:_MOST_ROWS])
     return metadata
-
-
-def _snapshots(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> Snapshots:
-    snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
-    return snapshots

@@ -243,6 +243,7 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     done = snapshots(*call, "--into-nonempty", "--json")
     assert done.status == 0, done.err
     assert done.json["tables"] == {"main.readings": 72, "main.sensors": 3}
+    assert snapshots(*call, "--into-nonempty").out.endswith("2 tables hold 75 rows, rows of others among them\n")
 
     forgotten = snapshots(*call, "--forget-ledger")
     assert forgotten.out == f"{done.json['target']}: 1 imports forgotten; tables and rows were left as they are\n"
