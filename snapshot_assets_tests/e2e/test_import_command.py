@@ -240,13 +240,12 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
         assert "--into-nonempty" in refused.err
     assert rows(target, "SELECT table_name FROM duckdb_tables()") == [("sensors",)]
     assert not (tmp_path / "dagster").exists()
-    done = snapshots(*call, "--into-nonempty", "--json")
+    done = snapshots(*call, "--into-nonempty")
     assert done.status == 0, done.err
-    assert done.json["tables"] == {"main.readings": 72, "main.sensors": 3}
-    assert snapshots(*call, "--into-nonempty").out.endswith("2 tables hold 75 rows, rows of others among them\n")
+    assert "  2 tables hold 75 rows, rows of others among them\n" in done.out
 
     forgotten = snapshots(*call, "--forget-ledger")
-    assert forgotten.out == f"{done.json['target']}: 1 imports forgotten; tables and rows were left as they are\n"
+    assert forgotten.out == "target: 1 imports forgotten; tables and rows were left as they are\n"
     assert snapshots(*call, "--forget-ledger", "--json").json["forgotten"] == 0
     assert rows(target, "SELECT (SELECT count(*) FROM sensors), (SELECT count(*) FROM readings)") == [(3, 72)]
     assert rows(target, "SELECT table_name FROM duckdb_tables() ORDER BY 1") == [("readings",), ("sensors",)]
