@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.export import timed
+from benchmarks.export import peak_memory, timed
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.restore import ImportRun
@@ -104,7 +104,7 @@ def main() -> None:
                 ratios = [theirs / own for own, theirs in rounds]
                 rate = options.rows / statistics.median(own for own, _ in rounds)
                 print(
-                    f"{kind}: {rate:,.0f} rows/s, psql's seconds / ours"
+                    f"{kind}: largest worker so far {peak_memory()} MiB; {rate:,.0f} rows/s, psql's seconds / ours"
                     f" {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
                 )
     finally:

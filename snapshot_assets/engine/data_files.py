@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.verify import hash_object
-from snapshot_assets.engine.parquet_pages import read_pages
+from snapshot_assets.engine.parquet_pages import Layout, read_pages
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.files import DataFile
@@ -159,7 +159,9 @@ class _RowGroup:
         unpacked, texts = 0, []
         for leaf, chunk in chunks.items():
             column = self._columns.column(leaf)
-            pages = read_pages(self._read(chunk), chunk.num_values, f"Column {column.path!r} of {self._file.path}")
+            layout = Layout(chunk.compression, (column.max_repetition_level > 0, column.max_definition_level > 0))
+            name = f"Column {column.path!r} of {self._file.path}"
+            pages = read_pages(self._read(chunk), chunk.num_values, layout, name)
             unpacked += pages.unpacked
             self._limited(unpacked)
             # Of nested columns a batch may hold any number of values, of others one a row.

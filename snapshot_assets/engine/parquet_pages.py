@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from snapshot_assets.errors import DocumentError, LimitExceededError
 
@@ -28,6 +30,21 @@ _MAX_DEPTH = 8
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _HEADERS = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
 _ENCODING = {_DATA: 2, _DICTIONARY: 2, _DATA_V2: 4}
+_DELTA_LENGTH, _RLE = 6, 3
+_LEVELS_LENGTH = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the footer says of how a column's pages are to be read.
+
+    Attributes:
+        compression: Codec by its name in the footer.
+        levels: Whether values stand with repetition levels, and with definition levels.
+    """
+
+    compression: str
+    levels: tuple[bool, bool]
 
 
 @dataclass(frozen=True)
@@ -45,17 +62,18 @@ class Pages:
     dictionary: bool
 
 
-def read_pages(data: bytes, values: int, name: str) -> Pages:
+def read_pages(data: bytes, values: int, layout: Layout, name: str) -> Pages:
     """Return what the page headers say, reading them in the way in which Arrow does.
 
     Args:
         data: The column's bytes in the file.
         values: Values that the footer says are there; what follows them is not read.
+        layout: How pages are to be read.
         name: File and column, for messages.
 
     Raises:
         DocumentError: They are no pages, or written in an encoding that this package does not write.
-        LimitExceededError: There are far too many.
+        LimitExceededError: There are far too many, or one asks for more values than its header says.
     """
     unpacked = found = count = place = 0
     dictionary = False
@@ -64,23 +82,65 @@ def read_pages(data: bytes, values: int, name: str) -> Pages:
         if count > MAX_PAGES:
             raise LimitExceededError(f"{name} has more than {MAX_PAGES} pages.", object=name)
         try:
-            header, place = _struct(data, place, 0)
+            header, start = _struct(data, place, 0)
             kind, own = header[1], header[_HEADERS[header[1]]]
             sizes = (header[2], header[3], own[1])
             encoding = own[_ENCODING[kind]]
         except (LookupError, TypeError) as error:
             raise DocumentError(f"{name} has a broken page header before byte {place} of it.", object=name) from error
-        place += header[3]
+        place = start + header[3]
         if min(sizes) < 0 or place > len(data):
             raise DocumentError(f"{name} has a page that leaves its place in the file.", object=name)
         if encoding not in ENCODINGS:
             raise DocumentError(
                 f"{name} is written in Parquet encoding {encoding}, which is not read here.", object=name
             )
+        if encoding == _DELTA_LENGTH and kind != _DICTIONARY:
+            _check_lengths(_values_of(data[start:place], kind, own, layout, name), own[1], name)
         unpacked += header[2]
         dictionary |= kind == _DICTIONARY
         found += own[1] if kind != _DICTIONARY else 0
     return Pages(unpacked, found, dictionary)
+
+
+def _values_of(page: bytes, kind: int, own: dict[int, Any], layout: Layout, name: str) -> BinaryIO:
+    """Return a page's values as a stream that stands behind their levels; it is unpacked only as far as it is read."""
+    packed = layout.compression != "UNCOMPRESSED"
+    if packed and layout.compression != "ZSTD":
+        raise DocumentError(f"{name} is packed by {layout.compression}, which is not written here.", object=name)
+    if kind == _DATA_V2:
+        page, packed = page[own.get(5, 0) + own.get(6, 0) :], packed and own.get(7, True)
+    stream = pa.BufferReader(page)
+    if packed:
+        stream = pa.CompressedInputStream(stream, "zstd")
+    if kind == _DATA:
+        for there, encoding in zip(layout.levels, (own.get(4), own.get(3)), strict=True):
+            if there and encoding != _RLE:
+                raise DocumentError(f"{name} has levels in Parquet encoding {encoding}.", object=name)
+            if there:
+                _skip(stream, int.from_bytes(stream.read(_LEVELS_LENGTH), "little"))
+    return stream  # type: ignore[no-any-return]
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    while size > 0 and (read := len(stream.read(min(size, 1 << 20)))):
+        size -= read
+
+
+def _check_lengths(values: BinaryIO, most: int, name: str) -> None:
+    """Make sure that a page of texts has no more lengths than values: Arrow makes room for as many as it is told."""
+    head = values.read(30)  # three numbers: values in a block, parts of a block, and lengths in all
+    try:
+        place = 0
+        for _ in range(3):
+            lengths, place = _varint(head, place)
+    except LookupError as error:
+        raise DocumentError(f"{name} has a page of texts without their lengths.", object=name) from error
+    if lengths > most:
+        raise LimitExceededError(
+            f"{name} has a page of {most} values that asks for the lengths of {lengths}. Nothing of it was unpacked.",
+            object=name,
+        )
 
 
 # Thrift's compact protocol, as much of it as page headers hold.

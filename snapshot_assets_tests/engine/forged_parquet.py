@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-INT64 = 2
-PLAIN = 0
+INT64, BYTE_ARRAY = 2, 6
+PLAIN, DELTA_LENGTH = 0, 6
 REQUIRED, REPEATED = 0, 2
 _ZSTD = 6
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
@@ -49,15 +49,21 @@ class Page:
 
 
 def parquet(
-    columns: Mapping[str, Sequence[Page]], rows: int, *, repetition: int = REQUIRED, size: int | None = None
+    columns: Mapping[str, Sequence[Page]],
+    rows: int,
+    *,
+    repetition: int = REQUIRED,
+    size: int | None = None,
+    physical: int = INT64,
 ) -> bytes:
-    """Return a file of one row group of 64-bit integers.
+    """Return a file of one row group.
 
     Args:
         columns: Pages by column.
         rows: Rows that the footer says are there.
         repetition: Whether a row has one value or any number.
         size: Bytes that the footer says a column unpacks to; None for the truth.
+        physical: Parquet's type of all columns.
     """
     data = bytearray(b"PAR1")
     chunks = []
@@ -65,7 +71,7 @@ def parquet(
         start, body = len(data), b"".join(page.write() for page in pages)
         data += body
         facts = {
-            1: (_I32, INT64),
+            1: (_I32, physical),
             2: (_LIST, (_I32, [PLAIN])),
             3: (_LIST, (_BINARY, [name])),
             4: (_I32, _ZSTD),
@@ -75,7 +81,7 @@ def parquet(
             9: (_I64, start),
         }
         chunks.append({2: (_I64, start), 3: (_STRUCT, facts)})
-    leaves = [{1: (_I32, INT64), 3: (_I32, repetition), 4: (_BINARY, name)} for name in columns]
+    leaves = [{1: (_I32, physical), 3: (_I32, repetition), 4: (_BINARY, name)} for name in columns]
     total = sum(chunk[3][1][6][1] for chunk in chunks)  # type: ignore[index]
     group = {1: (_LIST, (_STRUCT, chunks)), 2: (_I64, total), 3: (_I64, rows)}
     footer = _struct(
