@@ -77,7 +77,7 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         return SnapshotSummary(store.uri, "deleted", error=str(error))
     if state.header is None:
         return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")
-    files = [known.file for known in state.live_files()]
+    _, rows, size = state.files.totals()
     expected = state.expected_chunks()
     return SnapshotSummary(
         uri=store.uri,
@@ -89,8 +89,8 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         schemas=state.header.schemas,
         chunks_done=sum(state.completed(chunk) for chunk in expected),
         chunks=len(expected),
-        rows=sum(file.rows for file in files),
-        bytes=sum(file.bytes for file in files),
+        rows=rows,
+        bytes=size,
         revision=state.revision,
         sealed_revision=state.newest_seal.revision if state.newest_seal else None,
         tags=tuple(_tag(known) for _, known in sorted(state.tags.items())),

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.file_set import FileState
 from snapshot_assets.catalog.log import read_state
-from snapshot_assets.catalog.state import FileState, State
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
 from snapshot_assets.format.checksums import snapshot_checksum, sums_line
@@ -47,9 +48,10 @@ def checksum_header(state: State) -> dict[str, Any]:
 
 def checksum_of(state: State) -> str:
     """Return the snapshot checksum of a complete state."""
+    filled = set(state.files.chunks())
     return snapshot_checksum(
         schema_files=[(ref.path, ref.sha256) for ref, _ in used_schema_files(state).values()],
-        chunks={number: known.chunk.checksum for number, known in state.chunks.items() if state.files.get(number)},
+        chunks={number: known.chunk.checksum for number, known in state.chunks.items() if number in filled},
         tombstones={},
         header=checksum_header(state),
     )
@@ -57,7 +59,7 @@ def checksum_of(state: State) -> str:
 
 def consistency_of(state: State) -> str:
     """Return `run` only if all chunks read one database state, else `chunk`."""
-    fences = [known.chunk.fence for number, known in state.chunks.items() if state.files.get(number)]
+    fences = [state.chunks[number].chunk.fence for number in state.files.chunks()]
     same = all(fence and fence == fences[0] for fence in fences)
     return "run" if same else "chunk"
 
@@ -138,8 +140,12 @@ def _header(state: State) -> Header:
 
 def _listed_chunks(state: State) -> list[int]:
     """Chunks that the manifest shows: every expected one but the empty windows (RFC: skipped, not recorded)."""
-    numbers = sorted(set(state.expected_chunks()) | {number for number, files in state.files.items() if files})
-    return [number for number in numbers if not state.completed(number) or state.files.get(number)]
+    filled = set(state.files.chunks())
+    return [
+        number
+        for number in sorted({*state.expected_chunks(), *filled})
+        if not state.completed(number) or number in filled
+    ]
 
 
 def _chunk(state: State, number: int) -> dict[str, Any]:
@@ -185,7 +191,8 @@ def _tables(state: State, outside: tuple[RowsOutside, ...]) -> list[dict[str, An
 
 
 def _empty_windows(state: State) -> list[dict[str, str]]:
-    empty = [window for window in state.windows() if state.completed(window.id) and not state.files.get(window.id)]
+    filled = set(state.files.chunks())
+    empty = [window for window in state.windows() if state.completed(window.id) and window.id not in filled]
     return [_range(start, end) for start, end in merge_ranges(empty)]
 
 

@@ -219,7 +219,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prep
 
 
 def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:
-    live = state.files.get(finished.id, {})
+    live = state.files.chunk(finished.id)
     known = state.chunks.get(finished.id)
     if finished.replaces is not None and known is not None and known.revision > token.revision:
         raise ConflictError(

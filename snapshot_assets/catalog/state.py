@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from snapshot_assets.catalog.file_set import FileSet, FileState
 from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
@@ -38,11 +39,18 @@ class ChunkState:
 
 
 @dataclass(frozen=True)
-class FileState:
-    """A live data file and the revision that added it."""
+class Event:
+    """What a revision said that files do not tell: its transaction without what it added and removed of them.
 
-    file: DataFile
-    added: int
+    Attributes:
+        changes_data: Whether it changed range, schema, chunks or files.
+    """
+
+    revision: int
+    committed_at: datetime
+    writer_id: str
+    actions: tuple[act.Action, ...]
+    changes_data: bool
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,11 @@ class State:
         revision: Head revision, 0 for an empty location.
         snapshot_id: The snapshot that the last begin named, "" before the first.
         data_revision: Last revision that changed range, schema, chunks or files: what a seal declares.
-        files: Live files by chunk and path.
+        files: All files, live ones and ones that older states need.
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
         tags: All tags by name, of older snapshot ids too.
+        events: What was said at each revision that an older state may need.
     """
 
     location_id: str = ""
@@ -90,11 +99,12 @@ class State:
     data_revision: int = 0
     schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
     chunks: dict[int, ChunkState] = field(default_factory=dict)
-    files: dict[int, dict[str, FileState]] = field(default_factory=dict)
+    files: FileSet = field(default_factory=FileSet)
     in_progress: dict[int, str] = field(default_factory=dict)
     seals: list[SealState] = field(default_factory=list)
     tags: dict[str, TagState] = field(default_factory=dict)
     deleted: bool = False
+    events: list[Event] = field(default_factory=list)
 
     def apply(self, entry: LogEntry, name: str) -> None:
         """Fold one more transaction.
@@ -109,25 +119,43 @@ class State:
         _check_follows(self, entry.transaction, name)
         transaction = entry.transaction
         self.location_id = transaction.location_id
-        self.revision = transaction.revision
         self.uuid = transaction.uuid
         self.sha256 = entry.sha256
-        self.committed_at = transaction.committed_at
-        for action in transaction.actions:
-            self._apply_action(action, transaction, name)
+        changes_data = any(isinstance(action, _DATA_ACTIONS) for action in transaction.actions)
+        of_files, others = _apart(transaction.actions)
+        event = Event(transaction.revision, transaction.committed_at, transaction.writer_id, others, changes_data)
+        self.fold(event, name)
+        for action in of_files:
+            self._change_files(action, name)
 
-    def _apply_action(self, action: act.Action, transaction: act.Transaction, name: str) -> None:
+    def fold(self, event: Event, name: str) -> None:
+        """Fold one more event; its files are not among it."""
+        self.revision = event.revision
+        self.committed_at = event.committed_at
+        if event.changes_data:
+            self.data_revision = event.revision
+        for action in event.actions:
+            self._apply_action(action, event, name)
+        if event.actions:
+            self.events.append(event)
+
+    def _change_files(self, action: act.AddFile | act.RemoveFile, name: str) -> None:
+        match action:
+            case act.AddFile():
+                self._add(action.file, name)
+            case act.RemoveFile():
+                self._remove(action.path, name)
+
+    def _apply_action(self, action: act.Action, event: Event, name: str) -> None:
         match action:
             case act.Begin():
-                self._begin(action, transaction)
+                self._begin(action, event)
             case act.Extend():
                 self.header = _extended(self.header, action, name)
-                self.data_revision = self.revision
             case act.SchemaAdded():
                 for ref in action.files:
                     check_schema_path(ref.path)
                 self.schemas[action.schema_id] = action
-                self.data_revision = self.revision
             case act.ChunksInProgress():
                 self.in_progress.update(dict.fromkeys(action.chunks, action.run))
             case act.Chunk():
@@ -135,42 +163,33 @@ class State:
                     check_receipt_path(ref.path, action.id)
                 self.chunks[action.id] = ChunkState(action, self.revision)
                 self.in_progress.pop(action.id, None)
-                self.data_revision = self.revision
-            case act.AddFile():
-                self._add(action.file, name)
-            case act.RemoveFile():
-                self._remove(action.path, name)
             case act.Seal():
                 self.seals.append(SealState(action, self.revision, self.committed_at, self.snapshot_id))
             case act.Deleted():
                 self.deleted = True
             case act.TagCreated():
-                self._tag(action, transaction.writer_id, name)
+                self._tag(action, event.writer_id, name)
             case act.TagDeleted():
                 if self.tags.pop(action.name, None) is None:
                     raise DocumentError(f"{name} deletes tag {action.name!r}, which is not there.", object=name)
 
-    def _begin(self, begin: act.Begin, transaction: act.Transaction) -> None:
+    def _begin(self, begin: act.Begin, event: Event) -> None:
         self.snapshot_id = begin.snapshot_id
         self.header = begin.header
-        self.created_at = transaction.committed_at
-        self.created_by = transaction.writer_id
-        self.data_revision = transaction.revision
-        self.schemas, self.chunks, self.files, self.in_progress = {}, {}, {}, {}
+        self.created_at = event.committed_at
+        self.created_by = event.writer_id
+        self.schemas, self.chunks, self.in_progress = {}, {}, {}
+        self.files.clear(self.revision, self.committed_at)
 
     def _add(self, file: DataFile, name: str) -> None:
         check_data_path(file.path, file.chunk)
-        files = self.files.setdefault(file.chunk, {})
-        if file.path in files:
+        if not self.files.add(file, self.revision):
             raise DocumentError(f"{name} adds {file.path}, which is there already.", object=name)
-        files[file.path] = FileState(file, self.revision)
-        self.data_revision = self.revision
 
     def _remove(self, path: str, name: str) -> None:
         chunk = chunk_of(path)
-        if chunk is None or self.files.get(chunk, {}).pop(path, None) is None:
+        if chunk is None or not self.files.remove(chunk, path, self.revision, self.committed_at):
             raise DocumentError(f"{name} removes {path}, which is not there.", object=name)
-        self.data_revision = self.revision
 
     def _tag(self, tag: act.TagCreated, writer: str, name: str) -> None:
         check_tag_path(tag.object.path, tag.name)
@@ -204,10 +223,25 @@ class State:
 
     def live_files(self, chunk: int | None = None) -> Iterator[FileState]:
         """Yield the live files, of one chunk or of all, by chunk and path."""
-        chunks = sorted(self.files) if chunk is None else [chunk]
-        for number in chunks:
-            for path in sorted(self.files.get(number, {})):
-                yield self.files[number][path]
+        if chunk is None:
+            return iter(self.files)
+        files = self.files.chunk(chunk)
+        return iter([files[path] for path in sorted(files)])
+
+    def at(self, revision: int) -> State:
+        """Return an older state, as far as this one still knows it: every retained one.
+
+        Args:
+            revision: A revision that is not expired.
+        """
+        found = State(location_id=self.location_id)
+        for event in self.events:
+            if event.revision > revision:
+                break
+            found.fold(event, transaction_path(event.revision))
+        found.files = self.files.at(revision)
+        found.revision = revision
+        return found
 
     def windows(self) -> tuple[Window, ...]:
         """Return the windows that the snapshot's range is cut into; none for an unbounded or schema-only one."""
@@ -259,6 +293,16 @@ def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
         state.apply(entry, transaction_path(entry.transaction.revision))
         if state.header is not None:
             yield state
+
+
+_FILE_ACTIONS = (act.AddFile, act.RemoveFile)
+_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, *_FILE_ACTIONS)
+
+
+def _apart(actions: Sequence[act.Action]) -> tuple[list[act.AddFile | act.RemoveFile], tuple[act.Action, ...]]:
+    """Return the actions on files, and the others."""
+    of_files = [action for action in actions if isinstance(action, _FILE_ACTIONS)]
+    return of_files, tuple(action for action in actions if not isinstance(action, _FILE_ACTIONS))
 
 
 def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.Header:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.file_set import FileState
 from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
-from snapshot_assets.catalog.state import FileState
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task

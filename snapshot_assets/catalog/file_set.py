@@ -1,0 +1,289 @@
+"""The data files of a location, live ones and ones that older states still need.
+
+Files that came from a checkpoint stay in Arrow columns, so a million of them cost no object each; what was committed
+since lies over them as plain values. A file's life is an interval `[added, removed)` of revisions; a file that was
+removed and came back has several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.catalog.bounds import Bounds, bounds_of
+from snapshot_assets.format.files import DataFile
+
+COLUMNS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("schema", pa.dictionary(pa.int32(), pa.string())),
+        ("table", pa.dictionary(pa.int32(), pa.string())),
+        ("chunk", pa.int64()),
+        ("attempt", pa.binary(4)),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("sha256", pa.binary(32)),
+        ("schema_id", pa.int32()),
+        ("tombstones_through", pa.int64()),
+        ("added", pa.int64()),
+        ("removed", pa.int64()),
+        ("removed_at", pa.timestamp("us", "UTC")),
+    ]
+)
+"""A row is a file and one interval of its life; `removed` is 0 and `removed_at` NULL while it is live.
+
+Rows are sorted by chunk, path and `added`.
+"""
+
+_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A data file and an interval of its life.
+
+    Attributes:
+        added: Revision that added it.
+        removed: Revision that removed it; 0 while it is live.
+        removed_at: When that was committed.
+    """
+
+    file: DataFile
+    added: int
+    removed: int = 0
+    removed_at: datetime | None = None
+
+    def in_state(self, revision: int) -> bool:
+        """Tell whether the state at a revision has the file."""
+        return self.added <= revision and (not self.removed or revision < self.removed)
+
+
+@dataclass(frozen=True)
+class Base:
+    """Files in columns.
+
+    Attributes:
+        table: Columns as `COLUMNS` has them.
+        bounds: Statistics of the files by their row in the table.
+    """
+
+    table: pa.Table
+    bounds: Bounds
+
+    @cached_property
+    def chunk(self) -> np.ndarray:
+        """The chunk of each row, ascending."""
+        return np.asarray(self.table["chunk"])
+
+    @cached_property
+    def live(self) -> np.ndarray:
+        """Whether each row is live."""
+        return np.asarray(np.asarray(self.table["removed"]) == 0)
+
+    @cached_property
+    def live_chunks(self) -> dict[int, int]:
+        """Live rows by chunk."""
+        numbers, counts = np.unique(self.chunk[self.live], return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    def states(self, rows: slice, only_live: bool = True) -> Iterator[FileState]:
+        """Yield rows as values, without their statistics."""
+        for start in range(rows.start, rows.stop, _BATCH):
+            some = self.table.slice(start, min(_BATCH, rows.stop - start))
+            if only_live:
+                some = some.filter(pa.array(self.live[start : start + some.num_rows]))
+            yield from map(_state_of, some.to_pylist())
+
+    def rows_of(self, chunk: int) -> slice:
+        """Return the place of a chunk's rows."""
+        return slice(int(np.searchsorted(self.chunk, chunk, "left")), int(np.searchsorted(self.chunk, chunk, "right")))
+
+    def take(self, rows: np.ndarray) -> Base:
+        """Return some rows, in the order given."""
+        return Base(self.table.take(pa.array(rows)).combine_chunks(), self.bounds.take(rows, self.table.num_rows))
+
+    def concat(self, other: Base) -> Base:
+        """Return these rows and then the others."""
+        table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
+        return Base(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
+
+
+@dataclass
+class FileSet:
+    """Files in columns and what changed since.
+
+    Attributes:
+        base: What came from a checkpoint.
+        added: Live files that are not in the base, by chunk and path.
+        closed: Files that are not in the base and not live either.
+        removed: Revision and time of removal of files that are live in the base, by path.
+        purged: Paths of files of the base that were given up.
+    """
+
+    base: Base | None = None
+    added: dict[int, dict[str, FileState]] = field(default_factory=dict)
+    closed: list[FileState] = field(default_factory=list)
+    removed: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    purged: set[str] = field(default_factory=set)
+
+    # Changes
+
+    def add(self, file: DataFile, revision: int) -> bool:
+        """Add a live file; False if it is live already."""
+        if file.path in self.chunk(file.chunk):
+            return False
+        self.added.setdefault(file.chunk, {})[file.path] = FileState(file, revision)
+        return True
+
+    def remove(self, chunk: int, path: str, revision: int, at: datetime) -> bool:
+        """End a live file's interval; False if it is not live."""
+        known = self.added.get(chunk, {}).pop(path, None)
+        if known is not None:
+            self.closed.append(replace(known, removed=revision, removed_at=at))
+            return True
+        if path not in self.chunk(chunk):
+            return False
+        self.removed[path] = revision, at
+        return True
+
+    def clear(self, revision: int, at: datetime) -> None:
+        """End the intervals of all live files."""
+        for chunk, files in list(self.added.items()):
+            for path in list(files):
+                self.remove(chunk, path, revision, at)
+        base = self._patched()
+        if base is not None:
+            live = pa.array(base.live)
+            table = base.table
+            for name, value in (("removed", revision), ("removed_at", at)):
+                scalar = pa.scalar(value, COLUMNS.field(name).type)
+                table = _with_column(table, name, pc.if_else(live, scalar, table[name].combine_chunks()))
+            self.base, self.removed, self.purged = Base(table, base.bounds), {}, set()
+
+    def purge(self, paths: Iterable[str]) -> set[str]:
+        """Give up files that are not live, with all their intervals, and return the paths that are live or unknown."""
+        asked = set(paths)
+        chunks = {known.file.path: known.file.chunk for known in self.closed if known.file.path in asked}
+        if self.base is not None:
+            of_base = self.base.table.filter(_among(self.base.table, asked - self.purged))
+            chunks |= dict(zip(of_base["path"].to_pylist(), of_base["chunk"].to_pylist(), strict=True))
+        live = {chunk: self.chunk(chunk) for chunk in set(chunks.values())}
+        gone = {path for path, chunk in chunks.items() if path not in live[chunk]}
+        self.closed = [known for known in self.closed if known.file.path not in gone]
+        self.purged |= gone
+        return asked - gone
+
+    # Questions
+
+    def chunk(self, number: int) -> dict[str, FileState]:
+        """Return the live files of a chunk by path."""
+        found: dict[str, FileState] = {}
+        if self.base is not None and number in self.base.live_chunks:
+            rows = self.base.rows_of(number)
+            found = {known.file.path: known for known in self.base.states(rows) if known.file.path not in self.removed}
+        return found | self.added.get(number, {})
+
+    def chunks(self) -> list[int]:
+        """Return the chunks that have live files, ascending."""
+        found = {number for number, files in self.added.items() if files}
+        if self.base is not None:
+            found |= set(self.base.live_chunks)
+            if self.removed:
+                return sorted(number for number in found if self.chunk(number))
+        return sorted(found)
+
+    def __iter__(self) -> Iterator[FileState]:
+        """Yield the live files by chunk and path."""
+        if self.base is not None and not self.removed and not any(self.added.values()):
+            yield from self.base.states(slice(0, self.base.table.num_rows))
+            return
+        for number in self.chunks():
+            files = self.chunk(number)
+            for path in sorted(files):
+                yield files[path]
+
+    def at(self, revision: int) -> FileSet:
+        """Return the files of an older state, as far as this one still knows them."""
+        found = FileSet()
+        for known in (*self.closed, *(known for files in self.added.values() for known in files.values())):
+            if known.in_state(revision):
+                live = FileState(known.file, known.added)
+                found.added.setdefault(known.file.chunk, {})[known.file.path] = live
+        base = self._patched()
+        if base is not None:
+            first, end = base.table["added"].to_numpy(), base.table["removed"].to_numpy()
+            base = base.take(np.flatnonzero((first <= revision) & ((end == 0) | (end > revision))))
+            live = _with_column(base.table, "removed", pa.repeat(pa.scalar(0, pa.int64()), base.table.num_rows))
+            never = pa.nulls(live.num_rows, COLUMNS.field("removed_at").type)
+            found.base = Base(_with_column(live, "removed_at", never), base.bounds)
+        return found
+
+    def totals(self) -> tuple[int, int, int]:
+        """Return how many live files there are, and their rows and bytes."""
+        known = [each.file for files in self.added.values() for each in files.values()]
+        count, rows, size = len(known), sum(file.rows for file in known), sum(file.bytes for file in known)
+        base = self._patched()
+        if base is None:
+            return count, rows, size
+        live = base.live
+        columns = (base.table[name].to_numpy()[live].sum() for name in ("rows", "bytes"))
+        return count + int(live.sum()), rows + int(next(columns)), size + int(next(columns))
+
+    def merged(self) -> Base:
+        """Return all intervals of all files in columns, sorted, with their statistics."""
+        over = [*self.closed, *(known for files in self.added.values() for known in files.values())]
+        new = Base(pa.Table.from_pylist([_row_of(known) for known in over], COLUMNS), bounds_of([k.file for k in over]))
+        old = self._patched()
+        both = new if old is None else old.concat(new)
+        order = pc.sort_indices(both.table, [(name, "ascending") for name in ("chunk", "path", "added")])
+        return both.take(order.to_numpy())
+
+    def _patched(self) -> Base | None:
+        """Return the base with what happened to its files since."""
+        base = self.base
+        if base is None:
+            return None
+        if self.removed:
+            index = pc.index_in(base.table["path"], pa.array(list(self.removed), pa.string())).combine_chunks()
+            hit = pc.and_(pc.is_valid(index), pa.array(base.live))
+            table = base.table
+            for place, name in enumerate(("removed", "removed_at")):
+                values = pa.array([pair[place] for pair in self.removed.values()], COLUMNS.field(name).type)
+                table = _with_column(table, name, pc.if_else(hit, values.take(index), table[name].combine_chunks()))
+            base = Base(table, base.bounds)
+        if self.purged:
+            base = base.take(np.flatnonzero(~_among(base.table, self.purged).to_numpy(zero_copy_only=False)))
+        return base
+
+
+def _among(table: pa.Table, paths: set[str]) -> pa.Array:
+    return pc.is_in(table["path"], pa.array(sorted(paths), pa.string())).combine_chunks()
+
+
+def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), COLUMNS.field(name), values)
+
+
+def _row_of(known: FileState) -> dict[str, object]:
+    file = known.file
+    return {
+        **{name: getattr(file, name) for name in COLUMNS.names if hasattr(file, name)},
+        "attempt": bytes.fromhex(file.attempt),
+        "sha256": bytes.fromhex(file.sha256),
+        "added": known.added,
+        "removed": known.removed,
+        "removed_at": known.removed_at,
+    }
+
+
+def _state_of(row: dict[str, Any]) -> FileState:
+    added, removed, removed_at = row.pop("added"), row.pop("removed"), row.pop("removed_at")
+    file = DataFile(**(row | {"attempt": row["attempt"].hex(), "sha256": row["sha256"].hex()}))
+    return FileState(file, added, removed, removed_at)
