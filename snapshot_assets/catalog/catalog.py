@@ -18,7 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from snapshot_assets import __version__
-from snapshot_assets.catalog.log import Won, append, read_entry, read_state
+from snapshot_assets.catalog.log import Won, append, read_entry
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ClockError, ConflictError, LocationDeletedError, NoSnapshotError, ObjectNotFoundError
 from snapshot_assets.format import actions as act

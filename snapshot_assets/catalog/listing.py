@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.errors import DamageError, LocationDeletedError, UnsupportedVersionError
 from snapshot_assets.storage.base import ObjectStore

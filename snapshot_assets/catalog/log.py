@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from snapshot_assets.catalog.state import LogEntry, State
+from snapshot_assets.catalog.state import LogEntry
 from snapshot_assets.errors import (
-    DamageError,
-    GapError,
-    LocationDeletedError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
     StorageError,
     StoreUnavailableError,
     SupersededError,
-    UnsupportedVersionError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import MAX_TRANSACTION_BYTES
-from snapshot_assets.format.layout import TRANSACTIONS, revision_of, transaction_path
+from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 
@@ -45,23 +38,6 @@ class Won(Enum):
     NO = auto()
 
 
-@dataclass
-class LogScan:
-    """What reading a whole log gave: the folded state up to the first fault, and every fault on the way.
-
-    Attributes:
-        state: State at the last revision before the first fault.
-        entries: The entries folded into it.
-        faults: Path and error of every object that could not be read, decoded or linked.
-    """
-
-    state: State = field(default_factory=State)
-    entries: list[LogEntry] = field(default_factory=list)
-    faults: list[tuple[str, DamageError | UnsupportedVersionError]] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    head: LogEntry | None = None
-
-
 def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     """Return one revision's entry.
 
@@ -72,82 +48,6 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     path = transaction_path(revision)
     data = store.get(path, limit=MAX_TRANSACTION_BYTES)
     return LogEntry(decode_transaction(data, path), trailing_sha256(data))
-
-
-def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
-    """Read and fold the log, collecting faults instead of stopping at the first.
-
-    Args:
-        store: The location.
-        through: Last revision to read; None for the head.
-    """
-    scan = LogScan()
-    revisions = []
-    for info in store.list(TRANSACTIONS):
-        revision = revision_of(info.path)
-        if revision is None:
-            scan.foreign.append(info.path)
-        elif through is None or revision <= through:
-            revisions.append(revision)
-    for revision, entry in _read_many(store, revisions):
-        try:
-            _fold(scan, revision, entry)
-        except (DamageError, UnsupportedVersionError) as fault:
-            scan.faults.append((fault.attributes.get("object", transaction_path(revision)), fault))
-    return scan
-
-
-def _fold(scan: LogScan, revision: int, entry: LogEntry | DamageError | UnsupportedVersionError) -> None:
-    if isinstance(entry, DamageError | UnsupportedVersionError):
-        raise entry
-    scan.head = entry
-    expected = scan.state.revision + 1
-    if revision != expected:
-        if not scan.faults:
-            path = transaction_path(expected)
-            raise GapError(f"{path} is missing; revision {revision} exists.", object=path)
-        return
-    scan.state.apply(entry, transaction_path(revision))
-    scan.entries.append(entry)
-
-
-def _read_many(
-    store: ObjectStore, revisions: list[int]
-) -> Iterator[tuple[int, LogEntry | DamageError | UnsupportedVersionError]]:
-    def read(revision: int) -> LogEntry | DamageError | UnsupportedVersionError:
-        try:
-            return read_entry(store, revision)
-        except (DamageError, UnsupportedVersionError) as fault:
-            return fault
-
-    if len(revisions) < _READERS:
-        yield from ((revision, read(revision)) for revision in revisions)
-        return
-    with ThreadPoolExecutor(_READERS) as pool:
-        yield from zip(revisions, pool.map(read, revisions), strict=True)
-
-
-def read_state(store: ObjectStore, *, through: int | None = None) -> State:
-    """Return the state at the head, or at an older revision.
-
-    Raises:
-        DamageError: The log has a fault; the first one.
-        LocationDeletedError: A deletion of the snapshot was begun and not finished.
-    """
-    scan = scan_log(store, through=through)
-    if scan.faults:
-        _refuse_half_deleted(store, scan)
-        raise scan.faults[0][1]
-    return scan.state
-
-
-def _refuse_half_deleted(store: ObjectStore, scan: LogScan) -> None:
-    """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
-    if scan.head and any(isinstance(action, act.Deleted) for action in scan.head.transaction.actions):
-        raise LocationDeletedError(
-            f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
-            uri=store.uri,
-        )
 
 
 def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEntry]:

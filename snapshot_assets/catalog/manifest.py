@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.file_set import FileState
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
-from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.rules import refuse_deleted
 from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.catalog.versions import resolve_version

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from snapshot_assets.catalog.file_set import FileSet, FileState
 from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
     UNTIMED_CHUNK,
@@ -36,21 +37,6 @@ class ChunkState:
 
     chunk: act.Chunk
     revision: int
-
-
-@dataclass(frozen=True)
-class Event:
-    """What a revision said that files do not tell: its transaction without what it added and removed of them.
-
-    Attributes:
-        changes_data: Whether it changed range, schema, chunks or files.
-    """
-
-    revision: int
-    committed_at: datetime
-    writer_id: str
-    actions: tuple[act.Action, ...]
-    changes_data: bool
 
 
 @dataclass(frozen=True)
@@ -85,6 +71,7 @@ class State:
         seals: All seals, of older snapshot ids too.
         tags: All tags by name, of older snapshot ids too.
         events: What was said at each revision that an older state may need.
+        checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
     location_id: str = ""
@@ -105,6 +92,7 @@ class State:
     tags: dict[str, TagState] = field(default_factory=dict)
     deleted: bool = False
     events: list[Event] = field(default_factory=list)
+    checkpointed: int = 0
 
     def apply(self, entry: LogEntry, name: str) -> None:
         """Fold one more transaction.
@@ -214,7 +202,7 @@ class State:
     @property
     def sealed(self) -> bool:
         """Whether the head's data is exactly what the newest seal declared."""
-        return self.newest_seal is not None and self.newest_seal.revision > self.data_revision
+        return self.newest_seal is not None and self.newest_seal.revision >= self.data_revision
 
     @property
     def schema_id(self) -> int:

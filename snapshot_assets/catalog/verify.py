@@ -16,9 +16,9 @@ from typing import Literal
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
 from snapshot_assets.catalog.faults import read_object
-from snapshot_assets.catalog.log import LogScan, scan_log
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of, sums_of
-from snapshot_assets.catalog.state import State, states_of
+from snapshot_assets.catalog.replay import LogScan, scan_log
+from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify_pins import pin_faults
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, SchemaAdded, TagCreated
@@ -84,7 +84,7 @@ def verify(
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan)
     head = scan.state
-    state = head if at is None else scan_log(store, through=at(head)).state
+    state = head if at is None else head.at(at(head))
     report.revision, report.snapshot_id = state.revision, state.snapshot_id
     if state.header is None:
         if not report.faults:
@@ -270,7 +270,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
         return
     if found == sums_of(state):
         return
-    if any(found == sums_of(other) for other in states_of(scan.entries)):
+    if any(found == sums_of(other) for other in scan.states()):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}; the next writer repairs both."
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
     else:
@@ -279,11 +279,9 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
 
 def _state_at(scan: LogScan, revision: object) -> State | None:
     """Return the folded state at a revision that the scan read, or None."""
-    if not isinstance(revision, int) or not 1 <= revision <= len(scan.entries):
-        return None
     if revision == scan.state.revision:
         return scan.state
-    return next((state for state in states_of(scan.entries) if state.revision == revision), None)
+    return next((state for state in scan.states() if state.revision == revision), None)
 
 
 def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:

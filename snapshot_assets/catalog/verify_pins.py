@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
-from snapshot_assets.catalog.log import LogScan, scan_log
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
 from snapshot_assets.catalog.pins import tag_document
-from snapshot_assets.catalog.state import State, TagState, states_of
+from snapshot_assets.catalog.replay import LogScan, scan_log
+from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 
@@ -29,11 +29,11 @@ def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict
     for known in scan.state.tags.values():
         tags[known.tag.revision].append(known)
     checked = {path for path, _, _ in _needed(verified)}
-    for state in states_of(scan.entries) if tags else ():
-        for known in tags[state.revision]:
+    for revision, pinning in sorted(tags.items()):
+        state = scan.state.at(revision)
+        for known in pinning:
             yield from _tag_faults(store, scan, state, known, objects)
-        if tags[state.revision]:
-            yield from _file_faults(state, tags[state.revision][0], checked, objects)
+        yield from _file_faults(state, pinning[0], checked, objects)
 
 
 def _tag_faults(

@@ -80,6 +80,17 @@ def transaction_path(revision: int) -> str:
     return f"transactions/{revision:020d}.txn"
 
 
+def checkpoint_path(revision: int) -> str:
+    """Return the path of a revision's checkpoint."""
+    return f"transactions/{revision:020d}.ckpt"
+
+
+def checkpointed_revision(path: str) -> int | None:
+    """Return the revision whose checkpoint lies at `path`, or None if it is no checkpoint."""
+    match = _CHECKPOINT.fullmatch(path)
+    return int(match[1]) if match else None
+
+
 def revision_of(path: str) -> int | None:
     """Return the revision whose transaction lies at `path`, or None if it is no transaction."""
     match = _TRANSACTION.fullmatch(path)

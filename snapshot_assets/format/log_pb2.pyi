@@ -297,3 +297,59 @@ class TagDeleted(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class Checkpoint(_message.Message):
+    __slots__ = ("version", "location_id", "revision", "uuid", "sha256", "committed_at", "data_revision", "events", "sections")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    DATA_REVISION_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    SECTIONS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    location_id: bytes
+    revision: int
+    uuid: bytes
+    sha256: bytes
+    committed_at: int
+    data_revision: int
+    events: _containers.RepeatedCompositeFieldContainer[Event]
+    sections: _containers.RepeatedCompositeFieldContainer[Section]
+    def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., sha256: _Optional[bytes] = ..., committed_at: _Optional[int] = ..., data_revision: _Optional[int] = ..., events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., sections: _Optional[_Iterable[_Union[Section, _Mapping]]] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("revision", "committed_at", "writer_id", "changes_data", "actions")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_DATA_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    committed_at: int
+    writer_id: str
+    changes_data: bool
+    actions: _containers.RepeatedCompositeFieldContainer[Action]
+    def __init__(self, revision: _Optional[int] = ..., committed_at: _Optional[int] = ..., writer_id: _Optional[str] = ..., changes_data: _Optional[bool] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
+
+class Section(_message.Message):
+    __slots__ = ("name", "column", "kind", "offset", "size", "unpacked", "sha256", "rows")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    UNPACKED_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    column: str
+    kind: str
+    offset: int
+    size: int
+    unpacked: int
+    sha256: bytes
+    rows: int
+    def __init__(self, name: _Optional[str] = ..., column: _Optional[str] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ..., unpacked: _Optional[int] = ..., sha256: _Optional[bytes] = ..., rows: _Optional[int] = ...) -> None: ...

@@ -31,7 +31,7 @@ def encode_transaction(transaction: act.Transaction, version: int = FORMAT_VERSI
         previous_sha256=bytes.fromhex(transaction.previous_sha256),
         writer_id=transaction.writer_id,
         committed_at=to_micros(transaction.committed_at),
-        actions=[_encode_action(action) for action in transaction.actions],
+        actions=[encode_action(action) for action in transaction.actions],
     )
     body = message.SerializeToString(deterministic=True)
     return body + hashlib.sha256(body).digest()
@@ -67,7 +67,7 @@ def decode_transaction(data: bytes, name: str) -> act.Transaction:
             previous_sha256=message.previous_sha256.hex(),
             writer_id=message.writer_id,
             committed_at=from_micros(message.committed_at),
-            actions=tuple(_decode_action(action, name) for action in message.actions),
+            actions=tuple(decode_action(action, name) for action in message.actions),
         )
     except (OverflowError, ValueError) as cause:
         raise DocumentError(f"{name} holds a value out of range: {cause}.", object=name) from cause
@@ -88,12 +88,22 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
 
 
-def _encode_action(action: act.Action) -> pb.Action:
+def encode_action(action: act.Action) -> pb.Action:
+    """Return an action's message."""
     name, encode = _ENCODERS[type(action)]
     return pb.Action(**{name: encode(action)})
 
 
-def _decode_action(message: pb.Action, name: str) -> act.Action:
+def decode_action(message: pb.Action, name: str) -> act.Action:
+    """Return the action in a message.
+
+    Args:
+        message: It.
+        name: The path of the object that holds it, for messages.
+
+    Raises:
+        UnsupportedVersionError: It is of a kind that this code does not know.
+    """
     kind = message.WhichOneof("kind")
     if kind is None:
         raise UnsupportedVersionError(

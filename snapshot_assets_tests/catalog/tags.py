@@ -1,6 +1,6 @@
 """What the tests of tags share."""
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer

@@ -9,7 +9,7 @@ import pytest
 from snapshot_assets.catalog import log, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.log import read_state, scan_log
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.errors import (
     BrokenLinkError,

@@ -7,8 +7,8 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version

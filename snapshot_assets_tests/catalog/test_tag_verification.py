@@ -9,8 +9,9 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.listing import TagSummary, summarize
-from snapshot_assets.catalog.log import append, read_state
+from snapshot_assets.catalog.log import append
 from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (

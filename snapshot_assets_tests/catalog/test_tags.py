@@ -6,9 +6,9 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log import read_state, scan_log
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.catalog.versions import resolve_version

@@ -2,8 +2,8 @@
 
 import pytest
 
-from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, make_source, store_of
 from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex, sums_line

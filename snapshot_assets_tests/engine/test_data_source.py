@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.log import read_state, scan_log
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.engine import export as engine_export

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.run import ExportRun

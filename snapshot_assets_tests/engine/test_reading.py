@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import StructType
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine import writer

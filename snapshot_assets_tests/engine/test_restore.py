@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import (
     DamageError,

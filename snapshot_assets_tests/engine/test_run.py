@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.engine.begin import requested_range
 from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationDeletedError, SnapshotExistsError
 from snapshot_assets_tests.faults.source import CHUNKS

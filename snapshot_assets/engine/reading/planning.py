@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.versions import resolve_version

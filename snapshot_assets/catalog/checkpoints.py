@@ -1,0 +1,107 @@
+"""Checkpoints on storage: whole states, so that opening a location needs no log from its beginning.
+
+A checkpoint is never needed for correctness: a missing or damaged one is passed over for an older one, or for the log
+from its first revision (seed, section 3.3 "Checkpoints").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.bounds import KINDS, Bounds, ByKind, schema_of
+from snapshot_assets.catalog.events import needed_events
+from snapshot_assets.catalog.file_set import COLUMNS, Base, FileSet
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import DocumentError, ObjectExistsError
+from snapshot_assets.format.checkpoint import (
+    Checkpoint,
+    ReadRange,
+    Section,
+    encode_checkpoint,
+    read_header,
+    read_section,
+)
+from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.storage.base import ObjectStore
+
+FILES, BOUNDS = "files", "bounds"
+
+
+def write_checkpoint(store: ObjectStore, state: State) -> str:
+    """Write the checkpoint of a state, unless there is one, and return its path.
+
+    Args:
+        store: The location.
+        state: The state at a revision that is committed.
+    """
+    path = checkpoint_path(state.revision)
+    with suppress(ObjectExistsError):  # another writer was quicker; what it wrote is verified when it is read
+        store.create(path, checkpoint_bytes(state))
+    state.checkpointed = state.revision
+    return path
+
+
+def checkpoint_bytes(state: State) -> bytes:
+    """Return a state's checkpoint: a pure function of the log that it was folded from."""
+    header = Checkpoint(
+        location_id=state.location_id,
+        revision=state.revision,
+        uuid=state.uuid,
+        sha256=state.sha256,
+        committed_at=state.committed_at,
+        data_revision=state.data_revision,
+        events=tuple(needed_events(state)),
+    )
+    return encode_checkpoint(header, _tables(state.files.merged()))
+
+
+def _tables(files: Base) -> Iterator[tuple[str, str, str, pa.Table]]:
+    yield FILES, "", "", files.table
+    for column in sorted(files.bounds.columns):
+        for kind, table in files.bounds.of(column).items():
+            yield BOUNDS, column, kind, table
+
+
+def read_checkpoint(store: ObjectStore, revision: int) -> State:
+    """Return the state in a checkpoint; statistics are read from it when they are asked for.
+
+    Raises:
+        ObjectNotFoundError: There is none.
+        DamageError: It is not whole, or not what this code writes.
+        UnsupportedVersionError: It is of a newer format.
+    """
+    path = checkpoint_path(revision)
+    read = partial(store.get_range, path)
+    header, start = read_header(read, path)
+    if header.revision != revision:
+        raise DocumentError(f"{path} holds revision {header.revision}.", object=path)
+    state = State(location_id=header.location_id)
+    for event in header.events:
+        if event.revision <= state.revision or event.revision > revision:
+            raise DocumentError(f"{path} has the events of revision {event.revision} out of order.", object=path)
+        state.fold(event, path)
+    state.revision, state.uuid, state.sha256 = revision, header.uuid, header.sha256
+    state.committed_at, state.data_revision = header.committed_at, header.data_revision
+    state.files = FileSet(_read_files(read, start, header, path))
+    state.checkpointed = revision
+    return state
+
+
+def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str) -> Base:
+    found = [section for section in header.sections if section.name == FILES]
+    if len(found) != 1:
+        raise DocumentError(f"{path} has {len(found)} sections of files; expected one.", object=path)
+    table = read_section(read, start, found[0], COLUMNS, path)
+    bounds: dict[str, list[Section]] = {}
+    for section in header.sections:
+        if section.name == BOUNDS and section.kind in KINDS:
+            bounds.setdefault(section.column, []).append(section)
+
+    def of(column: str) -> ByKind:
+        return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
+
+    return Base(table, Bounds(bounds, of))

@@ -1,0 +1,62 @@
+"""Which events a checkpoint keeps: those that say something about the head or about a sealed revision."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checkpoint import Event
+
+
+def needed_events(state: State) -> Iterator[Event]:
+    """Yield the events from which the head and every sealed revision can be folded, in their order.
+
+    Left out are words on chunks that others followed before anything was sealed, and runs that are no longer at work.
+    """
+    seals = sorted(seal.revision for seal in state.seals)
+    ends = _chunk_ends(state.events)
+    for event in state.events:
+        kept = tuple(_kept(event, seals, ends, state))
+        if kept:
+            yield replace(event, actions=kept)
+
+
+def _chunk_ends(events: Iterable[Event]) -> dict[tuple[int, int], int]:
+    """Return by revision and chunk when a chunk's next action came, or a new snapshot began."""
+    ends: dict[tuple[int, int], int] = {}
+    open_since: dict[int, int] = {}
+    for event in events:
+        for action in event.actions:
+            match action:
+                case act.Chunk():
+                    if action.id in open_since:
+                        ends[open_since[action.id], action.id] = event.revision
+                    open_since[action.id] = event.revision
+                case act.Begin():
+                    ends |= {(since, chunk): event.revision for chunk, since in open_since.items()}
+                    open_since = {}
+    return ends
+
+
+def _kept(event: Event, seals: list[int], ends: dict[tuple[int, int], int], state: State) -> Iterator[act.Action]:
+    for action in event.actions:
+        match action:
+            case act.Chunk():
+                end = ends.get((event.revision, action.id))
+                if end is None or _sealed_between(seals, event.revision, end):
+                    yield action
+            case act.ChunksInProgress():
+                working = tuple(chunk for chunk in action.chunks if state.in_progress.get(chunk) == action.run)
+                if working:
+                    yield replace(action, chunks=working)
+            case _:
+                yield action
+
+
+def _sealed_between(seals: list[int], first: int, end: int) -> bool:
+    """Tell whether a revision of `[first, end)` is sealed."""
+    place = bisect_left(seals, first)
+    return place < len(seals) and seals[place] < end

@@ -1,0 +1,295 @@
+"""From the log to states: opening a location, reading an older state, and looking at a whole log with all its faults.
+
+The log is the contiguous run of transactions from the oldest kept checkpoint, or from revision 1, to the head; what
+lies below was pruned and is not looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoint
+from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.state import LogEntry, State
+from snapshot_assets.errors import (
+    DamageError,
+    DocumentError,
+    GapError,
+    LocationDeletedError,
+    ObjectNotFoundError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import (
+    TRANSACTIONS,
+    checkpoint_path,
+    checkpointed_revision,
+    revision_of,
+    transaction_path,
+)
+from snapshot_assets.storage.base import ObjectStore
+
+_READERS = 16
+_LOG = logging.getLogger(__name__)
+
+FAULTS = (DamageError, UnsupportedVersionError)
+FaultError = DamageError | UnsupportedVersionError
+
+
+@dataclass
+class Listing:
+    """What lies in the log's folder.
+
+    Attributes:
+        transactions: Revisions that have a transaction, ascending.
+        checkpoints: Revisions that have a checkpoint, ascending.
+        foreign: Paths of anything else.
+    """
+
+    transactions: list[int] = field(default_factory=list)
+    checkpoints: list[int] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def through(self, revision: int | None) -> Listing:
+        """Return what is not newer than a revision."""
+        if revision is None:
+            return self
+        first, second = (items[: bisect_right(items, revision)] for items in (self.transactions, self.checkpoints))
+        return Listing(first, second, self.foreign)
+
+    def after(self, revision: int) -> list[int]:
+        """Return the revisions of the transactions after one."""
+        return self.transactions[bisect_right(self.transactions, revision) :]
+
+
+def list_log(store: ObjectStore) -> Listing:
+    """Return what lies in the log's folder."""
+    found = Listing()
+    for info in store.list(TRANSACTIONS):
+        revision, checkpoint = revision_of(info.path), checkpointed_revision(info.path)
+        if revision is not None:
+            found.transactions.append(revision)
+        elif checkpoint is not None:
+            found.checkpoints.append(checkpoint)
+        else:
+            found.foreign.append(info.path)
+    return found
+
+
+def read_state(store: ObjectStore, *, through: int | None = None) -> State:
+    """Return the state at the head, or at an older revision: from the newest readable checkpoint, and the log after it.
+
+    Args:
+        store: The location.
+        through: The revision; None for the head. One that was pruned is computed from a later state, which knows it if
+            it is retained.
+
+    Raises:
+        DamageError: The log has a fault; the first one.
+        LocationDeletedError: A deletion of the snapshot was begun and not finished.
+    """
+    listing = list_log(store)
+    if through is not None and _is_pruned(listing, through):
+        return _replayed(store, listing).at(through)
+    return _replayed(store, listing.through(through))
+
+
+def _is_pruned(listing: Listing, revision: int) -> bool:
+    """Tell whether a revision cannot be reached from what the log has up to it."""
+    start = max((known for known in listing.checkpoints if known <= revision), default=0)
+    needed = listing.through(revision).after(start)
+    return bool(listing.checkpoints) and len(needed) < revision - start
+
+
+def _replayed(store: ObjectStore, listing: Listing) -> State:
+    state = _newest_checkpoint(store, listing) or State()
+    newer = listing.after(state.revision)
+    for revision, entry in _read_many(store, newer):
+        if isinstance(entry, FAULTS):
+            raise entry
+        if revision != state.revision + 1:
+            _refuse_half_deleted(store, listing)
+            raise _gap(state.revision + 1, revision)
+        state.apply(entry, transaction_path(revision))
+    return state
+
+
+def _newest_checkpoint(store: ObjectStore, listing: Listing) -> State | None:
+    for revision in reversed(listing.checkpoints):
+        try:
+            return read_checkpoint(store, revision)
+        except (DamageError, ObjectNotFoundError) as fault:
+            _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
+    return None
+
+
+def _gap(missing: int, found: int) -> GapError:
+    path = transaction_path(missing)
+    return GapError(f"{path} is missing; revision {found} exists.", object=path)
+
+
+def _read_many(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
+    def read(revision: int) -> LogEntry | FaultError:
+        try:
+            return read_entry(store, revision)
+        except FAULTS as fault:
+            return fault
+
+    if len(revisions) < _READERS:
+        yield from ((revision, read(revision)) for revision in revisions)
+        return
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from zip(revisions, pool.map(read, revisions), strict=True)
+
+
+def _refuse_half_deleted(store: ObjectStore, listing: Listing) -> None:
+    """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
+    head = read_entry(store, listing.transactions[-1])
+    if any(isinstance(action, act.Deleted) for action in head.transaction.actions):
+        raise LocationDeletedError(
+            f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
+            uri=store.uri,
+        )
+
+
+# The whole log
+
+
+@dataclass
+class LogScan:
+    """What reading a whole log gave: the folded state up to the first fault, and every fault on the way.
+
+    Where a checkpoint lies behind a fault, folding goes on from it.
+
+    Attributes:
+        state: The state after the last of the entries.
+        first: The checkpoint that folding began with, 0 for none.
+        entries: The entries folded, as far as they follow one another up to the last.
+        faults: Path and error of every object that could not be read, decoded or linked.
+    """
+
+    store: ObjectStore
+    state: State = field(default_factory=State)
+    first: int = 0
+    entries: list[LogEntry] = field(default_factory=list)
+    faults: list[tuple[str, FaultError]] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def states(self) -> Iterator[State]:
+        """Yield the state after each revision of a snapshot; it is the same object, folded on."""
+        state = read_checkpoint(self.store, self.first) if self.first else State()
+        if state.header is not None:
+            yield state
+        for entry in self.entries:
+            state.apply(entry, transaction_path(entry.transaction.revision))
+            if state.header is not None:
+                yield state
+
+
+def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
+    """Read and fold the log, collecting faults instead of stopping at the first; every checkpoint is compared with it.
+
+    Args:
+        store: The location.
+        through: Last revision to read; None for the head.
+    """
+    listing = list_log(store).through(through)
+    scan = LogScan(store, foreign=listing.foreign)
+    whole = not listing.checkpoints or listing.transactions[:2] == [1, 2]
+    folding = _Folding(scan, whole or _begin_at(scan, listing.checkpoints[0]))
+    known, start = set(listing.checkpoints), scan.first or (0 if whole else listing.checkpoints[0])
+    previous = start
+    for revision, entry in _read_many(store, listing.after(start)):
+        for skipped in range(previous + 1, revision):
+            folding.miss(skipped, revision)
+            folding.meet_checkpoint(skipped, known)
+        folding.meet(revision, entry)
+        folding.meet_checkpoint(revision, known)
+        previous = revision
+    for skipped in range(previous + 1, max(known, default=0) + 1):
+        folding.miss(skipped, max(known))
+        folding.meet_checkpoint(skipped, known)
+    return scan
+
+
+def _begin_at(scan: LogScan, revision: int) -> bool:
+    """Let a scan go on from a checkpoint; False, with its fault noted, where it cannot be read."""
+    try:
+        scan.state = read_checkpoint(scan.store, revision)
+    except ObjectNotFoundError:
+        return False
+    except FAULTS as fault:
+        _note(scan, checkpoint_path(revision), fault)
+        return False
+    scan.first, scan.entries = revision, []
+    return True
+
+
+@dataclass
+class _Folding:
+    """A scan under way.
+
+    Attributes:
+        usable: Whether the state is that of the revision before the one that is looked at.
+        gap: Whether the revision before is missing, and that is noted.
+    """
+
+    scan: LogScan
+    usable: bool
+    gap: bool = False
+
+    def miss(self, revision: int, later: int) -> None:
+        """A transaction is not there."""
+        if not self.gap:
+            _note(self.scan, transaction_path(revision), _gap(revision, later))
+        self.gap, self.usable = True, False
+
+    def meet(self, revision: int, entry: LogEntry | FaultError) -> None:
+        """A transaction is there: fold it if the state is the one before it."""
+        self.gap = False
+        path = transaction_path(revision)
+        if isinstance(entry, FAULTS):
+            _note(self.scan, path, entry)
+            self.usable = False
+        elif self.usable:
+            try:
+                self.scan.state.apply(entry, path)
+            except FAULTS as fault:
+                _note(self.scan, path, fault)
+                self.usable = False
+            else:
+                self.scan.entries.append(entry)
+
+    def meet_checkpoint(self, revision: int, known: set[int]) -> None:
+        """Where a checkpoint lies, compare it with the state, or go on from it if the state is lost."""
+        if revision not in known or revision == self.scan.first:
+            return
+        if not self.usable:
+            self.usable = _begin_at(self.scan, revision)
+            return
+        try:
+            if not compare_checkpoint(self.scan.store, self.scan.state):
+                path = checkpoint_path(revision)
+                raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
+        except ObjectNotFoundError:
+            pass  # pruned since it was listed
+        except FAULTS as fault:
+            _note(self.scan, checkpoint_path(revision), fault)
+
+
+def _note(scan: LogScan, path: str, fault: FaultError) -> None:
+    scan.faults.append((fault.attributes.get("object", path), fault))
+
+
+def compare_checkpoint(store: ObjectStore, state: State) -> bool:
+    """Tell whether the checkpoint at a state's revision holds exactly that state.
+
+    Raises:
+        DamageError: It cannot be read.
+        ObjectNotFoundError: There is none.
+    """
+    return checkpoint_bytes(read_checkpoint(store, state.revision)) == checkpoint_bytes(state)
