@@ -18,10 +18,18 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from snapshot_assets import __version__
+from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log import Won, append, read_entry
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import ClockError, ConflictError, LocationDeletedError, NoSnapshotError, ObjectNotFoundError
+from snapshot_assets.errors import (
+    ClockError,
+    ConflictError,
+    LocationDeletedError,
+    NoSnapshotError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -30,6 +38,9 @@ from snapshot_assets.storage.single_writer import SingleWriterStore
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 """How far this machine's clock may be ahead of the store's, or behind the last commit, without a word."""
+
+CHECKPOINT_INTERVAL = 100
+"""Revisions after which the writer of one adds a checkpoint."""
 
 _LEAST_STEP = timedelta(milliseconds=1)
 _MAX_RACES = 1000
@@ -174,9 +185,19 @@ class Catalog:
                 won, entry = append(self.store, transaction)
                 if won is Won.YES:
                     self.state.apply(entry, transaction_path(transaction.revision))
+                    self._checkpoint()
                     return transaction.revision
                 self.refresh()
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
+
+    def _checkpoint(self) -> None:
+        """Add a checkpoint where the last one is long ago; that it could not be written is no failure of a commit."""
+        if self.state.revision - self.state.checkpointed < CHECKPOINT_INTERVAL or self.state.deleted:
+            return
+        try:
+            write_checkpoint(self.store, self.state)
+        except StorageError as error:
+            _LOG.warning("The checkpoint of revision %d was not written: %s", self.state.revision, error)
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()

@@ -46,8 +46,36 @@ def write_checkpoint(store: ObjectStore, state: State) -> str:
 
 
 def checkpoint_bytes(state: State) -> bytes:
-    """Return a state's checkpoint: a pure function of the log that it was folded from."""
-    header = Checkpoint(
+    """Return a state's checkpoint."""
+    return encode_checkpoint(_header(state), _tables(state.files.merged()))
+
+
+def same_states(one: State, other: State) -> bool:
+    """Tell whether two states would have the same checkpoint; statistics are read for it."""
+    if _header(one) != _header(other):
+        return False
+    first, second = one.files.merged(), other.files.merged()
+    columns = first.bounds.columns | second.bounds.columns
+    return _equal(first.table, second.table) and all(
+        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
+    )
+
+
+def _equal(one: pa.Table, other: pa.Table) -> bool:
+    # Dictionaries may stand in another order.
+    return all(_plain(one[name]).equals(_plain(other[name])) for name in one.schema.names)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _equal_bounds(one: ByKind, other: ByKind) -> bool:
+    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
+
+
+def _header(state: State) -> Checkpoint:
+    return Checkpoint(
         location_id=state.location_id,
         revision=state.revision,
         uuid=state.uuid,
@@ -56,7 +84,6 @@ def checkpoint_bytes(state: State) -> bytes:
         data_revision=state.data_revision,
         events=tuple(needed_events(state)),
     )
-    return encode_checkpoint(header, _tables(state.files.merged()))
 
 
 def _tables(files: Base) -> Iterator[tuple[str, str, str, pa.Table]]:

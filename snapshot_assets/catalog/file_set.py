@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.bounds import Bounds, bounds_of
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import check_data_path
 
 COLUMNS = pa.schema(
     [
@@ -285,5 +286,6 @@ def _row_of(known: FileState) -> dict[str, object]:
 
 def _state_of(row: dict[str, Any]) -> FileState:
     added, removed, removed_at = row.pop("added"), row.pop("removed"), row.pop("removed_at")
+    check_data_path(row["path"], row["chunk"])
     file = DataFile(**(row | {"attempt": row["attempt"].hex(), "sha256": row["sha256"].hex()}))
     return FileState(file, added, removed, removed_at)

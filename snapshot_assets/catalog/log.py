@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import suppress
 from enum import Enum, auto
 
 from snapshot_assets.catalog.state import LogEntry
@@ -22,7 +21,13 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import MAX_TRANSACTION_BYTES
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.layout import (
+    TRANSACTIONS,
+    checkpoint_path,
+    checkpointed_revision,
+    revision_of,
+    transaction_path,
+)
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 
@@ -111,17 +116,43 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
 
 
 def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
-    """Take a won revision back if the one it follows is gone: a sleeper woke after others pruned or deleted the log."""
-    try:
-        if read_entry(store, transaction.revision - 1).transaction.uuid == transaction.previous_uuid:
-            return
-    except ObjectNotFoundError:
-        with suppress(ObjectNotFoundError):
-            store.head(transaction_path(transaction.revision - 1).replace(".txn", ".ckpt"))
-            return
+    """Take a won revision back if the one it follows is gone: a sleeper woke after others pruned or deleted the log.
+
+    Pruning deletes the oldest first, so a free slot below the head has no predecessor; only revision 1 is never pruned.
+    """
+    if _has_predecessor(store, transaction) and (transaction.revision != 2 or not _others_follow(store, transaction)):
+        return
     store.delete(transaction_path(transaction.revision))
     raise SupersededError(
         f"Revision {transaction.revision} of {store.uri} was committed long after others had moved on, and pruned or "
         "deleted the log before it; it was taken back. Run again.",
         revision=transaction.revision,
     )
+
+
+def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
+    before = transaction.revision - 1
+    try:
+        return read_entry(store, before).transaction.uuid == transaction.previous_uuid
+    except ObjectNotFoundError:
+        pass
+    try:
+        store.head(checkpoint_path(before))
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
+    """Tell whether the log goes on behind a transaction, but not from it."""
+    later = [info.path for info in store.list(TRANSACTIONS) if _revision(info.path) > transaction.revision]
+    if not later:
+        return False
+    try:
+        return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
+    except ObjectNotFoundError:
+        return True
+
+
+def _revision(path: str) -> int:
+    return revision_of(path) or checkpointed_revision(path) or 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoint
+from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
 from snapshot_assets.catalog.log import read_entry
 from snapshot_assets.catalog.state import LogEntry, State
 from snapshot_assets.errors import (
@@ -292,4 +292,4 @@ def compare_checkpoint(store: ObjectStore, state: State) -> bool:
         DamageError: It cannot be read.
         ObjectNotFoundError: There is none.
     """
-    return checkpoint_bytes(read_checkpoint(store, state.revision)) == checkpoint_bytes(state)
+    return same_states(read_checkpoint(store, state.revision), state)
