@@ -7,7 +7,7 @@ removed and came back has several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -44,6 +44,7 @@ Rows are sorted by chunk, path and `added`.
 """
 
 _BATCH = 4096
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,28 @@ class FileSet:
         live = base.live
         columns = (base.table[name].to_numpy()[live].sum() for name in ("rows", "bytes"))
         return count + int(live.sum()), rows + int(next(columns)), size + int(next(columns))
+
+    def paths(self) -> set[str]:
+        """Return the paths of all files, whatever state they belong to."""
+        over = {known.file.path for known in self.closed} | {path for files in self.added.values() for path in files}
+        base = self._patched()
+        return over if base is None else over | set(base.table["path"].to_pylist())
+
+    def unneeded(self, retained: Sequence[int]) -> dict[str, datetime]:
+        """Return the paths of the files that no retained revision has, and when each was removed for the last time.
+
+        Args:
+            retained: Revisions, ascending.
+        """
+        table = self.merged().table
+        marks = np.array([*retained, _NEVER], dtype=np.int64)
+        added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
+        first = np.searchsorted(marks, added)
+        needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
+        kept = pc.unique(table.filter(needed)["path"])
+        rest = table.filter(pc.invert(pc.is_in(table["path"], kept)))
+        last = rest.group_by("path").aggregate([("removed_at", "max")])
+        return dict(zip(last["path"].to_pylist(), last["removed_at_max"].to_pylist(), strict=True))
 
     def merged(self) -> Base:
         """Return all intervals of all files in columns, sorted, with their statistics."""

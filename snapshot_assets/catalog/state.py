@@ -127,8 +127,12 @@ class State:
         if event.actions:
             self.events.append(event)
 
-    def _change_files(self, action: act.AddFile | act.RemoveFile, name: str) -> None:
+    def _change_files(self, action: act.AddFile | act.RemoveFile | act.Purged, name: str) -> None:
         match action:
+            case act.Purged():
+                kept = self.files.purge(action.paths)
+                if kept:
+                    raise DocumentError(f"{name} purges {min(kept)}, which is live or not known.", object=name)
             case act.AddFile():
                 self._add(action.file, name)
             case act.RemoveFile():
@@ -257,6 +261,10 @@ class State:
         with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
         return [UNTIMED_CHUNK] * with_chunk_0 + [window.id for window in self.windows()]
 
+    def retained(self) -> list[int]:
+        """Return the revisions whose files must stay, ascending: sealed ones, pinned ones among them, and the head."""
+        return sorted({*(seal.revision for seal in self.seals), self.revision})
+
     def completed(self, chunk: int) -> bool:
         """Tell whether a chunk is committed as completed."""
         known = self.chunks.get(chunk)
@@ -283,11 +291,13 @@ def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
             yield state
 
 
-_FILE_ACTIONS = (act.AddFile, act.RemoveFile)
-_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, *_FILE_ACTIONS)
+_FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
+_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile)
 
 
-def _apart(actions: Sequence[act.Action]) -> tuple[list[act.AddFile | act.RemoveFile], tuple[act.Action, ...]]:
+def _apart(
+    actions: Sequence[act.Action],
+) -> tuple[list[act.AddFile | act.RemoveFile | act.Purged], tuple[act.Action, ...]]:
     """Return the actions on files, and the others."""
     of_files = [action for action in actions if isinstance(action, _FILE_ACTIONS)]
     return of_files, tuple(action for action in actions if not isinstance(action, _FILE_ACTIONS))

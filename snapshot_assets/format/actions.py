@@ -197,6 +197,17 @@ class TagDeleted:
     name: str
 
 
+@dataclass(frozen=True)
+class Purged:
+    """Garbage collection gave files up: no retained revision and no pin needs them, and their objects go.
+
+    Attributes:
+        paths: Data files, none of them live.
+    """
+
+    paths: tuple[str, ...]
+
+
 Action = (
     Begin
     | Extend
@@ -209,6 +220,7 @@ Action = (
     | Deleted
     | TagCreated
     | TagDeleted
+    | Purged
 )
 
 

@@ -30,7 +30,7 @@ class Transaction(_message.Message):
     def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_sha256: _Optional[bytes] = ..., writer_id: _Optional[str] = ..., committed_at: _Optional[int] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted")
+    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted", "tombstone", "purged", "upgraded", "rebuilt")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     EXTEND_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,10 @@ class Action(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     TAG_CREATED_FIELD_NUMBER: _ClassVar[int]
     TAG_DELETED_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    UPGRADED_FIELD_NUMBER: _ClassVar[int]
+    REBUILT_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     extend: Extend
     schema: SchemaAdded
@@ -53,7 +57,11 @@ class Action(_message.Message):
     deleted: Deleted
     tag_created: TagCreated
     tag_deleted: TagDeleted
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ...) -> None: ...
+    tombstone: Tombstone
+    purged: Purged
+    upgraded: Upgraded
+    rebuilt: Rebuilt
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., purged: _Optional[_Union[Purged, _Mapping]] = ..., upgraded: _Optional[_Union[Upgraded, _Mapping]] = ..., rebuilt: _Optional[_Union[Rebuilt, _Mapping]] = ...) -> None: ...
 
 class TimeRange(_message.Message):
     __slots__ = ("start", "end")
@@ -297,6 +305,108 @@ class TagDeleted(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class Tombstone(_message.Message):
+    __slots__ = ("schema", "table", "predicate")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    PREDICATE_FIELD_NUMBER: _ClassVar[int]
+    schema: str
+    table: str
+    predicate: Predicate
+    def __init__(self, schema: _Optional[str] = ..., table: _Optional[str] = ..., predicate: _Optional[_Union[Predicate, _Mapping]] = ...) -> None: ...
+
+class Predicate(_message.Message):
+    __slots__ = ("comparison", "is_in", "is_null", "negated", "all", "any")
+    COMPARISON_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_FIELD_NUMBER: _ClassVar[int]
+    IS_NULL_FIELD_NUMBER: _ClassVar[int]
+    NEGATED_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    ANY_FIELD_NUMBER: _ClassVar[int]
+    comparison: Comparison
+    is_in: IsIn
+    is_null: str
+    negated: Predicate
+    all: Predicates
+    any: Predicates
+    def __init__(self, comparison: _Optional[_Union[Comparison, _Mapping]] = ..., is_in: _Optional[_Union[IsIn, _Mapping]] = ..., is_null: _Optional[str] = ..., negated: _Optional[_Union[Predicate, _Mapping]] = ..., all: _Optional[_Union[Predicates, _Mapping]] = ..., any: _Optional[_Union[Predicates, _Mapping]] = ...) -> None: ...
+
+class Predicates(_message.Message):
+    __slots__ = ("predicates",)
+    PREDICATES_FIELD_NUMBER: _ClassVar[int]
+    predicates: _containers.RepeatedCompositeFieldContainer[Predicate]
+    def __init__(self, predicates: _Optional[_Iterable[_Union[Predicate, _Mapping]]] = ...) -> None: ...
+
+class Comparison(_message.Message):
+    __slots__ = ("column", "operator", "value")
+    class Operator(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSPECIFIED: _ClassVar[Comparison.Operator]
+        EQUAL: _ClassVar[Comparison.Operator]
+        NOT_EQUAL: _ClassVar[Comparison.Operator]
+        LESS: _ClassVar[Comparison.Operator]
+        LESS_EQUAL: _ClassVar[Comparison.Operator]
+        GREATER: _ClassVar[Comparison.Operator]
+        GREATER_EQUAL: _ClassVar[Comparison.Operator]
+    UNSPECIFIED: Comparison.Operator
+    EQUAL: Comparison.Operator
+    NOT_EQUAL: Comparison.Operator
+    LESS: Comparison.Operator
+    LESS_EQUAL: Comparison.Operator
+    GREATER: Comparison.Operator
+    GREATER_EQUAL: Comparison.Operator
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    OPERATOR_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    operator: Comparison.Operator
+    value: Literal
+    def __init__(self, column: _Optional[str] = ..., operator: _Optional[_Union[Comparison.Operator, str]] = ..., value: _Optional[_Union[Literal, _Mapping]] = ...) -> None: ...
+
+class IsIn(_message.Message):
+    __slots__ = ("column", "values")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    values: _containers.RepeatedCompositeFieldContainer[Literal]
+    def __init__(self, column: _Optional[str] = ..., values: _Optional[_Iterable[_Union[Literal, _Mapping]]] = ...) -> None: ...
+
+class Literal(_message.Message):
+    __slots__ = ("type", "boolean", "integer", "floating", "text", "binary")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    BOOLEAN_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    FLOATING_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    boolean: bool
+    integer: int
+    floating: float
+    text: str
+    binary: bytes
+    def __init__(self, type: _Optional[str] = ..., boolean: _Optional[bool] = ..., integer: _Optional[int] = ..., floating: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ...) -> None: ...
+
+class Purged(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Upgraded(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class Rebuilt(_message.Message):
+    __slots__ = ("snapshot_id", "lost")
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    snapshot_id: bytes
+    lost: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, snapshot_id: _Optional[bytes] = ..., lost: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
     __slots__ = ("version", "location_id", "revision", "uuid", "sha256", "committed_at", "data_revision", "events", "sections")

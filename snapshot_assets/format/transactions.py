@@ -109,6 +109,11 @@ def decode_action(message: pb.Action, name: str) -> act.Action:
         raise UnsupportedVersionError(
             f"{name} holds an action that this code does not know. Use a newer snapshot_assets.", object=name
         )
+    if kind not in _DECODERS:
+        raise UnsupportedVersionError(
+            f"{name} holds an action {kind!r} that this code does not carry out. Use a newer snapshot_assets.",
+            object=name,
+        )
     return _DECODERS[kind](getattr(message, kind))
 
 
@@ -238,6 +243,7 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.Deleted: ("deleted", lambda _: pb.Deleted()),
     act.TagCreated: ("tag_created", _encode_tag),
     act.TagDeleted: ("tag_deleted", lambda a: pb.TagDeleted(name=a.name)),
+    act.Purged: ("purged", lambda a: pb.Purged(paths=a.paths)),
 }
 _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "begin": lambda m: act.Begin(m.snapshot_id.hex(), _decode_header(m.header), m.force),
@@ -251,4 +257,5 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "deleted": lambda _: act.Deleted(),
     "tag_created": _decode_tag,
     "tag_deleted": lambda m: act.TagDeleted(m.name),
+    "purged": lambda m: act.Purged(tuple(m.paths)),
 }
