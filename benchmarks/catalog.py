@@ -1,0 +1,139 @@
+"""The catalog at 10 thousand, 100 thousand and a million files: opening, pruning by time, commits, and checkpoints.
+
+Run as `python -m benchmarks.catalog`. Every location is made by real commits, a hundred files each of ten columns and
+one row group. Opening runs in a process of its own, so that its memory is its own; its newest checkpoint is half an
+interval old, as it is on average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from snapshot_assets.catalog import catalog as catalogs
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import checkpoint_bytes, write_checkpoint
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+FILES_OF_A_COMMIT = 100
+START = datetime(2025, 1, 1, tzinfo=UTC)
+_HEADER = act.Header(
+    name="bench",
+    source="db",
+    catalog="",
+    schemas=("main",),
+    start=START,
+    end=None,
+    chunk_time_window=3_600_000_000,
+    kind="once",
+    format="parquet",
+    schema_only=False,
+    time_zone="UTC",
+    null_time="fail",
+    untimed_tables="skip",
+    grace=86_400_000_000,
+)
+
+
+def store_of(folder: str) -> ObjectStore:
+    """Return the location in a folder."""
+    return open_store(parse_location(f"file://{folder}/bench/catalog"))
+
+
+def data_file(chunk: int, number: int) -> DataFile:
+    """Return a file of ten columns, with bounds of them."""
+    attempt = f"{number:08x}"
+    whole = [ColumnStatistics(f"c{each}", 0, number * 1000 + each, number * 1000 + each + 999) for each in range(8)]
+    bounds = (*whole, *(ColumnStatistics(f"c{each}", 0, number / 3, number / 3 + 1) for each in (8, 9)))
+    table = f"t{number % FILES_OF_A_COMMIT}"
+    path = f"data/{chunk}/main.{table}-{attempt}-0000.parquet"
+    group = RowGroup(100, 1000, bounds)
+    return DataFile(path, "main", table, chunk, attempt, 100, 1000, f"{number:064x}", 1, 1, bounds, (group,))
+
+
+def commit_chunk(catalog: Catalog, chunk: int) -> float:
+    """Commit a chunk of a hundred files, and return how many seconds that took."""
+    files = [data_file(chunk, chunk * FILES_OF_A_COMMIT + each) for each in range(FILES_OF_A_COMMIT)]
+    receipt = act.ObjectRef(f"data/{chunk}/chunk-{chunk:08x}.json", "0" * 64, 10)
+    done = act.Chunk(chunk, None, None, act.ChunkStatus.COMPLETED, "0" * 64, 1, receipts=(receipt,), run="run")
+    started = time.perf_counter()
+    catalog.commit(lambda _: [done, *map(act.AddFile, files)])
+    return time.perf_counter() - started
+
+
+def make(folder: str, files: int) -> tuple[float, float]:
+    """Make a location; return the seconds of a commit at its beginning and at its end."""
+    store = store_of(folder)
+    catalog = Catalog.open_for_writing(store)
+    chunks = files // FILES_OF_A_COMMIT
+    header = replace(_HEADER, end=START + chunks * timedelta(hours=1))
+    schema = rules.SchemaContent("schema/000000000000", "0" * 64, ())
+    catalogs.CHECKPOINT_INTERVAL = 10**9  # written here, so that commits are measured without them
+    catalog.commit(rules.begin(header, schema))
+    seconds = []
+    for chunk in range(1, chunks + 1):
+        seconds.append(commit_chunk(catalog, chunk))
+        if chunk % 500 == 0 and chunk < chunks - 50:
+            write_checkpoint(store, catalog.state)
+            catalog.state = read_state(store)
+        elif chunk == chunks - 50:
+            write_checkpoint(store, catalog.state)
+    return statistics.median(seconds[10:60]), statistics.median(seconds[-50:])
+
+
+def opened(folder: str) -> dict[str, float]:
+    """Open the newest state and ask it; runs in a process of its own."""
+    store = store_of(folder)
+    started = time.perf_counter()
+    state = read_state(store)
+    count, _, _ = state.files.totals()
+    took = time.perf_counter() - started
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    started = time.perf_counter()
+    data = checkpoint_bytes(state)
+    return {
+        "files": count,
+        "open": took,
+        "MiB": memory,
+        "checkpoint": time.perf_counter() - started,
+        "checkpoint MB": len(data) / 1e6,
+    }
+
+
+def main() -> None:
+    """Make and measure locations of growing size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--open", help="only open the location in this folder, and print what was measured as JSON")
+    options = parser.parse_args()
+    if options.open:
+        print(json.dumps(opened(options.open)))
+        return
+    for files in options.files:
+        with tempfile.TemporaryDirectory() as folder:
+            first, last = make(folder, files)
+            command = [sys.executable, "-m", "benchmarks.catalog", "--open", folder]
+            cwd = Path(__file__).parent.parent
+            runs = [json.loads(subprocess.check_output(command, cwd=cwd)) for _ in range(3)]
+            found = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+            found |= {"commit ms": 1000 * last, "commit, last / first": last / first}
+            print(json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
