@@ -36,8 +36,9 @@ _LEDGER = (
             number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
             revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
             made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
-            started_at timestamp with time zone DEFAULT now())""",
+            windows text, started_at timestamp with time zone DEFAULT now())""",
     ),
+    Statement("the ledger's windows", f"ALTER TABLE {_IMPORTS} ADD COLUMN IF NOT EXISTS windows text"),
     Statement(
         "the ledger of files",
         f"""CREATE TABLE IF NOT EXISTS {_FILES} (
@@ -102,7 +103,7 @@ class SqlTarget(ABC):
         """Return the imports that the ledger knows, oldest first; see `Target`."""
         if not self._has_ledger():
             return []
-        rows = self._rows(f"SELECT {', '.join(_RECORDED)} FROM {_IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f"SELECT * FROM {_IMPORTS} ORDER BY number", "reading the ledger")
         return [_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
@@ -254,4 +255,5 @@ def _making(statement: Statement) -> Iterator[None]:
 
 def _record(row: Mapping[str, Any]) -> ImportRecord:
     names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
-    return ImportRecord(**{**{name: row[name] for name in _RECORDED}, **names})
+    known = {name: row[name] for name in _RECORDED if row.get(name) is not None}  # an earlier version recorded less
+    return ImportRecord(**{**known, **names})
