@@ -9,11 +9,13 @@ import pytest
 
 from snapshot_assets.catalog.log import read_state
 from snapshot_assets.engine import restore_pins
+from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import PlanError, RestoreError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, execute
-from snapshot_assets_tests.faults.source import add_rows
+from snapshot_assets_tests.faults.source import CHUNKS, add_rows
 
 READINGS = "CREATE TABLE main.readings (t timestamptz, sensor varchar(10), value double precision)"
 THEIRS = "INSERT INTO main.readings VALUES ('2025-01-02 05:00:00Z', 'theirs', 0)"
@@ -185,3 +187,37 @@ def test_the_tag_of_an_import_that_was_killed_after_its_end_goes_with_the_next_o
     assert list(read_state(exported.store).tags) == [duck.imports()[1].tag] != [left]
     assert duck.restore(exported.store, replace=True).finished
     assert read_state(exported.store).tags == {}
+
+
+# Counting
+
+
+def test_counts_are_compared_with_the_revision_that_was_restored_chunk_by_chunk(exported, into):
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    run = into.run(exported.store)
+    prepared = run.prepare(recorded=True)
+    assert prepared.resumed
+    with run.target() as target:
+        assert [prepared.differences(target, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
+    execute(into, "DELETE FROM main.places WHERE id = 1")
+    execute(into, "DELETE FROM main.readings WHERE t IS NULL OR (t >= '2025-01-03' AND t < '2025-01-04')")
+    with run.target() as target:
+        assert {chunk for chunk in CHUNKS if prepared.differences(target, chunk)} == {0, 3}
+        places, readings = TableName("main", "places"), TableName("main", "readings")
+        assert prepared.differences(target, 0) == {places: (4, 2), readings: (2, 0)}
+
+
+def test_counts_of_windows_that_a_time_range_cuts_are_those_of_the_rows_in_it(exported, duck):
+    noons = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC))
+    done = duck.restore(exported.store, filters=noons)
+    assert done.finished
+    begun = done.run.begin()
+    later = duck.run(exported.store, filters=noons).prepare(recorded=True)
+    with done.run.target() as target:
+        assert [later.differences(target, chunk) for chunk in (0, 1, 2)] == [{}] * 3
+    for chunk, outcome in done.outcomes.items():
+        assert begun.rows_after(outcome) == outcome.rows
+        assert later.rows_after(ChunkOutcome(chunk, "skipped")) == outcome.rows
+    assert begun.rows_after(done.outcomes[1]) == 8
