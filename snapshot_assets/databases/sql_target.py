@@ -38,7 +38,12 @@ _LEDGER = (
             made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
             windows text, started_at timestamp with time zone DEFAULT now())""",
     ),
-    Statement("the ledger's windows", f"ALTER TABLE {_IMPORTS} ADD COLUMN IF NOT EXISTS windows text"),
+    Statement(  # which an earlier version did not have
+        "the ledger's windows",
+        f"ALTER TABLE {_IMPORTS} ADD COLUMN windows text",
+        unless="SELECT 1 AS found FROM information_schema.columns"
+        f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = 'windows'",
+    ),
     Statement(
         "the ledger of files",
         f"""CREATE TABLE IF NOT EXISTS {_FILES} (

@@ -16,12 +16,7 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import (
-    Definition,
-    ExistingTable,
-    ImportRecord,
-    ImportTarget,
-)
+from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, ImportTarget
 from snapshot_assets.engine import restore_pins
 from snapshot_assets.engine.restore_decide import expected_rows, key_of
 from snapshot_assets.engine.restore_ledger import PinnedWindows, check_tables_are_there, check_windows
@@ -218,9 +213,7 @@ class ImportRun:
             begun = target.begin(prepared.record, prepared.statements(prepared.definition.before), prepared.newest)
         if begun.id == prepared.record.id:
             return replace(prepared, resumed=True)
-        other = self.prepare(
-            only=only, again=again
-        )  # another run began meanwhile: go on with its import, or be refused
+        other = self.prepare(only=only, again=again)  # another run began meanwhile: go on with it, or be refused
         if not other.resumed:
             raise RestoreError(
                 "Another import into the same tables began at the same moment, and differs from this one. Run again.",

@@ -99,6 +99,10 @@ def test_a_record_that_does_not_say_its_windows_is_resumed_but_not_built_upon(ex
     exported.export(chunks=[2], replace=True)
     with pytest.raises(RestoreError, match=r"does not say which windows.*--forget-ledger"):
         duck.restore(exported.store, replace=True)
+    execute(duck, "CREATE TABLE main.kept AS FROM main.places; DROP TABLE main.places")
+    execute(duck, "DELETE FROM snapshot_assets_ledger.files; DROP TABLE main.readings; DROP TABLE main.events")
+    assert duck.restore(exported.store).finished
+    assert [bool(record.windows) for record in duck.imports()] == [False, True]
 
 
 # What is refused is refused before it is recorded
