@@ -36,7 +36,13 @@ _LEDGER = (
             number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
             revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
             made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
-            started_at timestamp with time zone DEFAULT now())""",
+            windows text, started_at timestamp with time zone DEFAULT now())""",
+    ),
+    Statement(  # which an earlier version did not have
+        "the ledger's windows",
+        f"ALTER TABLE {_IMPORTS} ADD COLUMN windows text",
+        unless="SELECT 1 AS found FROM information_schema.columns"
+        f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = 'windows'",
     ),
     Statement(
         "the ledger of files",
@@ -102,7 +108,7 @@ class SqlTarget(ABC):
         """Return the imports that the ledger knows, oldest first; see `Target`."""
         if not self._has_ledger():
             return []
-        rows = self._rows(f"SELECT {', '.join(_RECORDED)} FROM {_IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f"SELECT * FROM {_IMPORTS} ORDER BY number", "reading the ledger")
         return [_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
@@ -254,4 +260,5 @@ def _making(statement: Statement) -> Iterator[None]:
 
 def _record(row: Mapping[str, Any]) -> ImportRecord:
     names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
-    return ImportRecord(**{**{name: row[name] for name in _RECORDED}, **names})
+    known = {name: row[name] for name in _RECORDED if row.get(name) is not None}  # an earlier version recorded less
+    return ImportRecord(**{**known, **names})

@@ -83,7 +83,8 @@ class ImportRecord:
         made: Tables and views that the import makes; what was there before keeps its own keys and indexes.
         tag: Tag that pins the revision until the import has finished, where the location can be written to.
         finished: Whether all of it was done.
-        into_nonempty: Whether a table held rows of others when it began.
+        into_nonempty: Whether a table held rows of others when it, or an import before it, began.
+        windows: Canonical JSON of the windows that its chunks are; "" where an earlier version recorded it.
     """
 
     id: str
@@ -97,6 +98,7 @@ class ImportRecord:
     tag: str = ""
     finished: bool = False
     into_nonempty: bool = False
+    windows: str = ""
 
 
 @dataclass(frozen=True)

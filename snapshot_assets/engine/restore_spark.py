@@ -18,7 +18,8 @@ from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.databases.target import ImportTarget
 from snapshot_assets.engine.data_files import read_batches
-from snapshot_assets.engine.restore_load import ChunkLoad, Loader
+from snapshot_assets.engine.restore_decide import ChunkLoad
+from snapshot_assets.engine.restore_load import Loader
 from snapshot_assets.engine.restore_tasks import FileResult, FileWork
 from snapshot_assets.engine.session import prepare_session, spark_errors
 from snapshot_assets.engine.sources import Session

@@ -56,7 +56,7 @@ class ReplaceTask:
     """One chunk to be replaced in one transaction.
 
     Attributes:
-        loads: Tables of the chunk with the rows that are deleted; their batches come from `works`.
+        tables: Tables of the chunk with the rows that are deleted; their batches come from `works`.
     """
 
     address: DatabaseAddress

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from snapshot_assets.catalog.log import read_state
@@ -24,46 +21,9 @@ from snapshot_assets.errors import (
     VersionNotFoundError,
 )
 from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.engine.imports import IN_RANGE, Into, execute
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
-
-
-@pytest.fixture(params=["duckdb", "postgresql"])
-def into(request: pytest.FixtureRequest, tmp_path) -> Into:
-    if request.param == "duckdb":
-        return Into(f"duckdb://{tmp_path}/target.duckdb")
-    return Into(request.getfixturevalue("postgresql_database"))
-
-
-@pytest.fixture
-def duck(tmp_path) -> Into:
-    return Into(f"duckdb://{tmp_path}/target.duckdb")
-
-
-@pytest.fixture(scope="module")
-def snapshot(prepared_source, tmp_path_factory) -> Path:
-    """The source's snapshot, made once and copied by every test that wants it."""
-    folder = tmp_path_factory.mktemp("snapshot") / "location"
-    Place(f"duckdb://{prepared_source}", folder).export()
-    return folder
-
-
-@pytest.fixture
-def exported(place: Place, snapshot: Path) -> Place:
-    shutil.copytree(snapshot, place.folder)
-    return place
-
-
-def execute(into: Into, statement: str) -> None:
-    """Run a statement in a target as somebody else would."""
-    if into.uri.startswith("duckdb"):
-        with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
-            connection.execute(statement)
-    else:
-        with client(into.uri) as run:
-            run(statement)
 
 
 def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into):
@@ -320,8 +280,10 @@ def test_a_carrier_that_changed_between_chunks_is_followed_file_by_file(place, d
     place.export(carriers={"main.readings.value": "text"})
     assert duck.restore(place.store).finished
     assert duck.differences(place.source, IN_RANGE) == {}
-    with pytest.raises(RestoreFailedError, match=r"value of main\.readings.*only a duckdb database"):
-        Into(postgresql_database).restore(place.store)
+    into = Into(postgresql_database)
+    with pytest.raises(RestoreError, match=r"value of main\.readings.*only a duckdb database"):
+        into.restore(place.store)
+    assert into.imports() == []
 
 
 def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, into):
