@@ -117,6 +117,21 @@ class LoadedFile:
     rows: int = 0
 
 
+def superseded(table: TableName, import_id: str, newest: str = "") -> str:
+    """Return the sentences that refuse rows of an import which is not the newest one into a table.
+
+    Args:
+        table: The table.
+        import_id: Whose rows they are.
+        newest: Import that is in force; "" for none.
+    """
+    now = f"import {newest} was begun into it since" if newest else "the ledger knows no import into it"
+    return (
+        f"Import {import_id} loads nothing more into {table}: {now}, so what it would load may have been replaced. Run"
+        " again to go on with what is in force."
+    )
+
+
 class ImportTarget(Protocol):
     """A database that rows are restored into, all but how the rows go in. Closed after use.
 
@@ -188,11 +203,21 @@ class Target(ImportTarget, Protocol):
 
         Returns:
             Rows inserted, or None if the ledger had the file already: then nothing was read.
+
+        Raises:
+            OtherImportError: The file's import is not the newest one into the table any more.
         """
         ...
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted."""
+        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted.
+
+        Rows of children are deleted before those that they refer to, and come after them.
+
+        Raises:
+            OtherImportError: The import is not the newest one into a table any more.
+            RestoreError: Rows that would be deleted are referred to by rows that are not replaced with them.
+        """
         ...
 
 
@@ -202,12 +227,14 @@ class Load:
 
     Attributes:
         location_id: The location the rows come from.
+        import_id: The import that replaces them.
         table: The table as the target holds it.
         rows: Which rows are deleted first.
         files: Ledger row of each new file, the table with columns as that file carries them, and its batches.
     """
 
     location_id: str
+    import_id: str
     table: Table
     rows: Rows
     files: Sequence[tuple[LoadedFile, Table, Iterable[pa.RecordBatch]]]

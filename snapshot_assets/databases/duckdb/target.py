@@ -21,6 +21,7 @@ from snapshot_assets.databases.duckdb.session import session_config
 from snapshot_assets.databases.duckdb.sql import identifier, literal
 from snapshot_assets.databases.duckdb.texts import check_statement
 from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, ImportRecord, Statement
@@ -32,10 +33,18 @@ _COLUMNS = """
     SELECT schema_oid, table_name, column_name FROM duckdb_columns()
     WHERE database_name = ? AND NOT internal ORDER BY table_oid, column_index
 """
+_FOREIGN_KEYS = """
+    SELECT schema_oid, constraint_name, table_name, referenced_table, constraint_column_names, referenced_column_names
+    FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
+    ORDER BY table_oid, constraint_index
+"""
 
 
 class DuckDBTarget(SqlTarget):
-    """One database file that is written to; see `Target`. It is made when something is written for the first time.
+    """One database file that is written to; see `Target`.
+
+    It is made, or opened for writing, when something is written for the first time; until then it is only read, so
+    that looking at it changes nothing of it, and leaves a write-ahead log as it is.
 
     Args:
         address: Which file.
@@ -49,15 +58,17 @@ class DuckDBTarget(SqlTarget):
 
     kind = "duckdb"
     database = TARGET
+    deletes_parents = False
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
         self._address = address
         self._path = path_of(address.uri)
         self._changed = 0
+        self._writes = False
         self._opened: duckdb.DuckDBPyConnection | None = None
         if os.path.exists(self._path):
-            self._opened = self._open()
+            self._opened = self._open(writes=False)
         else:
             self._check_folder()
 
@@ -70,17 +81,18 @@ class DuckDBTarget(SqlTarget):
                 f"DuckDB {self.alias!r}: {self._path!r} may not be made: {folder!r} is read-only."
             )
 
-    def _open(self, *, indexing: bool = False) -> duckdb.DuckDBPyConnection:
+    def _open(self, *, writes: bool = True, indexing: bool = False) -> duckdb.DuckDBPyConnection:
         if not os.access(self._path, os.W_OK) and os.path.exists(self._path):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
         # Without access to files there is no ATTACH either, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
         if indexing and not limits_memory(self._address.uri):
             del config["memory_limit"]
-        with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for writing"):
+        self._writes, mode = writes, "" if writes else ", READ_ONLY"
+        with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
-                connection.execute(f"ATTACH {literal(self._path)} AS {identifier(TARGET)} (TYPE duckdb)")
+                connection.execute(f"ATTACH {literal(self._path)} AS {identifier(TARGET)} (TYPE duckdb{mode})")
                 connection.execute(f"USE {identifier(TARGET)}")
                 connection.execute("SET TimeZone = 'UTC'")
                 connection.execute("SET enable_external_access = false")
@@ -156,6 +168,9 @@ class DuckDBTarget(SqlTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        if not self._writes:
+            self.close()
+            self._opened = self._open()
         with self._translated("beginning"):
             self._connection.begin()
         try:
@@ -212,3 +227,17 @@ class DuckDBTarget(SqlTarget):
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Do nothing: nobody else has the file open."""
+
+    def _lock_imports(self) -> None:
+        """Do nothing: nobody else has the file open."""
+
+    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
+        schemas, wanted = Schemas(self), set(tables)
+        found = []
+        for schema, name, table, parent, columns, referred in self.rows(_FOREIGN_KEYS, [TARGET]):
+            child, parent_name = (TableName(schemas.names[schema], each) for each in (table, parent))
+            if parent_name in wanted:
+                pairs = zip(referred, columns, strict=True)
+                match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)
+                found.append(Reference(name, child, child, parent_name, parent_name, match))
+        return found
