@@ -48,5 +48,7 @@ def references_to(tables: Sequence[TableName]) -> str:
 
 def reference(row: Mapping[str, Any]) -> Reference:
     """Return the foreign key that a row of that query describes."""
-    ends = (TableName(row[f"{end}_schema"], row[f"{end}_name"]) for end in ("child", "table", "referred", "parent"))
-    return Reference(row["name"], *ends, row["match"])
+    child, table, referred, parent = (
+        TableName(row[f"{end}_schema"], row[f"{end}_name"]) for end in ("child", "table", "referred", "parent")
+    )
+    return Reference(row["name"], child, table, referred, parent, row["match"])
