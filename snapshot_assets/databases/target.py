@@ -30,12 +30,15 @@ class Statement:
         table: Table or view that it makes or belongs to: where that is there already, nothing of it is made.
         unless: Query that yields a row where what it makes is there already, for kinds of things that SQL cannot make
             `IF NOT EXISTS`; "" for the others.
+        always: Whether it is run by every import, also where an earlier one made `table`: what it makes depends on the
+            rows.
     """
 
     makes: str
     sql: str
     table: TableName | None = None
     unless: str = ""
+    always: bool = False
 
 
 @dataclass(frozen=True)

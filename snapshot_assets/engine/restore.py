@@ -56,6 +56,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
+        made: Tables and views that this import makes or an earlier one made.
     """
 
     source: RestoreSource
@@ -65,6 +66,7 @@ class Prepared:
     definition: Definition
     chunks: tuple[ChunkFiles, ...]
     done: dict[tuple[TableName, str], LoadedFile]
+    made: frozenset[TableName] = frozenset()
 
     @property
     def state(self) -> State:
@@ -110,7 +112,7 @@ class Prepared:
     def statements(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return those that make what the import makes; what was there before is left as it is."""
         made = set(self.record.made)
-        return [statement for statement in statements if statement.table is None or statement.table in made]
+        return [each for each in statements if each.table is None or each.table in (self.made if each.always else made)]
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class ImportRun:
             definition=definition,
             chunks=tuple(chunk_files(source.state, source.schema, filters)),
             done=done,
+            made=frozenset(name for each in (*imports, record) for name in each.made),
         )
 
     def target(self) -> AbstractContextManager[ImportTarget]:
