@@ -22,6 +22,7 @@ from snapshot_assets.databases.target import (
     ImportRecord,
     Load,
     LoadedFile,
+    OtherType,
     Statement,
     superseded,
 )
@@ -110,6 +111,10 @@ class SqlTarget(ABC):
     @abstractmethod
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `Target`."""
+
+    @abstractmethod
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
 
     # The ledger
 

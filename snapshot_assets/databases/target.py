@@ -72,6 +72,21 @@ class ExistingTable:
 
 
 @dataclass(frozen=True)
+class OtherType:
+    """A column that is in the target with another type than an import would give it.
+
+    Attributes:
+        found: Its type, as the target calls it.
+        expected: The type that the import would make.
+    """
+
+    table: TableName
+    column: str
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True)
 class ImportRecord:
     """What an import pinned when it first ran; every resume uses it.
 
@@ -146,6 +161,13 @@ class ImportTarget(Protocol):
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist."""
+        ...
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them, which rows may not go into.
+
+        Spellings and lengths of a type make no other one. A target that checks every value itself returns none.
+        """
         ...
 
     def imports(self) -> list[ImportRecord]:

@@ -180,10 +180,11 @@ class ImportRun:
         resumed = newest if newest is not None and newest == source.pinned else None
         with self.target() as target:
             existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
+            others = target.other_types(definition.tables)
             done = {(each.table, each.path): each for each in target.loaded(source.state.location_id)}
             if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
                 return self.prepare(depth=depth)
-        check_tables(existing, definition, newest, into_nonempty=self.settings.into_nonempty)
+        check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
         import_id = uuid.uuid4().hex
         record = resumed or ImportRecord(
             id=import_id,

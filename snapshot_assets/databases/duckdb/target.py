@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows
 from snapshot_assets.databases.duckdb.address import limits_memory, path_of
@@ -24,7 +25,7 @@ from snapshot_assets.databases.duckdb.times import predicate
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable, ImportRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherType, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -121,6 +122,17 @@ class DuckDBTarget(SqlTarget):
                 columns.setdefault(name, []).append(column)
         return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
 
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
+        there = self.existing([table.table_name for table in tables])
+        found = [table for table in tables if table.table_name in there]
+        return [other for table in found for other in _others(table, self._kinds(table.table_name))]
+
+    def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
+        with self._translated(f"looking at {name}"):
+            relation = self._connection.sql(f"FROM {self._qualified(name)}")
+            return dict(zip(relation.columns, relation.types, strict=True))
+
     def _has_rows(self, name: TableName) -> bool:
         query = f"SELECT EXISTS (SELECT 1 FROM {self._qualified(name)}) AS found"
         return bool(self._rows(query, f"looking into {name}")[0]["found"])
@@ -189,20 +201,15 @@ class DuckDBTarget(SqlTarget):
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         name = table.table_name
-        with self._translated(f"looking at {name}"):
-            relation = self._connection.sql(f"FROM {self._qualified(name)}")
-            kinds = dict(zip(relation.columns, relation.types, strict=True))
-        how = {}
-        for column in table.columns:
-            if column.generated is None:
-                kind = kinds.get(column.name)
-                if kind is None or str(kind) != column.type:
-                    raise DatabaseError(
-                        f"Column {name}.{column.name} is {kind or 'missing'} in the target, where the import needs"
-                        f" {column.type}. Drop the table and let the import make it.",
-                        column=column.name,
-                    )
-                how[column.name] = ingest(name, column, kind)
+        kinds = self._kinds(name)
+        for other in _others(table, kinds):
+            raise DatabaseError(
+                f"Column {name}.{other.column} is {other.found} in the target, where the import needs"
+                f" {other.expected}. Drop the table and let the import make it.",
+                column=other.column,
+            )
+        stored = (column for column in table.columns if column.generated is None)
+        how = {column.name: ingest(name, column, kinds[column.name]) for column in stored}
         feed = Feed(batches, pa.schema([(column, each.arrow_type) for column, each in how.items()]))
         into, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
         self._connection.register(_STREAM, feed.reader())
@@ -241,3 +248,12 @@ class DuckDBTarget(SqlTarget):
                 match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)
                 found.append(Reference(name, child, child, parent_name, parent_name, match))
         return found
+
+
+def _others(table: Table, kinds: Mapping[str, DuckDBPyType]) -> list[OtherType]:
+    """Return the columns of a table whose type in the target, one of `kinds`, is another one."""
+    return [
+        OtherType(table.table_name, column.name, str(kinds.get(column.name, "missing")), column.type)
+        for column in table.columns
+        if column.generated is None and str(kinds.get(column.name)) != column.type
+    ]

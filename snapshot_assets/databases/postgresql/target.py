@@ -11,6 +11,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
+from snapshot_assets.databases.postgresql.existing_types import other_types_query
 from snapshot_assets.databases.postgresql.failures import connect_failure, translated
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
 from snapshot_assets.databases.postgresql.nested import with_json
@@ -21,7 +22,7 @@ from snapshot_assets.databases.postgresql.times import documented
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable
+from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -91,6 +92,12 @@ class PostgresqlTarget(SqlTarget):
     def _has_rows(self, name: TableName) -> bool:
         query = f"SELECT EXISTS (SELECT FROM {self._own_rows(name)}) AS found"
         return bool(self._rows(query, f"looking into {name}")[0]["found"])
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
+        query = other_types_query(tables)
+        rows = self._rows(query, "comparing types") if query else []
+        return [OtherType(TableName(row.pop("schema"), row.pop("name")), **row) for row in rows]
 
     def close(self) -> None:
         """Close the connection."""

@@ -19,6 +19,7 @@ from snapshot_assets.databases.target import (
     ExistingTable,
     ImportRecord,
     LoadedFile,
+    OtherType,
     Statement,
     superseded,
 )
@@ -83,6 +84,10 @@ class SparkTarget:
                     " namespace there.",
                     table=str(name),
                 )
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return none: Spark checks the type of every insert, and formats store some types as others."""
+        return []
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `ImportTarget`."""
