@@ -123,12 +123,13 @@ class ImportRun:
         check_same_import(newest, source, filters)
         with self.target() as target:
             existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
+            others = target.other_types(definition.tables)
             loaded = [each for each in target.loaded(source.state.location_id) if each.table in ours]
             if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
                 return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
         resumed = newest if newest is not None and newest == source.pinned else None
         check_tables_are_there(tables, existing, loaded, resumed=resumed is not None)
-        check_tables(existing, definition, newest, into_nonempty=self.settings.into_nonempty)
+        check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
         earlier = [record for record in imports if ours & set(record.tables)]
         record = resumed or self._record(source, definition, existing, earlier)
         chunks = tuple(chunk_files(source.state, source.schema, filters))
@@ -143,6 +144,7 @@ class ImportRun:
             definition=definition,
             chunks=chunks,
             done={(each.table, each.path): each for each in loaded},
+            made=frozenset(name for each in (*imports, record) for name in each.made),
             superseded=tuple(each for each in earlier if each.id != record.id),
             replace=self.settings.replace,
             any_carrier=is_spark(self.address) or source.schema.database == kind_of(self.address.uri),

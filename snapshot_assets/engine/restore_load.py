@@ -153,6 +153,7 @@ class Loader:
                 self.store,
                 load.chunk.chunk,
                 self.record.location_id,
+                self.record.id,
                 tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
                 tuple(works[load.chunk.chunk]),
             )

@@ -29,6 +29,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
+        made: Tables and views that this import makes or an earlier one made.
         superseded: Earlier imports of the location into any of the tables.
         replace: Whether whole chunks that changed since they were loaded are replaced.
         any_carrier: Whether the target can read columns that are carried otherwise than in the newest schema.
@@ -41,6 +42,7 @@ class Prepared:
     definition: Definition
     chunks: tuple[ChunkFiles, ...]
     done: dict[FileKey, LoadedFile]
+    made: frozenset[TableName] = frozenset()
     superseded: tuple[ImportRecord, ...] = ()
     replace: bool = False
     any_carrier: bool = True
@@ -159,4 +161,4 @@ class Prepared:
     def statements(self, statements: Sequence[Statement]) -> list[Statement]:
         """Return those that make what the import makes; what was there before is left as it is."""
         made = set(self.record.made)
-        return [statement for statement in statements if statement.table is None or statement.table in made]
+        return [each for each in statements if each.table is None or each.table in (self.made if each.always else made)]

@@ -307,3 +307,49 @@ def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(p
     assert duck.restore(place.store).finished
     [middle] = [row["moment"] for row in duck.tables()["events"].to_pylist() if row["what"] == "middle"]
     assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)
+
+
+def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported, into):
+    stalled = into.run(exported.store)
+    stalled.begin()
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    assert into.restore(exported.store, replace=True).finished
+    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
+        list(stalled.restore())
+    with pytest.raises(RestoreFailedError, match="loads nothing more"):
+        list(stalled.restore([2], again=True))
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+@pytest.fixture
+def families(place: Place) -> Place:
+    """A snapshot of owners and visits in windows 1 and 2, of which one visit refers to the other window's owner."""
+    place.sql("CREATE TABLE owners (t TIMESTAMPTZ, id INTEGER PRIMARY KEY)")
+    place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
+    place.sql("INSERT INTO owners VALUES ('2025-01-01 01:00:00Z', 1), ('2025-01-02 01:00:00Z', 2)")
+    place.sql("INSERT INTO visits VALUES ('2025-01-02 02:00:00Z', 1), ('2025-01-02 02:00:00Z', 2)")
+    place.export()
+    return place
+
+
+FAMILIES = Filters(tables=(TableName("main", "owners"), TableName("main", "visits")))
+
+
+def test_a_chunk_with_parents_and_their_children_is_replaced_where_the_database_can(families, into):
+    assert into.restore(families.store, filters=FAMILIES).finished
+    if into.uri.startswith("duckdb"):
+        with pytest.raises(RestoreFailedError, match=r"main\.visits refers to rows of main\.owners.*into a new file"):
+            into.restore(families.store, [2], again=True, filters=FAMILIES)
+    else:
+        assert into.restore(families.store, [2], again=True, filters=FAMILIES).rows == 3
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]
+    assert sorted(into.tables()["owners"]["id"].to_pylist()) == [1, 2]
+
+
+def test_a_chunk_with_parents_of_another_chunks_children_is_not_replaced(families, into):
+    into.restore(families.store, filters=FAMILIES)
+    with pytest.raises(RestoreFailedError, match=r"Chunk 1 cannot be replaced: foreign key \w+ of main\.visits"):
+        into.restore(families.store, [1], again=True, filters=FAMILIES)
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]
