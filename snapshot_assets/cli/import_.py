@@ -8,15 +8,22 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from snapshot_assets.catalog.log import read_state
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
 from snapshot_assets.cli.restore_request import ImportRequest, request_of
-from snapshot_assets.engine.restore import ImportRun, Prepared
+from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_ledger import numbered
 from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.restore_pins import unpin
+from snapshot_assets.engine.restore_prepared import Prepared
 from snapshot_assets.engine.restore_spark import open_import_target
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import RestoreError
+from snapshot_assets.errors import RestoreError, SnapshotError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,15 +38,21 @@ def run(options: argparse.Namespace) -> int:
     prepared = run.prepare(depth="full" if options.dry_run else "quick")
     if options.dry_run:
         return _show_plan(options, request, prepared)
-    if prepared.finished:
-        run.finish()
+    if prepared.finished and run.finish():
         return _report(options, request, prepared, [], None, {})
     request = request.at(prepared.state.revision)  # whatever is sealed meanwhile
     with only_results_on_stdout():
         outcomes, run_id = _restore(request, prepared)
     run.settings = request.settings
-    counts = run.check_counts()
-    return _report(options, request, run.begin(), outcomes, run_id, counts)
+    prepared = run.begin()
+    if not prepared.finished:
+        lacking = [chunk.chunk for chunk in prepared.chunks if prepared.missing(chunk)]
+        raise RestoreError(
+            f"Run {run_id} ended well, but the import is not finished: {numbered(lacking) if lacking else 'its end'} is"
+            " still to come. Another process may be loading it; run again to go on.",
+            chunks=lacking,
+        )
+    return _report(options, request, prepared, outcomes, run_id, run.check_counts())
 
 
 def _session() -> SparkSession:
@@ -55,13 +68,33 @@ def _session() -> SparkSession:
 
 def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
     with closing(open_import_target(request.address, _session)) as target:
-        forgotten = len(target.imports())
+        imports = target.imports()
+        left = _unpin(request, imports)
         target.forget()
     if options.json:
-        show_json({"target": request.address.alias, "forgotten": forgotten})
-    else:
-        show(f"{request.address.alias}: {forgotten} imports forgotten; tables and rows were left as they are")
+        show_json({"target": request.address.alias, "forgotten": len(imports), "tags_left": left})
+        return 0
+    show(f"{request.address.alias}: {len(imports)} imports forgotten; tables and rows were left as they are")
+    for tag in left:
+        show(f"  still pinned: {tag}")
     return 0
+
+
+def _unpin(request: ImportRequest, imports: Sequence[ImportRecord]) -> list[str]:
+    """Delete the tags of imports that are forgotten; returns those that may still be there, with their locations."""
+    try:
+        location_id = read_state(request.store).location_id
+        here = [record for record in imports if record.location_id == location_id]
+        kept = unpin(request.store, here) if here else []
+    except SnapshotError as error:  # a location that is gone or out of reach keeps nobody from forgetting
+        say(f"{request.store.uri} cannot be read: {error}")
+        here, kept = [], []
+    left = [record for record in imports if record.tag in kept or (record not in here and not record.finished)]
+    return [f"{record.tag} of {record.location}" for record in left]
+
+
+def _windows(prepared: Prepared) -> list[Window]:
+    return [prepared.state.window(chunk.chunk) for chunk in prepared.chunks if chunk.chunk != UNTIMED_CHUNK]
 
 
 def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[ChunkOutcome], str]:
@@ -72,7 +105,7 @@ def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[Chunk
 
     instance = open_instance()
     say(f"Runs are recorded in {instance.root_directory}")
-    windows = [prepared.state.window(chunk.chunk) for chunk in prepared.chunks if chunk.chunk]
+    windows = _windows(prepared)
     outcomes: list[ChunkOutcome] = []
     with progress("importing", len(prepared.chunks)) as advance:
 
@@ -82,7 +115,7 @@ def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[Chunk
 
         run_id = run_restore(
             request.configuration,
-            request.plan(prepared.state),
+            request.plan(prepared.state, windows),
             [key_of(window) for window in windows],
             instance=instance,
             settings=request.settings,
@@ -93,7 +126,9 @@ def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[Chunk
 
 def _show_plan(options: argparse.Namespace, request: ImportRequest, prepared: Prepared) -> int:
     """Print what an import would make and load."""
-    missing = [plan for chunk in prepared.chunks for plan in prepared.missing(chunk)]
+    loads = prepared.loads()
+    missing = [plan for load in loads for plan in load.plans]
+    replaced = [load.chunk.chunk for load in loads if load.replace]
     report = {
         "location": request.store.uri,
         "target": request.address.alias,
@@ -106,6 +141,7 @@ def _show_plan(options: argparse.Namespace, request: ImportRequest, prepared: Pr
             table_text(table.table_name): {column.name: column.type for column in table.columns}
             for table in prepared.definition.tables
         },
+        "replaces": replaced,
         "files": len(missing),
         "rows_of_files": sum(plan.file.rows for plan in missing),
         "bytes": sum(plan.file.bytes for plan in missing),
@@ -117,6 +153,8 @@ def _show_plan(options: argparse.Namespace, request: ImportRequest, prepared: Pr
     show(f"{request.store.uri} at revision {prepared.state.revision} into {request.address.alias}: nothing was changed")
     size = human_bytes(sum(plan.file.bytes for plan in missing))
     show(f"  would load {len(missing)} files, {report['rows_of_files']:,} rows, {size}")
+    if replaced:
+        show(f"  would delete the rows of {numbered(replaced)} first")
     for each in prepared.to_make():
         show(f"  would make {each.makes}")
     _show_lost(prepared)

@@ -128,7 +128,9 @@ def _import(parser: argparse.ArgumentParser) -> None:
         help="run no SQL text of the snapshot: leave out defaults, checks, generated columns and views",
     )
     how.add_argument(
-        "--forget-ledger", action="store_true", help="only drop the target's record of imports; tables stay"
+        "--forget-ledger",
+        action="store_true",
+        help="only drop the target's record of imports, and their tags; tables stay",
     )
     _json(parser)
     parser.set_defaults(run=_command("import_"), interrupted="run the same command again to go on with the import")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from snapshot_assets.engine.restore import ImportSettings
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
+from snapshot_assets.format.windows import Window
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
@@ -48,8 +50,13 @@ class ImportRequest:
         """Return the request for a revision and no other."""
         return replace(self, settings=replace(self.settings, version=f"rev:{revision}"))
 
-    def plan(self, state: State) -> Plan:
-        """Return the plan whose asset `restored` has the windows of the restored revision as partitions."""
+    def plan(self, state: State, windows: Sequence[Window]) -> Plan:
+        """Return the plan whose asset `restored` has the windows of the restored revision as partitions.
+
+        Args:
+            state: The state at that revision.
+            windows: Those that are restored; without any, the asset has no partitions.
+        """
         header = state.header
         assert header is not None
         fields: dict[str, Any] = {
@@ -58,7 +65,7 @@ class ImportRequest:
             "to": self.named.to,
             "target": self.named.target,
             "parallelism": self.parallelism,
-            "schema_only": header.schema_only or header.start is None or header.end is None,
+            "schema_only": not windows,
         }
         if not fields["schema_only"]:
             fields |= {

@@ -15,15 +15,18 @@ from typing import Any
 import pyarrow as pa
 
 from snapshot_assets.databases.base import AllRows, Rows
+from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,
     ImportRecord,
     Load,
     LoadedFile,
+    OtherType,
     Statement,
+    superseded,
 )
-from snapshot_assets.errors import RestoreError, SnapshotError, TransientError
+from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 _IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'
@@ -36,7 +39,13 @@ _LEDGER = (
             number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
             revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
             made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
-            started_at timestamp with time zone DEFAULT now())""",
+            windows text, started_at timestamp with time zone DEFAULT now())""",
+    ),
+    Statement(  # which an earlier version did not have
+        "the ledger's windows",
+        f"ALTER TABLE {_IMPORTS} ADD COLUMN windows text",
+        unless="SELECT 1 AS found FROM information_schema.columns"
+        f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = 'windows'",
     ),
     Statement(
         "the ledger of files",
@@ -50,9 +59,14 @@ _RECORDED = tuple(field.name for field in fields(ImportRecord))
 
 
 class SqlTarget(ABC):
-    """A target with transactions; see `Target`."""
+    """A target with transactions; see `Target`.
+
+    Attributes:
+        deletes_parents: Whether a transaction deletes rows that were referred to by rows which it has deleted.
+    """
 
     kind: str
+    deletes_parents = True
 
     # What a database has to offer
 
@@ -90,11 +104,23 @@ class SqlTarget(ABC):
 
     @abstractmethod
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Until the transaction ends, keep other imports from changing the ledger's imports, or rows of tables."""
+        """Until the transaction ends, keep other imports from changing the ledger, or anybody from changing tables."""
+
+    @abstractmethod
+    def _lock_imports(self) -> None:
+        """Until the transaction ends, keep imports from being begun; loads may go on side by side."""
+
+    @abstractmethod
+    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
+        """Return the foreign keys in the target that refer to rows of tables, whosever they are."""
 
     @abstractmethod
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `Target`."""
+
+    @abstractmethod
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
 
     # The ledger
 
@@ -102,7 +128,7 @@ class SqlTarget(ABC):
         """Return the imports that the ledger knows, oldest first; see `Target`."""
         if not self._has_ledger():
             return []
-        rows = self._rows(f"SELECT {', '.join(_RECORDED)} FROM {_IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f"SELECT * FROM {_IMPORTS} ORDER BY number", "reading the ledger")
         return [_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
@@ -152,7 +178,16 @@ class SqlTarget(ABC):
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Insert a file's rows and its ledger row in one transaction; see `Target`."""
         with self._transaction():
+            self._lock_imports()
+            self._check_newest(file.table, file.import_id)
             return self._load(file, table, batches)
+
+    def _check_newest(self, table: TableName, import_id: str) -> None:
+        """Refuse rows of an import into a table that is not the newest one: that may have replaced them by now."""
+        rows = self._rows(f"SELECT id, tables FROM {_IMPORTS} ORDER BY number", "reading the ledger")
+        newest = [row["id"] for row in rows if list(table) in json.loads(row["tables"])][-1:]
+        if newest != [import_id]:
+            raise OtherImportError(superseded(table, import_id, *newest), table=str(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         key = {
@@ -183,23 +218,51 @@ class SqlTarget(ABC):
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
         """Delete a chunk's rows and load its files of now, in one transaction; see `Target`."""
+        given = {load.table.table_name: load for load in loads}
         total = 0
         with self._transaction():
-            self._lock([load.table.table_name for load in loads])
-            for load in loads:
-                name = load.table.table_name
-                self._execute(
-                    f"DELETE FROM {self._own_rows(name)}{self._where(load.table, load.rows)}",
-                    f"deleting the rows of chunk {chunk} from {name}",
-                )
-                self._execute(
-                    f"DELETE FROM {_FILES} WHERE location_id = {self._literal(load.location_id)} AND chunk = {chunk}"
-                    f" AND table_schema = {self._literal(name.schema)} AND table_name = {self._literal(name.table)}",
-                    f"deleting chunk {chunk} from the ledger",
-                )
+            self._lock(list(given))
+            references = self._references(list(given)) if given else []
+            self._lock([each.table for each in references])
+            for name, load in given.items():
+                self._check_newest(name, load.import_id)
+            for reference in references:
+                if self._holds(reference, given):
+                    words = refusal(chunk, reference, with_children=self.deletes_parents)
+                    raise RestoreError(words, chunk=chunk, table=str(reference.parent), key=reference.name)
+            ordered = [given[name] for name in parents_first(list(given), references)]
+            for load in reversed(ordered):
+                self._delete(chunk, load)
+            for load in ordered:
                 for file, table, batches in load.files:
                     total += self._load(file, table, batches) or 0
         return total
+
+    def _delete(self, chunk: int, load: Load) -> None:
+        name = load.table.table_name
+        self._execute(
+            f"DELETE FROM {self._own_rows(name)}{self._where(load.table, load.rows)}",
+            f"deleting the rows of chunk {chunk} from {name}",
+        )
+        self._execute(
+            f"DELETE FROM {_FILES} WHERE location_id = {self._literal(load.location_id)} AND chunk = {chunk}"
+            f" AND table_schema = {self._literal(name.schema)} AND table_name = {self._literal(name.table)}",
+            f"deleting chunk {chunk} from the ledger",
+        )
+
+    def _holds(self, reference: Reference, loads: Mapping[TableName, Load]) -> bool:
+        """Tell whether rows that are to be deleted are referred to by rows that stay, or count as if they did."""
+        parent, child = loads[reference.parent], loads.get(reference.table)
+        stays = ""
+        if child is not None and self.deletes_parents:
+            if isinstance(child.rows, AllRows):
+                return False
+            stays = f" AND ({self._predicate(child.table, child.rows)}) IS NOT TRUE"
+        going = "" if isinstance(parent.rows, AllRows) else f" AND ({self._predicate(parent.table, parent.rows)})"
+        referred = f"SELECT 1 FROM {self._own_rows(reference.referred)} AS p WHERE {reference.match}{going}"
+        found = f"SELECT 1 FROM {self._own_rows(reference.child)} AS c WHERE EXISTS ({referred}){stays}"
+        doing = f"looking for rows that foreign key {reference.name} of {reference.table} ties"
+        return bool(self._rows(f"SELECT EXISTS ({found}) AS found", doing)[0]["found"])
 
     def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`."""
@@ -219,6 +282,8 @@ class SqlTarget(ABC):
 
     def forget(self) -> None:
         """Drop the ledger; see `Target`."""
+        if not self._has_ledger():
+            return
         with self._transaction():
             self._execute(f'DROP SCHEMA IF EXISTS "{LEDGER_SCHEMA}" CASCADE', "dropping the ledger")
 
@@ -254,4 +319,5 @@ def _making(statement: Statement) -> Iterator[None]:
 
 def _record(row: Mapping[str, Any]) -> ImportRecord:
     names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
-    return ImportRecord(**{**{name: row[name] for name in _RECORDED}, **names})
+    known = {name: row[name] for name in _RECORDED if row.get(name) is not None}  # an earlier version recorded less
+    return ImportRecord(**{**known, **names})

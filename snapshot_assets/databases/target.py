@@ -30,12 +30,15 @@ class Statement:
         table: Table or view that it makes or belongs to: where that is there already, nothing of it is made.
         unless: Query that yields a row where what it makes is there already, for kinds of things that SQL cannot make
             `IF NOT EXISTS`; "" for the others.
+        always: Whether it is run by every import, also where an earlier one made `table`: what it makes depends on the
+            rows.
     """
 
     makes: str
     sql: str
     table: TableName | None = None
     unless: str = ""
+    always: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,21 @@ class ExistingTable:
 
 
 @dataclass(frozen=True)
+class OtherType:
+    """A column that is in the target with another type than an import would give it.
+
+    Attributes:
+        found: Its type, as the target calls it.
+        expected: The type that the import would make.
+    """
+
+    table: TableName
+    column: str
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True)
 class ImportRecord:
     """What an import pinned when it first ran; every resume uses it.
 
@@ -83,7 +101,8 @@ class ImportRecord:
         made: Tables and views that the import makes; what was there before keeps its own keys and indexes.
         tag: Tag that pins the revision until the import has finished, where the location can be written to.
         finished: Whether all of it was done.
-        into_nonempty: Whether a table held rows of others when it began.
+        into_nonempty: Whether a table held rows of others when it, or an import before it, began.
+        windows: Canonical JSON of the windows that its chunks are; "" where an earlier version recorded it.
     """
 
     id: str
@@ -97,6 +116,7 @@ class ImportRecord:
     tag: str = ""
     finished: bool = False
     into_nonempty: bool = False
+    windows: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,21 @@ class LoadedFile:
     rows: int = 0
 
 
+def superseded(table: TableName, import_id: str, newest: str = "") -> str:
+    """Return the sentences that refuse rows of an import which is not the newest one into a table.
+
+    Args:
+        table: The table.
+        import_id: Whose rows they are.
+        newest: Import that is in force; "" for none.
+    """
+    now = f"import {newest} was begun into it since" if newest else "the ledger knows no import into it"
+    return (
+        f"Import {import_id} loads nothing more into {table}: {now}, so what it would load may have been replaced. Run"
+        " again to go on with what is in force."
+    )
+
+
 class ImportTarget(Protocol):
     """A database that rows are restored into, all but how the rows go in. Closed after use.
 
@@ -128,6 +163,13 @@ class ImportTarget(Protocol):
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist."""
+        ...
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them, which rows may not go into.
+
+        Spellings and lengths of a type make no other one. A target that checks every value itself returns none.
+        """
         ...
 
     def imports(self) -> list[ImportRecord]:
@@ -188,11 +230,21 @@ class Target(ImportTarget, Protocol):
 
         Returns:
             Rows inserted, or None if the ledger had the file already: then nothing was read.
+
+        Raises:
+            OtherImportError: The file's import is not the newest one into the table any more.
         """
         ...
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted."""
+        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted.
+
+        Rows of children are deleted before those that they refer to, and come after them.
+
+        Raises:
+            OtherImportError: The import is not the newest one into a table any more.
+            RestoreError: Rows that would be deleted are referred to by rows that are not replaced with them.
+        """
         ...
 
 
@@ -202,12 +254,14 @@ class Load:
 
     Attributes:
         location_id: The location the rows come from.
+        import_id: The import that replaces them.
         table: The table as the target holds it.
         rows: Which rows are deleted first.
         files: Ledger row of each new file, the table with columns as that file carries them, and its batches.
     """
 
     location_id: str
+    import_id: str
     table: Table
     rows: Rows
     files: Sequence[tuple[LoadedFile, Table, Iterable[pa.RecordBatch]]]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.verify import hash_object
 from snapshot_assets.engine.parquet_pages import Layout, read_pages
+from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.files import DataFile
@@ -270,7 +271,7 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Arr
     if array.type == field.type:
         return array
     try:
-        return _in_zone(array, field.type, zone).cast(field.type)
+        return _zoned(array, field.type, zone).cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DocumentError(
             f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
@@ -280,13 +281,12 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Arr
         ) from error
 
 
-def _in_zone(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+def _zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     """Return times with or without a zone, as they are wanted; Arrow's own cast would take every time for UTC."""
     if not (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted)):
         return array
     if array.type.tz is None and wanted.tz is not None:
-        # Where clocks go back, databases take the later of the two instants that a local time can mean.
-        return pc.assume_timezone(array, zone, ambiguous="latest", nonexistent="latest")
+        return in_zone(array, zone)
     if array.type.tz is not None and wanted.tz is None:
         return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, zone)))
     return array

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,8 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,35 @@ def load_frames(
 
 def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile], zone: str) -> DataFrame:
     arrow = batch_schema(table.arrow_schema())
-    shared = tuple(files)
+
+    def read(file: DataFile) -> Iterator[pa.RecordBatch]:
+        return read_file(store, file, arrow, zone=zone)
+
+    return file_frame(spark, files, arrow, read)
+
+
+def file_frame(
+    spark: SparkSession,
+    items: Sequence[_Item],
+    schema: pa.Schema,
+    read_one: Callable[[_Item], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return the rows that tasks read, one task an item.
+
+    Args:
+        spark: The session.
+        items: What is read; it travels to the tasks.
+        schema: Schema of the batches, as `batch_schema` makes it.
+        read_one: Yields the rows of one item; called in a task.
+    """
+    shared = tuple(items)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_file(store, shared[number], arrow, zone=zone)
+                yield from read_one(shared[number])
 
-    return spark.range(0, len(files), 1, max(1, len(files))).mapInArrow(read, spark_schema(arrow))
+    return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(read, spark_schema(schema))
 
 
 def read_file(

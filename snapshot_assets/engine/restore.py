@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
+from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, ImportTarget
 from snapshot_assets.engine import restore_pins
-from snapshot_assets.engine.restore_load import ChunkLoad, ChunkOutcome, Loader
-from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan, Filters, chunk_files, parents_first
+from snapshot_assets.engine.restore_decide import expected_rows, key_of
+from snapshot_assets.engine.restore_ledger import PinnedWindows, check_tables_are_there, check_windows
+from snapshot_assets.engine.restore_load import ChunkOutcome, Loader
+from snapshot_assets.engine.restore_plan import Filters, chunk_files
+from snapshot_assets.engine.restore_prepared import Prepared
 from snapshot_assets.engine.restore_source import RestoreSource, open_snapshot
 from snapshot_assets.engine.restore_spark import SparkLoader, is_spark, open_import_target
 from snapshot_assets.engine.restore_target import (
@@ -43,74 +45,6 @@ class RestoreRunner(Protocol):
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
         ...
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """An import that was checked and has changed nothing.
-
-    Attributes:
-        record: What the ledger holds of it, or will.
-        resumed: Whether the ledger holds it already.
-        newest: Id of the newest import into any of the tables, "" for none.
-        definition: How the tables are made, and what is lost.
-        chunks: All that the import loads, loaded already or not.
-        done: Files that the ledger has, by table and path.
-    """
-
-    source: RestoreSource
-    record: ImportRecord
-    resumed: bool
-    newest: str
-    definition: Definition
-    chunks: tuple[ChunkFiles, ...]
-    done: dict[tuple[TableName, str], LoadedFile]
-
-    @property
-    def state(self) -> State:
-        """The state at the restored revision."""
-        return self.source.state
-
-    @property
-    def finished(self) -> bool:
-        """Whether the ledger says that all of it was done."""
-        return self.record.finished
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """What is not carried over, a sentence each."""
-        return (*self.source.lost, *self.definition.lost)
-
-    @property
-    def has_foreign_keys(self) -> bool:
-        """Whether a table that was there before has foreign keys: then parents must be loaded before their children."""
-        made = set(self.record.made)
-        return any(table.foreign_keys and table.table_name not in made for table in self.definition.tables)
-
-    def to_make(self) -> list[Statement]:
-        """Return the statements that are still to be run."""
-        if self.finished:
-            return []
-        before = [] if self.resumed else self.statements(self.definition.before)
-        return [*before, *self.statements(self.definition.after)]
-
-    def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
-        """Return the files of a chunk that the ledger lacks."""
-        return tuple(plan for plan in chunk.files if (plan.table.table_name, plan.file.path) not in self.done)
-
-    def loaded_by_chunk(self) -> dict[int, set[tuple[TableName, str]]]:
-        """Return the files of the import's tables that the ledger has, by chunk."""
-        tables = {table.table_name for table in self.definition.tables}
-        found: dict[int, set[tuple[TableName, str]]] = {}
-        for key, entry in self.done.items():
-            if key[0] in tables:
-                found.setdefault(entry.chunk, set()).add(key)
-        return found
-
-    def statements(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Return those that make what the import makes; what was there before is left as it is."""
-        made = set(self.record.made)
-        return [statement for statement in statements if statement.table is None or statement.table in made]
 
 
 @dataclass(frozen=True)
@@ -153,11 +87,21 @@ class ImportRun:
     session: Session | None = None
     _prepared: Prepared | None = None
 
-    def prepare(self, *, depth: Depth = "quick") -> Prepared:
-        """Verify the snapshot, map its schema, and check the target; changes nothing.
+    def prepare(
+        self,
+        *,
+        depth: Depth = "quick",
+        only: Collection[int] = (),
+        again: Collection[int] = (),
+        recorded: bool = False,
+    ) -> Prepared:
+        """Verify the snapshot, map its schema, check the target, and decide what is loaded; changes nothing.
 
         Args:
             depth: `quick` verifies log, documents and sizes; `full` also reads all data.
+            only: Chunk ids that are wanted; empty for all.
+            again: Ids of those whose rows are replaced, whatever the ledger says.
+            recorded: Take the revision that was imported last, if one was, instead of the newest seal.
 
         Raises:
             DamageError: The location is damaged; names the objects.
@@ -166,72 +110,118 @@ class ImportRun:
             TargetNotEmptyError: A target table holds rows that no import put there.
             OtherImportError: The tables were restored with other filters, from elsewhere, or at another revision that
                 was not finished.
+            RestoreError: The ledger does not fit the target or the revision, or a chunk cannot be loaded; see
+                `Prepared.loads`.
         """
         filters = self.settings.filters
         with self.target() as target:
             imports = target.imports()
-        source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth)
+        source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth, recorded=recorded)
         definition = definition_for(source.schema, self.address.uri, expressions=filters.expressions)
         tables = tuple(table.table_name for table in definition.tables)
-        newest = newest_import(imports, tables)
+        newest, ours = newest_import(imports, tables), set(tables)
         check_same_import(newest, source, filters)
-        resumed = newest if newest is not None and newest == source.pinned else None
         with self.target() as target:
             existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
-            done = {(each.table, each.path): each for each in target.loaded(source.state.location_id)}
+            others = target.other_types(definition.tables)
+            loaded = [each for each in target.loaded(source.state.location_id) if each.table in ours]
             if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
-                return self.prepare(depth=depth)
-        check_tables(existing, definition, newest, into_nonempty=self.settings.into_nonempty)
+                return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
+        resumed = newest if newest is not None and newest == source.pinned else None
+        check_tables_are_there(tables, existing, loaded, resumed=resumed is not None)
+        check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
+        earlier = [record for record in imports if ours & set(record.tables)]
+        record = resumed or self._record(source, definition, existing, earlier)
+        chunks = tuple(chunk_files(source.state, source.schema, filters))
+        if resumed is None:
+            windows = PinnedWindows.parse(record.windows)
+            check_windows(loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
+        prepared = Prepared(
+            source=source,
+            record=record,
+            resumed=resumed is not None,
+            newest=newest.id if newest else "",
+            definition=definition,
+            chunks=chunks,
+            done={(each.table, each.path): each for each in loaded},
+            made=frozenset(name for each in (*imports, record) for name in each.made),
+            superseded=tuple(each for each in earlier if each.id != record.id),
+            replace=self.settings.replace,
+            any_carrier=is_spark(self.address) or source.schema.database == kind_of(self.address.uri),
+        )
+        prepared.loads(only, again)
+        return prepared
+
+    def _record(
+        self,
+        source: RestoreSource,
+        definition: Definition,
+        existing: Mapping[TableName, ExistingTable],
+        earlier: Sequence[ImportRecord],
+    ) -> ImportRecord:
+        """Return what is pinned of an import that begins.
+
+        Args:
+            source: What is restored.
+            definition: How the tables are made.
+            existing: Tables and views that the target has.
+            earlier: Imports into any of the tables, oldest first.
+        """
         import_id = uuid.uuid4().hex
-        record = resumed or ImportRecord(
+        tables = tuple(table.table_name for table in definition.tables)
+        ours = set(earlier[-1].tables) if earlier else set()
+        of_others = [name for name in tables if name not in ours and name in existing and existing[name].has_rows]
+        return ImportRecord(
             id=import_id,
             tag=restore_pins.tag_of(import_id),
             location_id=source.state.location_id,
             location=self.store.uri,
             revision=source.state.revision,
             checksum=source.checksum,
-            filters=filters.text(),
+            filters=self.settings.filters.text(),
             tables=tables,
             made=tuple(sorted(made_by(definition) - set(existing))),
-            into_nonempty=newest is None and any(each.has_rows for each in existing.values()),
-        )
-        return Prepared(
-            source=source,
-            record=record,
-            resumed=resumed is not None,
-            newest=newest.id if newest else "",
-            definition=definition,
-            chunks=tuple(chunk_files(source.state, source.schema, filters)),
-            done=done,
+            into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
+            windows=PinnedWindows.of(source.state, source.schema).text(),
         )
 
     def target(self) -> AbstractContextManager[ImportTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
         return closing(open_import_target(self.address, self.session))
 
-    def begin(self) -> Prepared:
-        """Make the tables and pin the revision, once per run; goes on with an import that was begun."""
+    def begin(self, only: Collection[int] = (), again: Collection[int] = ()) -> Prepared:
+        """Make the tables and pin the revision, once per run; goes on with an import that was begun.
+
+        Args:
+            only: Chunk ids that the run will restore; empty for all. Nothing is recorded if one of them is refused.
+            again: Ids of those whose rows it will replace, whatever the ledger says.
+
+        Raises:
+            SnapshotError: See `prepare`.
+        """
         if self._prepared is None:
-            prepared = self.prepare()
+            prepared = self.prepare(only=only, again=again)
             if not prepared.resumed:
-                prepared = self._begin(prepared)
-            if not prepared.finished:
+                prepared = self._begin(prepared, only, again)
+            if prepared.superseded:
+                restore_pins.unpin(self.store, prepared.superseded)
+            if not prepared.finished or again:
                 restore_pins.pin(self.store, prepared.record)
             self._prepared = prepared
         return self._prepared
 
-    def _begin(self, prepared: Prepared) -> Prepared:
+    def _begin(self, prepared: Prepared, only: Collection[int], again: Collection[int]) -> Prepared:
         with self.target() as target:
             begun = target.begin(prepared.record, prepared.statements(prepared.definition.before), prepared.newest)
         if begun.id == prepared.record.id:
             return replace(prepared, resumed=True)
-        again = self.prepare()  # another run began an import meanwhile: go on with it, or be refused
-        if not again.resumed:
+        other = self.prepare(only=only, again=again)  # another run began meanwhile: go on with it, or be refused
+        if not other.resumed:
             raise RestoreError(
                 "Another import into the same tables began at the same moment, and differs from this one. Run again.",
                 other=begun.id,
             )
-        return again
+        return other
 
     def restore(self, only: Sequence[int] = (), *, again: bool = False) -> Iterator[ChunkOutcome]:
         """Load chunks that the ledger lacks; yields each one's outcome once its last file is committed.
@@ -242,14 +232,11 @@ class ImportRun:
 
         Raises:
             RestoreFailedError: Some chunks failed; the others are loaded. Names each with its error.
+            SnapshotError: Nothing was loaded; see `prepare`.
         """
-        prepared = self.begin()
-        wanted = [parents_first(chunk) for chunk in prepared.chunks if not only or chunk.chunk in only]
-        loader = self._loader(prepared)
-        loaded = prepared.loaded_by_chunk()
-        yield from loader.run(
-            [self._load_of(prepared, chunk, loaded.get(chunk.chunk, set()), again) for chunk in wanted]
-        )
+        anew = only if again else ()
+        prepared = self.begin(only, anew)
+        yield from self._loader(prepared).run(prepared.loads(only, anew))
 
     def _loader(self, prepared: Prepared) -> Loader:
         in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys
@@ -274,38 +261,10 @@ class ImportRun:
             record=prepared.record,
             tables=tables,
             documents=prepared.source.documents,
-            same_kind=prepared.source.schema.database == kind_of(self.address.uri),
             parallelism=1 if in_order else self.parallelism,
             slots=1 if in_order else self.slots,
             retry=self.retry,
         )
-
-    def _load_of(
-        self, prepared: Prepared, chunk: ChunkFiles, known: set[tuple[TableName, str]], again: bool
-    ) -> ChunkLoad:
-        """Decide what is to be done with a chunk: nothing, load what is missing, or replace it whole."""
-        wanted = {(plan.table.table_name, plan.file.path) for plan in chunk.files}
-        changed = bool(known - wanted)
-        if changed and not (self.settings.replace or again):
-            raise RestoreError(
-                f"Chunk {chunk.chunk} was loaded from other files, at an earlier revision: its rows changed in the"
-                " snapshot since. Give --replace to delete its rows from the target and load those of now.",
-                chunk=chunk.chunk,
-            )
-        if (changed or again) and prepared.record.into_nonempty:
-            raise RestoreError(
-                f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before this import"
-                " (--into-nonempty), and deleting the chunk's window would delete those too.",
-                chunk=chunk.chunk,
-            )
-        if (changed or again) and chunk.unbounded:
-            names = ", ".join(sorted(map(str, chunk.unbounded)))
-            raise RestoreError(
-                f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
-                " be told from others. Drop the tables, give --forget-ledger, and import them anew.",
-                chunk=chunk.chunk,
-            )
-        return ChunkLoad(chunk, prepared.missing(chunk), replace=changed or again)
 
     def finish(self) -> bool:
         """Make keys, indexes and views, and unpin the revision, if all chunks are loaded.
@@ -316,25 +275,27 @@ class ImportRun:
         prepared = self.begin()
         with self.target() as target:
             done = {(each.table, each.path) for each in target.loaded(prepared.state.location_id)}
-            wanted = {(plan.table.table_name, plan.file.path) for chunk in prepared.chunks for plan in chunk.files}
+            wanted = {key_of(plan) for chunk in prepared.chunks for plan in chunk.files}
             if not wanted <= done:
                 return False
             target.finish(prepared.record, prepared.statements(prepared.definition.after))
-        restore_pins.unpin(self.store, prepared.record)
+        restore_pins.unpin(self.store, [prepared.record])
         return True
 
     def check_counts(self) -> dict[TableName, tuple[int, int]]:
         """Count every restored table's rows in the target.
 
         Returns:
-            Rows expected, as the ledger has them, and rows found, by table.
+            Rows expected, as the manifest has them (the ledger, of files that a time range cuts), and rows found, by
+            table.
         """
         prepared = self.begin()
         with self.target() as target:
-            loaded = target.loaded(prepared.state.location_id)
+            done = {(each.table, each.path): each for each in target.loaded(prepared.state.location_id)}
             expected: Counter[TableName] = Counter()
-            for each in loaded:
-                expected[each.table] += each.rows
+            for chunk in prepared.chunks:
+                for plan in chunk.files:
+                    expected[plan.table.table_name] += expected_rows(plan, done)
             return {
                 table.table_name: (expected[table.table_name], target.count(table, AllRows()))
                 for table in prepared.definition.tables

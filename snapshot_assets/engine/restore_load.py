@@ -11,7 +11,8 @@ from typing import Any
 
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.target import ImportRecord, LoadedFile
-from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan
+from snapshot_assets.engine.restore_decide import ChunkLoad, as_carried, changed_carriers
+from snapshot_assets.engine.restore_plan import FilePlan
 from snapshot_assets.engine.restore_tasks import (
     FileResult,
     FileWork,
@@ -24,8 +25,8 @@ from snapshot_assets.engine.restore_tasks import (
 )
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.side_by_side import side_by_side
-from snapshot_assets.errors import RestoreError, RestoreFailedError, SnapshotError, TransientError
-from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.errors import RestoreFailedError, SnapshotError, TransientError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
@@ -33,25 +34,6 @@ _LOG = logging.getLogger(__name__)
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Chunks share a job up to this many bytes of files, and this many chunks: a Python task costs about 100 ms."""
-
-
-@dataclass(frozen=True)
-class ChunkLoad:
-    """What is to be done with one chunk.
-
-    Attributes:
-        missing: Files that the ledger lacks.
-        replace: Delete the chunk's rows first, and load all its files.
-    """
-
-    chunk: ChunkFiles
-    missing: tuple[FilePlan, ...]
-    replace: bool = False
-
-    @property
-    def plans(self) -> tuple[FilePlan, ...]:
-        """The files to be loaded."""
-        return self.chunk.files if self.replace else self.missing
 
 
 @dataclass(frozen=True)
@@ -79,7 +61,6 @@ class Loader:
     Attributes:
         tables: Tables as the target holds them.
         documents: Schemas by id: a file's columns are carried as the one says that it was written with.
-        same_kind: Whether the target is of the kind of database that the snapshot is of.
         parallelism: Jobs side by side.
         slots: Tasks of one job.
     """
@@ -90,7 +71,6 @@ class Loader:
     record: ImportRecord
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
-    same_kind: bool = True
     parallelism: int = 1
     slots: int = 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -173,6 +153,7 @@ class Loader:
                 self.store,
                 load.chunk.chunk,
                 self.record.location_id,
+                self.record.id,
                 tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
                 tuple(works[load.chunk.chunk]),
             )
@@ -186,14 +167,7 @@ class Loader:
 
     def _work(self, plan: FilePlan) -> FileWork:
         name = plan.table.table_name
-        written = self.documents[plan.file.schema_id]
-        changed = changed_carriers(written, plan.table)
-        if changed and not self.same_kind:
-            raise RestoreError(
-                f"{plan.file.path} carries {', '.join(sorted(changed))} of {name} otherwise than the snapshot's newest"
-                f" schema, and only a {written.database} database can read both. Restore into one.",
-                object=plan.file.path,
-            )
+        changed = changed_carriers(self.documents[plan.file.schema_id], plan.table)
         table = as_carried(self.tables[name], changed)
         entry = LoadedFile(
             self.record.location_id, name, plan.file.path, plan.file.chunk, plan.file.sha256, self.record.id
@@ -211,38 +185,6 @@ class Loader:
         rows = sum(result.rows or 0 for result in mine)
         size = sum(plan.file.bytes for plan in load.plans)
         return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, size, seconds)
-
-
-def changed_carriers(written: DatabaseSchema, newest: Table) -> dict[str, Column]:
-    """Return the columns, by name, whose carrier was another when a file was written: a plan may change it.
-
-    Args:
-        written: The schema that the file was written with.
-        newest: The table as the snapshot's newest schema has it.
-
-    Returns:
-        Each column as it was when the file was written.
-    """
-    try:
-        old = {column.name: column for column in written.table(newest.table_name).columns}
-    except KeyError:
-        return {}
-    return {
-        column.name: old[column.name]
-        for column in newest.columns
-        if column.name in old and old[column.name].carrier is not column.carrier
-    }
-
-
-def as_carried(target: Table, changed: Mapping[str, Column]) -> Table:
-    """Return a target's table with some columns carried as in a file that was written otherwise."""
-    columns = [
-        column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
-        if (before := changed.get(column.name))
-        else column
-        for column in target.columns
-    ]
-    return target.model_copy(update={"columns": tuple(columns)})
 
 
 def _jobs(loads: Sequence[ChunkLoad]) -> list[list[ChunkLoad]]:

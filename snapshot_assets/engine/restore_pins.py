@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
@@ -39,7 +40,19 @@ def pin(store: ObjectStore, record: ImportRecord) -> None:
         )
 
 
-def unpin(store: ObjectStore, record: ImportRecord) -> None:
-    """Delete the tag of an import that has finished, if it is there."""
-    if record.tag in Catalog.open(store).state.tags:
-        delete_tag(Catalog.open_for_writing(store), record.tag)
+def unpin(store: ObjectStore, records: Iterable[ImportRecord]) -> list[str]:
+    """Delete the tags of imports that pin nothing any more, where they are there.
+
+    Returns:
+        Names of those that are still there, because the location may only be read.
+    """
+    tags = Catalog.open(store).state.tags
+    left = [record.tag for record in records if record.tag in tags]
+    while left:
+        try:
+            delete_tag(Catalog.open_for_writing(store), left[0])
+        except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
+            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
+            break
+        del left[0]
+    return left

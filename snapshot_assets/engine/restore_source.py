@@ -47,6 +47,7 @@ def open_snapshot(
     imports: Sequence[ImportRecord] = (),
     *,
     depth: Depth = "quick",
+    recorded: bool = False,
 ) -> RestoreSource:
     """Choose the revision, verify it, and read its documents.
 
@@ -58,6 +59,7 @@ def open_snapshot(
         version: As people write it; None for the newest seal.
         imports: What the target's ledger knows.
         depth: `full` also reads all data.
+        recorded: Take the revision of the newest import, if there is one, unless a version is given.
 
     Raises:
         NoSnapshotError: There is no sealed snapshot.
@@ -67,7 +69,7 @@ def open_snapshot(
         UnknownRelationError: A chosen schema or table is not in the snapshot.
     """
     head = read_state(store)
-    revision, pinned = _revision(head, store.uri, filters, version, imports)
+    revision, pinned = _revision(head, store.uri, filters, version, imports, recorded=recorded)
     report = verify(store, depth=depth, at=lambda _: revision)
     damage = [fault.message for fault in report.faults if fault.is_damage]
     if damage:
@@ -86,7 +88,7 @@ def open_snapshot(
 
 
 def _revision(
-    head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[ImportRecord]
+    head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[ImportRecord], *, recorded: bool
 ) -> tuple[int, ImportRecord | None]:
     if not head.begun or not head.seals:
         raise NoSnapshotError(
@@ -104,6 +106,8 @@ def _revision(
                 " --forget-ledger.",
                 revision=newest.revision,
             )
+        return newest.revision, newest
+    if newest is not None and recorded and wanted is None:
         return newest.revision, newest
     revision = head.seals[-1].revision if wanted is None else wanted
     return revision, newest if newest is not None and newest.revision == revision else None

@@ -18,7 +18,9 @@ from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.databases.target import ImportTarget
 from snapshot_assets.engine.data_files import read_batches
-from snapshot_assets.engine.restore_load import ChunkLoad, Loader
+from snapshot_assets.engine.frames import file_frame
+from snapshot_assets.engine.restore_decide import ChunkLoad
+from snapshot_assets.engine.restore_load import Loader
 from snapshot_assets.engine.restore_tasks import FileResult, FileWork
 from snapshot_assets.engine.session import prepare_session, spark_errors
 from snapshot_assets.engine.sources import Session
@@ -56,12 +58,12 @@ class _Part:
 
     Attributes:
         table: The table as the target holds it.
-        rows: Which of its rows are the chunk's.
+        rows: Which of its rows are the chunk's; None where nothing tells, because the table has no time index.
     """
 
     claim: Claim
     table: Table
-    rows: Rows
+    rows: Rows | None
     works: tuple[FileWork, ...]
 
 
@@ -86,7 +88,7 @@ class SparkLoader(Loader):
         claims = [part.claim for part in parts]
         if not claims:
             return []
-        contents = target.claim(claims)
+        contents = target.claim(claims, self.record.id)
         results, done = [], []
         try:
             for part in parts:
@@ -103,19 +105,20 @@ class SparkLoader(Loader):
         by_table: dict[TableName, list[FileWork]] = {}
         for work in works:
             by_table.setdefault(work.table.table_name, []).append(work)
-        for table, rows in load.chunk.tables:
-            mine = by_table.get(table.table_name, [])
+        bounds: dict[TableName, Rows | None] = {table.table_name: rows for table, rows in load.chunk.tables}
+        for name, rows in (dict.fromkeys(by_table) | bounds).items():
+            mine = by_table.get(name, [])
             if mine or load.replace:
                 counted = tuple(self._counted(spark, work) for work in mine)
                 claim = Claim(
                     uuid.uuid4().hex,
                     self.record.location_id,
-                    table.table_name,
+                    name,
                     load.chunk.chunk,
                     tuple(work.entry for work in counted),
                     load.replace,
                 )
-                yield _Part(claim, self.tables[table.table_name], rows, counted)
+                yield _Part(claim, self.tables[name], rows, counted)
 
     def _counted(self, spark: SparkSession, work: FileWork) -> FileWork:
         """Return work whose ledger row says how many rows will go in: a file at the edge of a range has fewer."""
@@ -167,13 +170,9 @@ def _schema(table: Table) -> pa.Schema:
 def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -> DataFrame:
     """Return the rows of files that are wanted; all have one schema."""
     schema = _schema(works[0].table)
-    shared = tuple(works)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                work = shared[number]
-                for rows in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
-                    yield rows if work.plan.cut is None else work.plan.cut.filter(rows, work.table)
+    def read(work: FileWork) -> Iterator[pa.RecordBatch]:
+        for rows in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
+            yield rows if work.plan.cut is None else work.plan.cut.filter(rows, work.table)
 
-    return spark.range(0, len(works), 1, len(works)).mapInArrow(read, spark_schema(schema))
+    return file_frame(spark, works, schema, read)

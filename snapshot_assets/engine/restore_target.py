@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord
+from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, OtherType
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.engine.restore_source import RestoreSource
 from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
@@ -68,14 +68,16 @@ def check_same_import(newest: ImportRecord | None, source: RestoreSource, filter
 def check_tables(
     existing: Mapping[TableName, ExistingTable],
     definition: Definition,
+    others: Sequence[OtherType],
     newest: ImportRecord | None,
     *,
     into_nonempty: bool,
 ) -> None:
-    """Refuse tables that have other columns, or rows that the ledger does not know.
+    """Refuse tables that have other columns, columns of other types, or rows that the ledger does not know.
 
     Raises:
-        RestoreError: A table has other columns; names those that are missing or too many.
+        RestoreError: A table has other columns; names those that are missing or too many. Or columns have other types;
+            names each with both types.
         TargetNotEmptyError: A table holds rows of others.
     """
     known = set(newest.tables) if newest else set()
@@ -94,6 +96,13 @@ def check_tables(
             )
         if found.has_rows and name not in known:
             filled.append(str(name))
+    if others:
+        some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
+        raise RestoreError(
+            f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
+            " tables and let the import make them.",
+            columns=[f"{each.table}.{each.column}" for each in others],
+        )
     if filled and not into_nonempty:
         raise TargetNotEmptyError(
             f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -56,13 +57,15 @@ class ReplaceTask:
     """One chunk to be replaced in one transaction.
 
     Attributes:
-        loads: Tables of the chunk with the rows that are deleted; their batches come from `works`.
+        import_id: The import that replaces it.
+        tables: Tables of the chunk with the rows that are deleted; their batches come from `works`.
     """
 
     address: DatabaseAddress
     store: ObjectStore
     chunk: int
     location_id: str
+    import_id: str
     tables: tuple[tuple[Table, Rows], ...]
     works: tuple[FileWork, ...]
 
@@ -111,24 +114,30 @@ def load_files(task: LoadTask) -> Iterator[FileResult]:
 def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
     file, started = work.plan.file, time.monotonic()
     try:
-        rows = target.load(work.entry, work.table, batches_of(store, work))
+        with _described(file.path):
+            rows = target.load(work.entry, work.table, batches_of(store, work))
     except SnapshotError as error:
         return FileResult(file.chunk, file.path, error=error)
-    except Exception as error:  # whatever a driver or Arrow raises fails this file only
-        described = TaskFailedError(f"{file.path}: {type(error).__name__}: {error}", object=file.path)
-        return FileResult(file.chunk, file.path, error=described)
     return FileResult(file.chunk, file.path, rows, seconds=time.monotonic() - started)
+
+
+@contextmanager
+def _described(what: str) -> Iterator[None]:
+    """Raise whatever a driver or Arrow raises as an error of this package's: it fails this file or chunk only."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except Exception as error:
+        raise TaskFailedError(f"{what}: {type(error).__name__}: {error}", object=what) from error
 
 
 def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
     """Delete a chunk's rows and load its files of now, in one transaction."""
     started = time.monotonic()
     try:
-        target = open_target(task.address)
-        try:
+        with _described(f"chunk {task.chunk}"), closing(open_target(task.address)) as target:
             rows = target.replace(task.chunk, [_replacement(task, table, which) for table, which in task.tables])
-        finally:
-            target.close()
     except SnapshotError as error:
         yield FileResult(task.chunk, error=error)
     else:
@@ -138,7 +147,7 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
 def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
     works = [work for work in task.works if work.table.table_name == table.table_name]
     files = [(work.entry, work.table, batches_of(task.store, work)) for work in works]
-    return Load(task.location_id, table, rows, files)
+    return Load(task.location_id, task.import_id, table, rows, files)
 
 
 def batches_of(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:

@@ -69,6 +69,16 @@ class TimeRange:
         unit = times.type.unit if times.type.unit == "ns" else "us"
         if times.type.tz is not None:
             return times.cast(pa.timestamp(unit, "UTC"))
-        # Where clocks go back, databases take the later of the two instants that a local time can mean.
-        local = pc.assume_timezone(times.cast(pa.timestamp(unit)), self.zone, ambiguous="latest", nonexistent="latest")
-        return local.cast(pa.timestamp(unit, "UTC"))
+        return in_zone(times.cast(pa.timestamp(unit)), self.zone).cast(pa.timestamp(unit, "UTC"))
+
+
+def in_zone(times: pa.Array, zone: str) -> pa.Array:
+    """Return times without a zone as times of a zone.
+
+    Where clocks go back, databases take the later of the two instants that a local time can mean.
+
+    Args:
+        times: Timestamps without a zone.
+        zone: IANA zone.
+    """
+    return pc.assume_timezone(times, zone, ambiguous="latest", nonexistent="latest")

@@ -13,7 +13,7 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_fail
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
-from snapshot_assets.pipeline.restored import restored_asset, row_counts_check
+from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.plan import Plan
 
 CODE_VERSION = "1"
@@ -50,7 +50,7 @@ def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a plan's assets."""
     with accepting_unstable_parts():
         on_chunks = [] if plan.schema_only else chunk_checks(plan, partitions_of(plan))
-        on_restored = [row_counts_check(plan)] if plan.target and not plan.schema_only else []
+        on_restored = row_counts_checks(plan) if plan.target and not plan.schema_only else []
         return [*on_chunks, *manifest_checks(plan), *on_restored]
 
 

@@ -1,7 +1,9 @@
 """Asset checks: they report; the manifest verifies for itself and never relies on them."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import dagster as dg
 
@@ -20,12 +22,21 @@ from snapshot_assets.storage.base import ObjectStore
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 StateCheck = Callable[[State], list[Fault]]
 
+Judge = Callable[[int], tuple[bool, Mapping[str, Any]]]
+"""Tells whether a chunk is well, and what to show of it."""
+
+Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[Judge]]
+"""Opens what judges the chunks of a plan, for one run of a check."""
+
 
 def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """Return the partitioned checks of `chunks`: `file_checksums` and `chunk_checksum`."""
     return [
-        _partitioned(plan, partitions, "file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
-        _partitioned(plan, partitions, "chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
+        partitioned_check(plan, dg.AssetKey([plan.name, "chunks"]), partitions, name, description, _judging(check))
+        for name, description, check in (
+            ("file_checksums", "Every file of the chunk has its size and SHA-256.", _files),
+            ("chunk_checksum", "The chunk's checksum is that of its files.", _chunk),
+        )
     ]
 
 
@@ -63,14 +74,24 @@ def _coverage(state: State) -> list[Fault]:
     return [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
 
 
-def _partitioned(
+def partitioned_check(
     plan: Plan,
+    asset: dg.AssetKey,
     partitions: dg.PartitionsDefinition,
     name: str,
     description: str,
-    check: ChunkCheck,
+    opened: Opened,
 ) -> dg.AssetChecksDefinition:
-    asset = dg.AssetKey([plan.name, "chunks"])
+    """Return a check that judges each window by itself.
+
+    Args:
+        plan: The plan that the windows are of.
+        asset: What is checked.
+        partitions: The asset's.
+        name: The check's name.
+        description: For people.
+        opened: Opens, for one run of the check, what judges its chunks.
+    """
 
     @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not say so
         asset=asset,
@@ -81,20 +102,36 @@ def _partitioned(
     )
     def partitioned(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
         # One evaluation per key: an AssetCheckResult loses its partition in a range run.
-        store, state = _read(context, plan)
-        for key in context.partition_keys:
-            faults = check(store, state, window_of(plan, key).id)
-            yield dg.AssetCheckEvaluation(
-                asset_key=asset,
-                check_name=name,
-                partition=key,
-                passed=not faults,
-                metadata=fault_metadata(faults),
-                target_materialization_data=target_materialization(context.instance, asset, key),
-            )
+        with opened(context, plan) as judge:
+            for key in context.partition_keys:
+                passed, metadata = judge(window_of(plan, key).id)
+                yield dg.AssetCheckEvaluation(
+                    asset_key=asset,
+                    check_name=name,
+                    partition=key,
+                    passed=passed,
+                    metadata=metadata,
+                    target_materialization_data=target_materialization(context.instance, asset, key),
+                )
         yield dg.Output(None)
 
     return partitioned
+
+
+def _judging(check: ChunkCheck) -> Opened:
+    """Return what judges a location's chunks by the faults that a check finds."""
+
+    @contextmanager
+    def opened(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
+        store, state = _read(context, plan)
+
+        def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
+            faults = check(store, state, chunk)
+            return not faults, fault_metadata(faults)
+
+        yield judge
+
+    return opened
 
 
 def _whole(plan: Plan, name: str, description: str, check: StateCheck) -> dg.AssetChecksDefinition:

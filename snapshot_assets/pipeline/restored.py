@@ -1,22 +1,21 @@
-"""The asset `restored`: a plan's snapshot in the plan's target, window by window, and the check of its row counts."""
+"""The asset `restored`: a plan's snapshot in the plan's target, window by window, and the checks of its row counts."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.catalog.state import State
-from snapshot_assets.databases.base import WindowRows
-from snapshot_assets.databases.target import ImportTarget
-from snapshot_assets.engine.restore import ImportRun, ImportSettings, Prepared
+from snapshot_assets.engine.restore import ImportRun, ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.restore_prepared import Prepared
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.dagster_internals import target_materialization
+from snapshot_assets.pipeline.checks import Judge, partitioned_check
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
@@ -71,7 +70,7 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
         done: dict[str, dict[str, Any]] = {}
         try:
-            prepared = run.begin()
+            prepared = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
             for outcome in _outcomes(run, sorted(keys), again=config.replace):
                 snapshots_of(context).on_loaded(outcome)
                 if outcome.chunk in keys and outcome.error is None:
@@ -102,9 +101,8 @@ def _outcomes(run: ImportRun, chunks: Sequence[int], *, again: bool) -> Iterator
 
 
 def _metadata(outcome: ChunkOutcome, prepared: Prepared) -> dict[str, Any]:
-    rows = sum(known.file.rows for known in prepared.state.live_files(outcome.chunk))
     return {
-        "dagster/partition_row_count": rows,
+        "dagster/partition_row_count": prepared.rows_after(outcome),
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
         "status": outcome.status,
@@ -115,58 +113,51 @@ def _metadata(outcome: ChunkOutcome, prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def row_counts_check(plan: Plan) -> dg.AssetChecksDefinition:
-    """Return the partitioned check `row_counts`: the target holds as many rows of each window as the manifest."""
-    asset = dg.AssetKey([plan.name, "restored"])
+def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of `restored`: the target holds as many rows as the revision that was restored.
 
-    @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not say so
+    `row_counts` looks at each window; `untimed_row_counts` at what no window holds.
+    """
+    asset = dg.AssetKey([plan.name, "restored"])
+    description = "The target holds as many rows of the window as the manifest, table by table."
+    return [
+        partitioned_check(plan, asset, partitions_of(plan), "row_counts", description, _counting),
+        _untimed_check(plan, asset),
+    ]
+
+
+def _untimed_check(plan: Plan, asset: dg.AssetKey) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
         asset=asset,
-        name="row_counts",
-        description="The target holds as many rows of the window as the manifest, table by table.",
-        partitions_def=partitions_of(plan),
+        name="untimed_row_counts",
+        description="The target holds as many rows that lie in no window as the manifest, table by table.",
         required_resource_keys={SNAPSHOTS},
     )
-    def row_counts(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation | dg.Output[None]]:
-        run = snapshots_of(context).import_run(plan.name)
-        prepared = run.prepare()
-        with run.target() as target:
-            for key in context.partition_keys:
-                different = _differences(prepared, target, window_of(plan, key).id)
-                yield dg.AssetCheckEvaluation(
-                    asset_key=asset,
-                    check_name="row_counts",
-                    partition=key,
-                    passed=not different,
-                    metadata=_difference_metadata(different),
-                    target_materialization_data=target_materialization(context.instance, asset, key),
-                )
-        yield dg.Output(None)
+    def untimed_row_counts(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with _counting(context, plan) as judge:
+            passed, metadata = judge(UNTIMED_CHUNK)
+        return dg.AssetCheckResult(passed=passed, metadata=metadata)
 
-    return row_counts
+    return untimed_row_counts
 
 
-def _differences(prepared: Prepared, target: ImportTarget, chunk: int) -> dict[TableName, tuple[int, int]]:
-    """Return the rows expected and found of the tables that differ in a window."""
-    window, header = prepared.state.window(chunk), prepared.state.header
-    zone = header.time_zone if header else "UTC"
-    expected = rows_by_table(prepared.state, chunk)
-    different = {}
-    for table in prepared.definition.tables:
-        if table.time_index is not None:
-            wanted = expected.get(table.table_name, 0)
-            found = target.count(table, WindowRows(window.start, window.end, zone))
-            if found != wanted:
-                different[table.table_name] = (wanted, found)
-    return different
+@contextmanager
+def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
+    """Open the target, and count its rows of a chunk.
 
+    The revision is the one that the ledger says was restored: a newer one may be sealed by now.
+    """
+    run = snapshots_of(context).import_run(plan.name)
+    prepared = run.prepare(recorded=True)
+    with run.target() as target:
 
-def rows_by_table(state: State, chunk: int) -> dict[TableName, int]:
-    """Return the rows of a chunk's files by table."""
-    rows: dict[TableName, int] = {}
-    for known in state.live_files(chunk):
-        name = TableName(known.file.schema, known.file.table)
-        rows[name] = rows.get(name, 0) + known.file.rows
-    return rows
+        def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
+            if chunk not in {UNTIMED_CHUNK, *(each.chunk for each in prepared.chunks)}:
+                return False, {"not_restored": f"Revision {prepared.state.revision}, which was restored, lacks it."}
+            different = prepared.differences(target, chunk)
+            return not different, _difference_metadata(different)
+
+        yield judge
 
 
 def _difference_metadata(different: dict[TableName, tuple[int, int]]) -> dict[str, Any]:

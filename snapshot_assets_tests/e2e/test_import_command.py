@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, make_source, store_of
+from snapshot_assets_tests.engine.imports import Into
 from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
 
 DAY_2 = "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
@@ -218,9 +220,14 @@ def test_late_rows_are_replaced_when_asked_for_and_an_earlier_revision_can_be_ha
     before = snapshots(*call, "--at", f"rev:{first}", "--json")
     assert before.status == 0, before.err
     assert (before.json["revision"], before.json["rows_loaded"]) == (first, 74)
-    refused = snapshots(*call)
-    assert refused.status == 1
-    assert "Give --replace" in refused.err
+    for option in ((), ("--dry-run",)):
+        refused = snapshots(*call, *option)
+        assert refused.status == 1
+        assert "Give --replace" in refused.err
+    assert read_state(store_of(exported)).tags == {}
+    told = snapshots(*call, "--replace", "--dry-run")
+    assert told.status == 0, told.err
+    assert "would delete the rows of chunk 2 first" in told.out
     assert rows(target, "SELECT count(*) FROM readings") == [(72,)]
     replaced = snapshots(*call, "--replace", "--json")
     assert replaced.status == 0, replaced.err
@@ -250,6 +257,34 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     assert rows(target, "SELECT (SELECT count(*) FROM sensors), (SELECT count(*) FROM readings)") == [(3, 72)]
     assert rows(target, "SELECT table_name FROM duckdb_tables() ORDER BY 1") == [("readings",), ("sensors",)]
     assert snapshots(*call).status == 2  # now all of it is somebody else's
+
+
+def test_forgetting_the_ledger_deletes_the_tags_of_unfinished_imports(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
+) -> None:
+    record = Into(f"duckdb://{target}").run(store_of(exported)).begin().record
+    assert list(read_state(store_of(exported)).tags) == [record.tag]
+    elsewhere = ("import", "--from", (tmp_path / "gone").as_uri(), *call[3:])
+    shutil.copy(target, tmp_path / "other.duckdb")
+    told = snapshots(*elsewhere[:-1], f"duckdb://{tmp_path}/other.duckdb", "--forget-ledger")
+    assert told.status == 0, told.err
+    assert f"  still pinned: {record.tag} of {record.location}\n" in told.out
+    assert snapshots(*call, "--forget-ledger", "--json").json == {"target": "target", "forgotten": 1, "tags_left": []}
+    assert read_state(store_of(exported)).tags == {}
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_time_range_without_windows_restores_untimed_tables_and_lost_rows_are_loaded_again(
+    snapshots: Snapshots, call: tuple[str, ...], target: Path
+) -> None:
+    chosen = (*call, "--time-range", "2030-01-01T00:00:00Z/2031-01-01T00:00:00Z", "--json")
+    done = snapshots(*chosen)
+    assert done.status == 0, done.err
+    assert done.json["tables"] == {"main.readings": 0, "main.sensors": 2}
+    execute(target, "DELETE FROM sensors", "DELETE FROM snapshot_assets_ledger.files")
+    again = snapshots(*chosen)
+    assert again.status == 0, again.err
+    assert (again.json["rows_loaded"], again.json["tables"]) == (2, {"main.readings": 0, "main.sensors": 2})
 
 
 @pytest.mark.usefixtures("spark")

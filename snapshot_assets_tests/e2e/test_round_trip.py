@@ -79,7 +79,7 @@ def trip(
         assert imported.status == 0, imported.err
         assert imported.json["rows_loaded"] == created.json["rows"] > 0
         forgotten = snapshots(*call, "import", "--plan", "trip", "--forget-ledger", "--json")
-        assert forgotten.json == {"target": "copy", "forgotten": 1}
+        assert forgotten.json == {"target": "copy", "forgotten": 1, "tags_left": []}
         report: dict[str, Any] = imported.json
         return report
 

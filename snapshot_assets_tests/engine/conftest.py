@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import snapshot_assets
 from snapshot_assets_tests.engine.data_source import Load
 from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.imports import Into
 from snapshot_assets_tests.faults.source import make_source
 
 
@@ -52,3 +53,29 @@ def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def readings(exported_place: Place, load: Load) -> Callable[..., DataFrame]:
     return lambda **options: load(exported_place.store.uri, "main.readings", **options)
+
+
+@pytest.fixture(params=["duckdb", "postgresql"])
+def into(request: pytest.FixtureRequest, tmp_path) -> Into:
+    if request.param == "duckdb":
+        return Into(f"duckdb://{tmp_path}/target.duckdb")
+    return Into(request.getfixturevalue("postgresql_database"))
+
+
+@pytest.fixture
+def duck(tmp_path) -> Into:
+    return Into(f"duckdb://{tmp_path}/target.duckdb")
+
+
+@pytest.fixture(scope="module")
+def snapshot(prepared_source, tmp_path_factory) -> Path:
+    """The source's snapshot, made once and copied by every test that wants it."""
+    folder = tmp_path_factory.mktemp("snapshot") / "location"
+    Place(f"duckdb://{prepared_source}", folder).export()
+    return folder
+
+
+@pytest.fixture
+def exported(place: Place, snapshot: Path) -> Place:
+    shutil.copytree(snapshot, place.folder)
+    return place

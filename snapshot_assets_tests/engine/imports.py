@@ -19,6 +19,7 @@ from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.source import TIMES
 
 
@@ -120,3 +121,13 @@ IN_RANGE = {
     "events": "moment IS NULL OR (moment >= '2025-01-01' AND moment < '2025-01-07')",
 }
 """Predicates of the test source's rows that its snapshot holds."""
+
+
+def execute(into: Into, statement: str) -> None:
+    """Run a statement in a target as somebody else would."""
+    if into.uri.startswith("duckdb"):
+        with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
+            connection.execute(statement)
+    else:
+        with client(into.uri) as run:
+            run(statement)

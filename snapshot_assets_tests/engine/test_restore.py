@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from snapshot_assets.catalog.replay import read_state
@@ -24,46 +21,9 @@ from snapshot_assets.errors import (
     VersionNotFoundError,
 )
 from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.engine.imports import IN_RANGE, Into, execute
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
-
-
-@pytest.fixture(params=["duckdb", "postgresql"])
-def into(request: pytest.FixtureRequest, tmp_path) -> Into:
-    if request.param == "duckdb":
-        return Into(f"duckdb://{tmp_path}/target.duckdb")
-    return Into(request.getfixturevalue("postgresql_database"))
-
-
-@pytest.fixture
-def duck(tmp_path) -> Into:
-    return Into(f"duckdb://{tmp_path}/target.duckdb")
-
-
-@pytest.fixture(scope="module")
-def snapshot(prepared_source, tmp_path_factory) -> Path:
-    """The source's snapshot, made once and copied by every test that wants it."""
-    folder = tmp_path_factory.mktemp("snapshot") / "location"
-    Place(f"duckdb://{prepared_source}", folder).export()
-    return folder
-
-
-@pytest.fixture
-def exported(place: Place, snapshot: Path) -> Place:
-    shutil.copytree(snapshot, place.folder)
-    return place
-
-
-def execute(into: Into, statement: str) -> None:
-    """Run a statement in a target as somebody else would."""
-    if into.uri.startswith("duckdb"):
-        with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
-            connection.execute(statement)
-    else:
-        with client(into.uri) as run:
-            run(statement)
 
 
 def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into):
@@ -320,8 +280,10 @@ def test_a_carrier_that_changed_between_chunks_is_followed_file_by_file(place, d
     place.export(carriers={"main.readings.value": "text"})
     assert duck.restore(place.store).finished
     assert duck.differences(place.source, IN_RANGE) == {}
-    with pytest.raises(RestoreFailedError, match=r"value of main\.readings.*only a duckdb database"):
-        Into(postgresql_database).restore(place.store)
+    into = Into(postgresql_database)
+    with pytest.raises(RestoreError, match=r"value of main\.readings.*only a duckdb database"):
+        into.restore(place.store)
+    assert into.imports() == []
 
 
 def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, into):
@@ -345,3 +307,49 @@ def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(p
     assert duck.restore(place.store).finished
     [middle] = [row["moment"] for row in duck.tables()["events"].to_pylist() if row["what"] == "middle"]
     assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)
+
+
+def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported, into):
+    stalled = into.run(exported.store)
+    stalled.begin()
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    assert into.restore(exported.store, replace=True).finished
+    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
+        list(stalled.restore())
+    with pytest.raises(RestoreFailedError, match="loads nothing more"):
+        list(stalled.restore([2], again=True))
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+@pytest.fixture
+def families(place: Place) -> Place:
+    """A snapshot of owners and visits in windows 1 and 2, of which one visit refers to the other window's owner."""
+    place.sql("CREATE TABLE owners (t TIMESTAMPTZ, id INTEGER PRIMARY KEY)")
+    place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
+    place.sql("INSERT INTO owners VALUES ('2025-01-01 01:00:00Z', 1), ('2025-01-02 01:00:00Z', 2)")
+    place.sql("INSERT INTO visits VALUES ('2025-01-02 02:00:00Z', 1), ('2025-01-02 02:00:00Z', 2)")
+    place.export()
+    return place
+
+
+FAMILIES = Filters(tables=(TableName("main", "owners"), TableName("main", "visits")))
+
+
+def test_a_chunk_with_parents_and_their_children_is_replaced_where_the_database_can(families, into):
+    assert into.restore(families.store, filters=FAMILIES).finished
+    if into.uri.startswith("duckdb"):
+        with pytest.raises(RestoreFailedError, match=r"main\.visits refers to rows of main\.owners.*into a new file"):
+            into.restore(families.store, [2], again=True, filters=FAMILIES)
+    else:
+        assert into.restore(families.store, [2], again=True, filters=FAMILIES).rows == 3
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]
+    assert sorted(into.tables()["owners"]["id"].to_pylist()) == [1, 2]
+
+
+def test_a_chunk_with_parents_of_another_chunks_children_is_not_replaced(families, into):
+    into.restore(families.store, filters=FAMILIES)
+    with pytest.raises(RestoreFailedError, match=r"Chunk 1 cannot be replaced: foreign key \w+ of main\.visits"):
+        into.restore(families.store, [1], again=True, filters=FAMILIES)
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]

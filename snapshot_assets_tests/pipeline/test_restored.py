@@ -115,7 +115,13 @@ def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_b
     assert restoring.run("restored", keys=keys).success
     delete_from_day(restoring, 1, 5)
     delete_from_day(restoring, 4, 24)
+    assert restoring.checks("restored", "untimed_row_counts") == {None: True}
+    with duckdb.connect(str(restoring.target)) as connection:
+        connection.execute("INSERT INTO sensors VALUES (3, 'theirs')")
     restoring.run_checks("restored", keys=keys)
+    assert restoring.checks("restored", "untimed_row_counts") == {None: False}
+    with duckdb.connect(str(restoring.target)) as connection:
+        connection.execute("DELETE FROM sensors WHERE id = 3")
     passed = dict.fromkeys(keys, True)
     assert restoring.checks("restored", "row_counts") == passed | {keys[1]: False, keys[4]: False}
     for key, there in ((keys[1], 19), (keys[4], 0)):
@@ -182,6 +188,8 @@ def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> N
     assert restoring.run("restored", keys=keys, config=config).success
     assert restoring.materialized("restored")[keys[0]]["revision"] == first
     assert differing(restoring) == {"readings": 1}
+    restoring.run_checks("restored", keys=keys)  # in a process of its own a check knows the ledger only
+    assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
 
     result = restoring.run("restored", keys=keys)  # the newest seal: its first window has other files
     assert not result.success

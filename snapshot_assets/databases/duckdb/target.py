@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows
 from snapshot_assets.databases.duckdb.address import limits_memory, path_of
@@ -21,9 +22,10 @@ from snapshot_assets.databases.duckdb.session import session_config
 from snapshot_assets.databases.duckdb.sql import identifier, literal
 from snapshot_assets.databases.duckdb.texts import check_statement
 from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable, ImportRecord, Statement
+from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherType, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -32,10 +34,18 @@ _COLUMNS = """
     SELECT schema_oid, table_name, column_name FROM duckdb_columns()
     WHERE database_name = ? AND NOT internal ORDER BY table_oid, column_index
 """
+_FOREIGN_KEYS = """
+    SELECT schema_oid, constraint_name, table_name, referenced_table, constraint_column_names, referenced_column_names
+    FROM duckdb_constraints() WHERE database_name = ? AND constraint_type = 'FOREIGN KEY'
+    ORDER BY table_oid, constraint_index
+"""
 
 
 class DuckDBTarget(SqlTarget):
-    """One database file that is written to; see `Target`. It is made when something is written for the first time.
+    """One database file that is written to; see `Target`.
+
+    It is made, or opened for writing, when something is written for the first time; until then it is only read, so
+    that looking at it changes nothing of it, and leaves a write-ahead log as it is.
 
     Args:
         address: Which file.
@@ -49,15 +59,17 @@ class DuckDBTarget(SqlTarget):
 
     kind = "duckdb"
     database = TARGET
+    deletes_parents = False
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
         self._address = address
         self._path = path_of(address.uri)
         self._changed = 0
+        self._writes = False
         self._opened: duckdb.DuckDBPyConnection | None = None
         if os.path.exists(self._path):
-            self._opened = self._open()
+            self._opened = self._open(writes=False)
         else:
             self._check_folder()
 
@@ -70,17 +82,18 @@ class DuckDBTarget(SqlTarget):
                 f"DuckDB {self.alias!r}: {self._path!r} may not be made: {folder!r} is read-only."
             )
 
-    def _open(self, *, indexing: bool = False) -> duckdb.DuckDBPyConnection:
+    def _open(self, *, writes: bool = True, indexing: bool = False) -> duckdb.DuckDBPyConnection:
         if not os.access(self._path, os.W_OK) and os.path.exists(self._path):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
         # Without access to files there is no ATTACH either, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
         if indexing and not limits_memory(self._address.uri):
             del config["memory_limit"]
-        with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for writing"):
+        self._writes, mode = writes, "" if writes else ", READ_ONLY"
+        with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
-                connection.execute(f"ATTACH {literal(self._path)} AS {identifier(TARGET)} (TYPE duckdb)")
+                connection.execute(f"ATTACH {literal(self._path)} AS {identifier(TARGET)} (TYPE duckdb{mode})")
                 connection.execute(f"USE {identifier(TARGET)}")
                 connection.execute("SET TimeZone = 'UTC'")
                 connection.execute("SET enable_external_access = false")
@@ -108,6 +121,17 @@ class DuckDBTarget(SqlTarget):
             if name is not None:
                 columns.setdefault(name, []).append(column)
         return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
+        there = self.existing([table.table_name for table in tables])
+        found = [table for table in tables if table.table_name in there]
+        return [other for table in found for other in _others(table, self._kinds(table.table_name))]
+
+    def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
+        with self._translated(f"looking at {name}"):
+            relation = self._connection.sql(f"FROM {self._qualified(name)}")
+            return dict(zip(relation.columns, relation.types, strict=True))
 
     def _has_rows(self, name: TableName) -> bool:
         query = f"SELECT EXISTS (SELECT 1 FROM {self._qualified(name)}) AS found"
@@ -156,6 +180,9 @@ class DuckDBTarget(SqlTarget):
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        if not self._writes:
+            self.close()
+            self._opened = self._open()
         with self._translated("beginning"):
             self._connection.begin()
         try:
@@ -174,20 +201,15 @@ class DuckDBTarget(SqlTarget):
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         name = table.table_name
-        with self._translated(f"looking at {name}"):
-            relation = self._connection.sql(f"FROM {self._qualified(name)}")
-            kinds = dict(zip(relation.columns, relation.types, strict=True))
-        how = {}
-        for column in table.columns:
-            if column.generated is None:
-                kind = kinds.get(column.name)
-                if kind is None or str(kind) != column.type:
-                    raise DatabaseError(
-                        f"Column {name}.{column.name} is {kind or 'missing'} in the target, where the import needs"
-                        f" {column.type}. Drop the table and let the import make it.",
-                        column=column.name,
-                    )
-                how[column.name] = ingest(name, column, kind)
+        kinds = self._kinds(name)
+        for other in _others(table, kinds):
+            raise DatabaseError(
+                f"Column {name}.{other.column} is {other.found} in the target, where the import needs"
+                f" {other.expected}. Drop the table and let the import make it.",
+                column=other.column,
+            )
+        stored = (column for column in table.columns if column.generated is None)
+        how = {column.name: ingest(name, column, kinds[column.name]) for column in stored}
         feed = Feed(batches, pa.schema([(column, each.arrow_type) for column, each in how.items()]))
         into, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
         self._connection.register(_STREAM, feed.reader())
@@ -212,3 +234,26 @@ class DuckDBTarget(SqlTarget):
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Do nothing: nobody else has the file open."""
+
+    def _lock_imports(self) -> None:
+        """Do nothing: nobody else has the file open."""
+
+    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
+        schemas, wanted = Schemas(self), set(tables)
+        found = []
+        for schema, name, table, parent, columns, referred in self.rows(_FOREIGN_KEYS, [TARGET]):
+            child, parent_name = (TableName(schemas.names[schema], each) for each in (table, parent))
+            if parent_name in wanted:
+                pairs = zip(referred, columns, strict=True)
+                match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)
+                found.append(Reference(name, child, child, parent_name, parent_name, match))
+        return found
+
+
+def _others(table: Table, kinds: Mapping[str, DuckDBPyType]) -> list[OtherType]:
+    """Return the columns of a table whose type in the target, one of `kinds`, is another one."""
+    return [
+        OtherType(table.table_name, column.name, str(kinds.get(column.name, "missing")), column.type)
+        for column in table.columns
+        if column.generated is None and str(kinds.get(column.name)) != column.type
+    ]

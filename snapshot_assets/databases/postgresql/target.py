@@ -11,15 +11,18 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
+from snapshot_assets.databases.postgresql.existing_types import other_types_query
 from snapshot_assets.databases.postgresql.failures import connect_failure, translated
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
 from snapshot_assets.databases.postgresql.nested import with_json
+from snapshot_assets.databases.postgresql.references import reference, references_to
 from snapshot_assets.databases.postgresql.session import SETTINGS, pinning, secrets_of
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.postgresql.times import documented
+from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable
+from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -41,6 +44,9 @@ SELECT c.relkind = 'r' AND NOT EXISTS (
     WHERE i.inhparent = c.oid AND s.nspname = '_timescaledb_internal') AS alone
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {schema} AND c.relname = {name}
+"""
+_ADVISORY = """
+SELECT pg_catalog.pg_advisory_xact_lock{kind}(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got
 """
 
 
@@ -86,6 +92,12 @@ class PostgresqlTarget(SqlTarget):
     def _has_rows(self, name: TableName) -> bool:
         query = f"SELECT EXISTS (SELECT FROM {self._own_rows(name)}) AS found"
         return bool(self._rows(query, f"looking into {name}")[0]["found"])
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return the columns that are there with another type than the tables give them; see `Target`."""
+        query = other_types_query(tables)
+        rows = self._rows(query, "comparing types") if query else []
+        return [OtherType(TableName(row.pop("schema"), row.pop("name")), **row) for row in rows]
 
     def close(self) -> None:
         """Close the connection."""
@@ -177,10 +189,13 @@ class PostgresqlTarget(SqlTarget):
         zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
         return documented(table, zone).predicate(rows) or "true"
 
+    def _references(self, tables: Sequence[TableName]) -> list[Reference]:
+        return [reference(row) for row in self._rows(references_to(tables), "looking up foreign keys")]
+
+    def _lock_imports(self) -> None:
+        self._rows(_ADVISORY.format(kind="_shared"), "waiting for other imports")
+
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        self._rows(
-            "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got",
-            "waiting for other imports",
-        )
-        for name in sorted(tables):
+        self._rows(_ADVISORY.format(kind=""), "waiting for other imports")
+        for name in sorted(set(tables)):
             self._execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")

@@ -14,8 +14,16 @@ from snapshot_assets.databases.spark.catalog import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Event, Ledger, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.times import predicate
-from snapshot_assets.databases.target import LEDGER_SCHEMA, ExistingTable, ImportRecord, LoadedFile, Statement
-from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError, TransientError
+from snapshot_assets.databases.target import (
+    LEDGER_SCHEMA,
+    ExistingTable,
+    ImportRecord,
+    LoadedFile,
+    OtherType,
+    Statement,
+    superseded,
+)
+from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 _AGAIN = "Drop the import's tables, give --forget-ledger, and import again."
@@ -76,6 +84,10 @@ class SparkTarget:
                     " namespace there.",
                     table=str(name),
                 )
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return none: Spark checks the type of every insert, and formats store some types as others."""
+        return []
 
     def count(self, table: Table, rows: Rows) -> int:
         """Count a table's rows; see `ImportTarget`."""
@@ -151,16 +163,26 @@ class SparkTarget:
 
     # Rows
 
-    def claim(self, claims: Sequence[Claim]) -> Contents:
+    def claim(self, claims: Sequence[Claim], import_id: str) -> Contents:
         """Claim the rows of some chunks, before anything of them is written; returns what the ledger holds now.
+
+        Args:
+            claims: All are of one import.
+            import_id: That import.
 
         Raises:
             RestoreError: Another run may be loading some of them; none was claimed.
+            OtherImportError: The import is not the newest one into a table any more; none was claimed.
         """
         with _claiming:
             self._ledger.append([claimed(claim) for claim in claims])
             _running.update(claim.id for claim in claims)
         contents = self._ledger.read()
+        for claim in claims:
+            newest = [record.id for record in contents.imports.values() if claim.table in record.tables][-1:]
+            if newest != [import_id]:
+                self.withdraw(claims)
+                raise OtherImportError(superseded(claim.table, import_id, *newest), table=str(claim.table))
         mine = {claim.id for claim in claims}
         for claim in claims:
             for other in contents.of_part(claim.part):
@@ -188,13 +210,13 @@ class SparkTarget:
         """Note that all rows of claims are in."""
         self._ledger.append([Event("loaded", claim.id) for claim in claims])
 
-    def clear(self, claim: Claim, table: Table, rows: Rows, contents: Contents, *, alone: bool) -> bool:
+    def clear(self, claim: Claim, table: Table, rows: Rows | None, contents: Contents, *, alone: bool) -> bool:
         """Settle what earlier loads left of a claim's rows, and delete what it replaces; its own may then go in.
 
         Args:
             claim: It is claimed.
             table: The table as the target holds it.
-            rows: Which rows of the table are the chunk's.
+            rows: Which rows of the table are the chunk's; None where nothing tells.
             contents: What the ledger held when it was claimed.
             alone: Whether all of the chunk's rows in the table are of this import.
 
@@ -213,6 +235,7 @@ class SparkTarget:
             self.withdraw([claim])
             return False
         if claim.replace:
+            assert rows is not None  # who plans a replacement refuses such a chunk
             self._erase(claim, table, rows)
         return True
 
@@ -220,12 +243,18 @@ class SparkTarget:
         """Insert rows, in the order of `columns`. Its errors are those of a Spark job."""
         frame.write.insertInto(self._sql_name(claim.table))
 
-    def _settle(self, cut: Claim, by: Claim, table: Table, rows: Rows, *, alone: bool) -> None:
+    def _settle(self, cut: Claim, by: Claim, table: Table, rows: Rows | None, *, alone: bool) -> None:
         """Find out how far a load came that was cut off: a count tells, where only this import's rows are there."""
         if not alone:
             raise RestoreError(
                 f"The load of chunk {cut.chunk} of {cut.table} was cut off, and the table held rows of others"
                 f" (--into-nonempty), so nobody can tell how many of its rows are in. {_AGAIN}",
+                chunk=cut.chunk,
+            )
+        if rows is None:
+            raise RestoreError(
+                f"The load of chunk {cut.chunk} of {cut.table} was cut off, and the table has no time index, so nothing"
+                f" tells its rows of this chunk from others. {_AGAIN}",
                 chunk=cut.chunk,
             )
         found = self.count(table, rows)

@@ -159,8 +159,8 @@ def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(begun: tupl
         opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
         new = ROWS.slice(1, 1).set_column(1, "x", pa.array([20], pa.int32()))
         files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, new.to_batches())]
-        assert opened.replace(0, [Load(record.location_id, table, window, files)]) == 1
-        assert opened.replace(1, [Load(record.location_id, table, TimelessRows(), [])]) == 0
+        assert opened.replace(0, [Load(record.location_id, record.id, table, window, files)]) == 1
+        assert opened.replace(1, [Load(record.location_id, record.id, table, TimelessRows(), [])]) == 0
         assert (opened.count(table, window), opened.count(table, TimelessRows())) == (1, 0)
     assert rows_in(into) == [1, 3, 20]
 
@@ -175,7 +175,7 @@ def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_s
         keys = ["ALTER TABLE t ADD PRIMARY KEY (x)", "CREATE INDEX i ON t (ts)"]
         opened.finish(record, [Statement(sql, sql) for sql in keys])
         files = [(entry(MAIN_T, record, "data/0/new.parquet"), table, ROWS.to_batches())]
-        assert opened.replace(0, [Load(record.location_id, table, AllRows(), files)]) == 4
+        assert opened.replace(0, [Load(record.location_id, record.id, table, AllRows(), files)]) == 4
         assert opened.load(entry(MAIN_T, record, "data/0/more.parquet"), table, ROWS.slice(0, 0).to_batches()) == 0
         with pytest.raises(DatabaseError, match=r"[Dd]uplicate key"):
             opened.load(entry(MAIN_T, record, "data/0/twice.parquet"), table, ROWS.to_batches())
@@ -219,6 +219,7 @@ def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_un
 def test_only_looking_makes_no_file(tmp_path: Path) -> None:
     with target(fresh(tmp_path)) as opened:
         assert (opened.imports(), opened.loaded("x"), opened.existing([MAIN_T])) == ([], [], {})
+        opened.forget()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -240,9 +241,33 @@ def test_a_file_that_another_process_holds_is_refused_with_its_name(tmp_path: Pa
 
 
 def test_a_file_that_this_process_has_open_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:
+    into, table = begun
+    with target(into) as reading, target(into) as other:
+        file = entry(MAIN_T, reading.imports()[0])
+        with pytest.raises(DatabaseLockedError, match="this very process"):
+            other.load(file, table, ROWS.to_batches())
+    with target(into) as writing:
+        writing.load(file, table, ROWS.to_batches())
+        with pytest.raises(DatabaseLockedError, match="this very process"), target(into):
+            pass
+
+
+def test_looking_changes_nothing_of_a_file_not_even_of_its_log(begun: tuple[DatabaseAddress, Table]) -> None:
     into, _ = begun
-    with target(into), pytest.raises(DatabaseLockedError, match="this very process"), target(into):
-        pass
+    path = Path(path_of(into))
+    insert = "c = duckdb.connect(sys.argv[1]); c.execute('INSERT INTO t (x) VALUES (7)')"
+    code = f"import duckdb, os, sys; {insert}; os._exit(0)  # as if killed"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    files = [path, path.with_name(path.name + ".wal")]
+    before = [file.read_bytes() for file in files]
+    with target(into) as opened:
+        assert opened.existing([MAIN_T])[MAIN_T].has_rows
+        assert len(opened.imports()) == 1
+    assert [file.read_bytes() for file in files] == before
+    with target(into) as opened:
+        opened.forget()
+        assert opened.imports() == []
+    assert rows_in(into) == [7]
 
 
 def test_a_column_of_another_type_in_the_target_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from snapshot_assets.databases.base import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.target import ImportRecord, Load, LoadedFile, Statement
-from snapshot_assets.errors import DatabaseError, RestoreError
+from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
 
@@ -181,12 +181,84 @@ def test_a_replace_deletes_the_windows_rows_and_loads_the_new_files_in_one_trans
         raise DatabaseError("broke off")
 
     with pytest.raises(DatabaseError, match="broke off"):
-        target.replace(1, [Load("loc", TABLE, window, [(entry("data/1/b.parquet"), TABLE, failing())])])
+        target.replace(1, [Load("loc", record().id, TABLE, window, [(entry("data/1/b.parquet"), TABLE, failing())])])
     assert stored(postgresql_database) == [1, 2, 20]
     new = (entry("data/1/b.parquet"), TABLE, [rows(1, 3, 4)])
-    assert target.replace(1, [Load("loc", TABLE, window, [new])]) == 3
+    assert target.replace(1, [Load("loc", record().id, TABLE, window, [new])]) == 3
     assert stored(postgresql_database) == [1, 3, 4, 20]
     assert [each.path for each in target.loaded("loc")] == ["data/1/b.parquet", "data/2/a.parquet"]
+
+
+def replaced(target: PostgresqlTarget, path: str = "data/1/b.parquet") -> int:
+    """Replace day 1 by the one row 1."""
+    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
+    return target.replace(1, [Load("loc", record().id, TABLE, window, [(entry(path), TABLE, [rows(1)])])])
+
+
+@pytest.mark.parametrize("action", ["NO ACTION", "CASCADE", "SET NULL"])
+def test_rows_that_rows_of_others_refer_to_are_not_deleted(target, postgresql_database, action):
+    target.begin(record(), [CREATE], "")
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    target.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(2, day=2)])
+    with client(postgresql_database) as run:
+        run("ALTER TABLE public.t ADD UNIQUE (n)")
+        run("CREATE TABLE public.theirs (day date, n integer) PARTITION BY RANGE (day)")
+        run("CREATE TABLE public.part PARTITION OF public.theirs DEFAULT")
+        run(f"ALTER TABLE public.part ADD FOREIGN KEY (n) REFERENCES public.t (n) ON DELETE {action}")
+        run("INSERT INTO public.theirs VALUES ('2025-01-01', 2), ('2025-01-01', NULL)")
+    assert replaced(target) == 1  # nobody refers to the row of that window
+    with client(postgresql_database) as run:
+        run("INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
+    with pytest.raises(RestoreError, match=r"foreign key part_n_fkey of public\.theirs refers to rows of public\.t"):
+        replaced(target, "data/1/c.parquet")
+    with client(postgresql_database) as run:
+        assert run("SELECT n FROM public.theirs ORDER BY n") == [(1,), (2,), (None,)]
+
+
+def test_a_row_of_another_chunk_that_refers_to_its_own_table_keeps_its_parent(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    with client(postgresql_database) as run:
+        run("ALTER TABLE public.t ADD UNIQUE (n), ADD up integer REFERENCES public.t (n) ON DELETE CASCADE")
+        run("UPDATE public.t SET up = 1")
+        assert replaced(target) == 1
+        run("INSERT INTO public.t (ts, n, up) VALUES (NULL, 2, 1)")
+    with pytest.raises(RestoreError, match=r"foreign key t_up_fkey of public\.t refers to rows of public\.t"):
+        replaced(target, "data/1/c.parquet")
+    assert stored(postgresql_database) == [1, 2]
+
+
+def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    target.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
+    target.begin(record(3, tables=(TableName("public", "other"),)), [], "")
+    with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was begun"):
+        target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    with pytest.raises(OtherImportError, match="loads nothing more"):
+        replaced(target)
+    assert target.load(entry("data/1/a.parquet", number=2), TABLE, [rows(1)]) == 1
+    assert stored(postgresql_database) == [1]
+
+
+def test_an_import_begins_only_between_loads(target, postgresql_database):
+    target.begin(record(), [CREATE], "")
+    began: list[ImportRecord] = []
+
+    def begin() -> None:
+        with closing(open_at(postgresql_database)) as own:
+            began.append(own.begin(record(2), [], record().id))
+
+    thread = threading.Thread(target=begin)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        thread.start()
+        thread.join(0.3)
+        assert began == []
+        yield rows(1)
+
+    assert target.load(entry("data/1/a.parquet"), TABLE, batches()) == 1
+    thread.join(30)
+    assert began == [record(2)]
 
 
 def test_rows_are_counted_by_window_and_those_without_a_time_apart(target):
@@ -206,7 +278,10 @@ def test_rows_of_a_table_that_inherits_are_no_rows_of_its_parent(target, postgre
     assert [found.has_rows for found in target.existing([T, heir]).values()] == [True, False]  # sorted by name
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     assert (target.count(TABLE, AllRows()), target.count(beside, AllRows())) == (1, 2)
-    assert target.replace(1, [Load("loc", TABLE, AllRows(), [(entry("data/1/b.parquet"), TABLE, [rows(2)])])]) == 1
+    assert (
+        target.replace(1, [Load("loc", record().id, TABLE, AllRows(), [(entry("data/1/b.parquet"), TABLE, [rows(2)])])])
+        == 1
+    )
     assert stored(postgresql_database) == [2, 8, 9]
 
 
@@ -217,7 +292,7 @@ def test_rows_of_partitions_are_rows_of_their_table(target, postgresql_database)
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
     assert target.count(TABLE, AllRows()) == 2
     assert target.existing([T])[T].has_rows
-    assert target.replace(1, [Load("loc", TABLE, AllRows(), [])]) == 0
+    assert target.replace(1, [Load("loc", record().id, TABLE, AllRows(), [])]) == 0
     assert stored(postgresql_database) == []
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,8 +18,9 @@ from snapshot_assets.cli import main
 from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.database import SparkCatalogDatabase
 from snapshot_assets.databases.spark.definition import define, type_for
-from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, claimed
+from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, begun, claimed
 from snapshot_assets.databases.spark.target import SparkTarget
+from snapshot_assets.engine.frames import FrameChunk
 from snapshot_assets.engine.restore import ImportRun, ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters
@@ -40,6 +43,7 @@ from snapshot_assets_tests.engine.imports import IN_RANGE
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, PLAN, TIMES, make_source
 
 READINGS = TableName("main", "readings")
+NOTES = TableName("main", "notes")
 
 
 class Lake:
@@ -68,8 +72,10 @@ class Lake:
             session=lambda: self.spark,
         )
 
-    def restore(self, place: Place, *chunks: int, **settings: bool) -> dict[int, ChunkOutcome]:
-        run = self.run(place, **settings)
+    def restore(
+        self, place: Place, *chunks: int, tables: tuple[TableName, ...] = (), **settings: bool
+    ) -> dict[int, ChunkOutcome]:
+        run = self.run(place, Filters(tables=tables), **settings)
         outcomes = {each.chunk: each for each in run.restore(chunks)}
         run.finish()
         return outcomes
@@ -143,7 +149,7 @@ FIRST_DAY = {"readings": "t >= '2025-01-01' AND t < '2025-01-02'", "events": "mo
 
 
 def cut_off(
-    lake: Lake, place: Place, monkeypatch: pytest.MonkeyPatch, method: str, *chunks: int, **settings: bool
+    lake: Lake, place: Place, monkeypatch: pytest.MonkeyPatch, method: str, *chunks: int, **settings: Any
 ) -> None:
     """Run an import that dies when it calls a method of the target."""
     with monkeypatch.context() as patch:
@@ -237,6 +243,44 @@ def test_of_two_imports_that_begin_at_once_one_goes_on(
     assert lake.target.begin(late.record, [], "") == begun
     monkeypatch.undo()
     assert lake.target.imports() == [begun]
+
+
+@pytest.fixture
+def notes(own: Place, lake: Lake) -> Place:
+    """A snapshot whose window 1 also holds a user's own DataFrame, without a time."""
+    frame = lake.spark.sql("SELECT 'a' AS note UNION ALL SELECT 'b'")
+    run = own.run(SparkRunner(lake.spark))
+    run.begin()
+    list(run.export_frames([FrameChunk(1, {NOTES: frame})], replace_completed=True))
+    run.seal()
+    run.close()
+    return own
+
+
+@pytest.mark.slow
+def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off_is_refused(
+    notes: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(lake, notes, monkeypatch, "note", 1, tables=(NOTES,))
+    assert sorted(lake.table("notes")["note"].to_pylist()) == ["a", "b"]
+    with pytest.raises(RestoreFailedError, match=r"main\.notes was cut off, and the table has no time index.*--forget"):
+        lake.restore(notes, tables=(NOTES,))
+    lake.spark.sql("DROP TABLE restored.notes")
+    lake.target.forget()
+    outcomes = lake.restore(notes, tables=(NOTES,))
+    assert (outcomes[1].status, outcomes[1].rows) == ("loaded", 2)
+    assert sorted(lake.table("notes")["note"].to_pylist()) == ["a", "b"]
+    assert lake.target.imports()[0].finished
+
+
+def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
+    stalled = lake.run(exported)
+    record = stalled.begin().record
+    lake.ledger.append([begun(replace(record, id="e" * 32, tables=(READINGS,)))])
+    with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was begun"):
+        list(stalled.restore([1]))
+    assert lake.table("readings").num_rows == 0
+    assert lake.ledger.read().claims == {}
 
 
 def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Place, lake: Lake) -> None:

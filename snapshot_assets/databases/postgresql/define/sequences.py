@@ -162,4 +162,9 @@ def advance(use: Use) -> Iterator[Statement]:
         f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
         " WHERE p.place IS NOT NULL"
     )
-    yield Statement(f"place of sequence {use.name}", sql, use.of)
+    drawing = () if sequence.cycle else (relation for relation, _ in use.columns)
+    gone = " OR ".join(
+        f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
+    )
+    unless = f"SELECT 1 AS one WHERE {gone}"  # of a later import: somebody may have dropped them since the first one
+    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True)

@@ -1,0 +1,66 @@
+"""Columns of tables that are there already whose type is another than an import would make.
+
+COPY's binary stream says nothing of types: eight bytes of a bigint go into a double precision as some number. The
+server is asked what a type's text means, so that spellings do not matter; neither do lengths, and a domain is what it
+is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from snapshot_assets.databases.postgresql.sql import identifier, literal
+from snapshot_assets.format.relations import Table
+
+_QUERY = """
+WITH RECURSIVE base (of, id) AS (
+    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
+), wanted (schema, name, "column", type, made_of) AS (VALUES {rows}
+), compared AS (
+    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found,
+        CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
+        CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
+    FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = w."column" AND a.attnum > 0
+    JOIN base f ON f.of = a.atttypid
+    LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
+)
+SELECT schema, name, "column", found, type AS expected FROM compared
+WHERE found_id IS DISTINCT FROM wanted_id ORDER BY schema, name, "column"
+"""
+
+
+def other_types_query(tables: Sequence[Table]) -> str:
+    """Return the query of the columns of some tables that have another type; "" where no column has one.
+
+    Args:
+        tables: As the import would make them. Those that are not there yield no row.
+    """
+    rows = []
+    for table in tables:
+        domains = _domains(table)
+        for column in table.columns:
+            if column.generated is None:
+                facts = (table.schema_name, table.name, column.name, column.type, _made_of(column.type, domains))
+                rows.append(f"({', '.join(map(literal, facts))})")
+    return _QUERY.format(rows=", ".join(rows)) if rows else ""
+
+
+def _domains(table: Table) -> dict[str, str]:
+    """Return what the domains of a table's document are made of, by each way in which a type's text may name them."""
+    found = {}
+    for kind in table.types:
+        if kind.kind == "domain":
+            for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
+                found[f"{schema}.{name}"] = str(kind.definition.get("base"))
+    return found
+
+
+def _made_of(type_text: str, domains: Mapping[str, str]) -> str:
+    """Return what a type is made of, for a domain that may not be there yet."""
+    for _ in domains:
+        type_text = domains.get(type_text, type_text)
+    return type_text

@@ -1,0 +1,164 @@
+"""An import that was checked: what it restores, what is there already, and what is to be done with each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.databases.base import AllRows, Rows
+from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
+from snapshot_assets.engine.restore_decide import ChunkLoad, FileKey, check_files, decide, expected_rows, key_of
+from snapshot_assets.engine.restore_ledger import numbered
+from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan, parents_first
+from snapshot_assets.engine.restore_source import RestoreSource
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import TableName
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An import that was checked and has changed nothing.
+
+    Attributes:
+        record: What the ledger holds of it, or will.
+        resumed: Whether the ledger holds it already.
+        newest: Id of the newest import into any of the tables, "" for none.
+        definition: How the tables are made, and what is lost.
+        chunks: All that the import loads, loaded already or not.
+        done: Files that the ledger has, by table and path.
+        made: Tables and views that this import makes or an earlier one made.
+        superseded: Earlier imports of the location into any of the tables.
+        replace: Whether whole chunks that changed since they were loaded are replaced.
+        any_carrier: Whether the target can read columns that are carried otherwise than in the newest schema.
+    """
+
+    source: RestoreSource
+    record: ImportRecord
+    resumed: bool
+    newest: str
+    definition: Definition
+    chunks: tuple[ChunkFiles, ...]
+    done: dict[FileKey, LoadedFile]
+    made: frozenset[TableName] = frozenset()
+    superseded: tuple[ImportRecord, ...] = ()
+    replace: bool = False
+    any_carrier: bool = True
+
+    @property
+    def state(self) -> State:
+        """The state at the restored revision."""
+        return self.source.state
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of it was done, and the ledger still has every file."""
+        return self.record.finished and not any(self.missing(chunk) for chunk in self.chunks)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What is not carried over, a sentence each."""
+        return (*self.source.lost, *self.definition.lost)
+
+    @property
+    def has_foreign_keys(self) -> bool:
+        """Whether a table that was there before has foreign keys: then parents must be loaded before their children."""
+        made = set(self.record.made)
+        return any(table.foreign_keys and table.table_name not in made for table in self.definition.tables)
+
+    def to_make(self) -> list[Statement]:
+        """Return the statements that are still to be run."""
+        if self.record.finished:
+            return []
+        before = [] if self.resumed else self.statements(self.definition.before)
+        return [*before, *self.statements(self.definition.after)]
+
+    def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks."""
+        return tuple(plan for plan in chunk.files if key_of(plan) not in self.done)
+
+    def rows_after(self, outcome: ChunkOutcome) -> int:
+        """Return how many rows the target holds of a chunk that was loaded now."""
+        plans = [plan for each in self.chunks if each.chunk == outcome.chunk for plan in each.files]
+        if all(plan.cut is None for plan in plans):
+            return sum(plan.file.rows for plan in plans)
+        kept = () if outcome.status == "replaced" else {key_of(plan) for plan in plans} & set(self.done)
+        return sum(self.done[key].rows for key in kept) + outcome.rows
+
+    def differences(self, target: ImportTarget, chunk: int) -> dict[TableName, tuple[int, int]]:
+        """Compare a chunk's rows in the target with the manifest's.
+
+        Args:
+            target: The import's target.
+            chunk: A chunk that is loaded.
+
+        Returns:
+            Rows expected and rows found, of the tables that differ.
+        """
+        held = {table.table_name: table for table in self.definition.tables}
+        different = {}
+        for table, rows in (pair for each in self.chunks if each.chunk == chunk for pair in each.tables):
+            name = table.table_name
+            expected = sum(expected_rows(plan, self.done) for plan in self._files_of(name, chunk, rows))
+            found = target.count(held[name], rows)
+            if found != expected:
+                different[name] = (expected, found)
+        return different
+
+    def _files_of(self, table: TableName, chunk: int, rows: Rows) -> Iterator[FilePlan]:
+        """Yield the files that bring some rows of a table; a window's too, where that tells no rows from others."""
+        for each in self.chunks:
+            for plan in each.files:
+                elsewhere = isinstance(rows, AllRows) and key_of(plan) in self.done
+                if plan.table.table_name == table and (each.chunk == chunk or elsewhere):
+                    yield plan
+
+    def loads(self, only: Collection[int] = (), again: Collection[int] = ()) -> tuple[ChunkLoad, ...]:
+        """Decide what is to be done with each chunk that is wanted.
+
+        Args:
+            only: Chunk ids; empty for all.
+            again: Ids of those whose rows are replaced, whatever the ledger says.
+
+        Raises:
+            RestoreError: A chunk is not of the revision, or changed and may not be replaced, or is carried in a way
+                that the target cannot read.
+            PlanError: Rows are to be filtered by a time that travelled as text.
+        """
+        self._check_known(only)
+        loaded: dict[int, set[FileKey]] = {}
+        for key, entry in self.done.items():
+            loaded.setdefault(entry.chunk, set()).add(key)
+        loads = tuple(
+            decide(
+                parents_first(chunk),
+                loaded.get(chunk.chunk, set()),
+                again=chunk.chunk in again,
+                replace=self.replace,
+                into_nonempty=self.record.into_nonempty,
+            )
+            for chunk in self.chunks
+            if not only or chunk.chunk in only
+        )
+        tables = {table.table_name: table for table in self.definition.tables}
+        check_files(loads, tables, self.source.documents, any_carrier=self.any_carrier)
+        return loads
+
+    def _check_known(self, only: Collection[int]) -> None:
+        unknown = sorted(set(only) - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})
+        if unknown:
+            pinned = self.resumed and not self.finished
+            why = ", which the target's unfinished import has pinned," if pinned else ""
+            then = " Finish it first: load the chunks that it has." if pinned else " Export them, and seal."
+            raise RestoreError(
+                f"Revision {self.state.revision}{why} has no {numbered(unknown)} to restore.{then}",
+                chunks=unknown,
+                revision=self.state.revision,
+            )
+
+    def statements(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return those that make what the import makes; what was there before is left as it is."""
+        made = set(self.record.made)
+        return [each for each in statements if each.table is None or each.table in (self.made if each.always else made)]

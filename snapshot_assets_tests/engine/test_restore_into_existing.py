@@ -1,0 +1,121 @@
+"""Imports into tables that are there already: made by an earlier import, or by somebody else."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from snapshot_assets.databases.base import DatabaseAddress, Selection
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.databases.postgresql.restored import extracted, restore
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.imports import Into
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+
+def execute(uri: str, *statements: str) -> None:
+    """Run statements in a database of either kind."""
+    if uri.startswith("duckdb"):
+        with duckdb.connect(uri.removeprefix("duckdb://")) as connection:
+            connection.execute("SET TimeZone = 'UTC'; " + "; ".join(statements))
+    else:
+        with client(uri) as run:
+            for statement in statements:
+                run(statement)
+
+
+@pytest.fixture(params=["duckdb", "postgresql"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Into]:
+    """A source and a target of the same kind, with an empty schema `s`."""
+    if request.param == "duckdb":
+        source, target = (f"duckdb://{tmp_path}/{name}.duckdb" for name in ("source", "target"))
+    else:
+        make: MakeDatabase = request.getfixturevalue("make_postgresql_database")
+        source, target = make(), make()
+    execute(source, "CREATE SCHEMA s")
+    return Place(source, tmp_path / "location"), Into(target)
+
+
+ORDERS = Filters(tables=(TableName("s", "orders"),))
+
+
+def test_a_sequence_is_set_past_what_a_later_import_loaded_too(pair: tuple[Place, Into]) -> None:
+    place, into = pair
+    execute(
+        place.source,
+        "CREATE SEQUENCE s.numbers",
+        "CREATE TABLE s.orders (t TIMESTAMPTZ, id BIGINT DEFAULT nextval('s.numbers'))",
+        "INSERT INTO s.orders (t) SELECT '2025-01-01 01:00:00Z' FROM generate_series(1, 100)",
+    )
+    place.export()
+    assert into.restore(place.store, filters=ORDERS).finished
+    execute(place.source, "INSERT INTO s.orders (t) SELECT '2025-01-05 01:00:00Z' FROM generate_series(1, 100)")
+    place.export(chunks=[5], replace=True)
+    assert into.restore(place.store, filters=ORDERS, replace=True).finished
+    execute(into.uri, "INSERT INTO s.orders (t) VALUES (NULL)")
+    assert sorted(into.tables()["orders"]["id"].to_pylist()) == list(range(1, 202))
+
+
+@pytest.mark.parametrize(("wanted", "there"), [("bigint", "double"), ("integer", "real"), ("date", "integer")])
+def test_a_column_of_another_type_is_refused_by_name_before_anything_is_recorded(
+    pair: tuple[Place, Into], wanted: str, there: str
+) -> None:
+    place, into = pair
+    there = "double precision" if into.uri.startswith("postgresql") and there == "double" else there
+    execute(place.source, f"CREATE TABLE s.orders (t TIMESTAMPTZ, amount {wanted}, n {wanted})")
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE TABLE s.orders (t TIMESTAMPTZ, amount {wanted}, n {there})")
+    with pytest.raises(
+        RestoreError, match=rf"(?i)other types .*: s\.orders\.n is \w+(?: precision)?, not {wanted}\. Alt"
+    ):
+        into.run(place.store, filters=ORDERS).prepare()
+    assert into.imports() == []
+
+
+def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_database: MakeDatabase, tmp_path) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(make_postgresql_database())
+    execute(
+        place.source,
+        "CREATE SCHEMA s",
+        'CREATE DOMAIN s."whole Number" AS int8',
+        'CREATE DOMAIN s.positive AS s."whole Number"',
+        "CREATE TYPE s.mood AS ENUM ('sad', 'happy')",
+        "CREATE TABLE s.orders (t timestamptz(3), id serial, n s.positive, name varchar(20), note text, mood s.mood,"
+        " price numeric(10, 2), exact s.positive)",
+        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1, 2, 'a', 'b', 'sad', 1.25, 3)",
+    )
+    place.export()
+    execute(
+        into.uri,
+        "CREATE SCHEMA s",
+        "CREATE DOMAIN s.own AS bigint",
+        "CREATE TYPE s.mood AS ENUM ('sad', 'happy')",
+        "CREATE TABLE s.orders (t timestamptz, id int4, n int8, name text, note varchar, mood s.mood, price numeric,"
+        " exact s.own)",
+    )
+    assert into.restore(place.store, filters=ORDERS).finished
+    [row] = into.tables()["orders"].to_pylist()
+    assert (row["id"], row["n"], row["name"], row["note"], row["exact"]) == (1, 2, "a", "b", 3)
+
+
+def test_tables_that_an_import_made_have_the_types_that_it_would_make(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
+    postgresql_server.psql_script(source, f"{DEFINITIONS} CREATE TABLE t ({columns});")
+    definition = restore(extracted(source, Selection(time_columns={TableName("public", "t"): None})), target)
+    with closing(open_target(DatabaseAddress("target", target))) as opened:
+        assert opened.other_types(definition.tables) == []
+        [table] = definition.tables
+        every = [column.model_copy(update={"type": "public.nowhere"}) for column in table.columns]
+        others = opened.other_types([table.model_copy(update={"columns": tuple(every)})])
+        assert len(others) == len(TYPES)
