@@ -14,6 +14,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.documents import FORMAT_VERSION, check_version
 from snapshot_assets.format.file_messages import decode_file, encode_file
+from snapshot_assets.format.predicate_messages import decode_predicate, encode_predicate
 
 _DIGEST = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -243,6 +244,10 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.Deleted: ("deleted", lambda _: pb.Deleted()),
     act.TagCreated: ("tag_created", _encode_tag),
     act.TagDeleted: ("tag_deleted", lambda a: pb.TagDeleted(name=a.name)),
+    act.Tombstone: (
+        "tombstone",
+        lambda a: pb.Tombstone(schema=a.schema, table=a.table, predicate=encode_predicate(a.predicate)),
+    ),
     act.Purged: ("purged", lambda a: pb.Purged(paths=a.paths)),
 }
 _DECODERS: dict[str, Callable[[Any], act.Action]] = {
@@ -257,5 +262,6 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "deleted": lambda _: act.Deleted(),
     "tag_created": _decode_tag,
     "tag_deleted": lambda m: act.TagDeleted(m.name),
+    "tombstone": lambda m: act.Tombstone(m.schema, m.table, decode_predicate(m.predicate)),
     "purged": lambda m: act.Purged(tuple(m.paths)),
 }
