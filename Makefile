@@ -6,6 +6,7 @@ UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
@@ -38,10 +39,10 @@ ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's ins
 	$(BIN)/dagster dev --host 127.0.0.1 --port 3000
 
 test: install  ## Run the tests (under 10 minutes on 2 cores)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q $(WORKERS)
 
 test-slow: install  ## Run the long tests too
-	$(BIN)/pytest -q -m slow
+	$(BIN)/pytest -q -m slow $(WORKERS)
 
 lint: install  ## Check style, types and layers
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ A resume adopts a complete receipt instead of reading the source again; a rebuil
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -100,36 +100,47 @@ def find_adoptable(
 ) -> Mapping[int, tuple[Receipt, ObjectRef]]:
     """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
 
-    Never one of another snapshot id, of another schema, older than the chunk's last commit, of a
-    replace, or with a file that is missing or has another size. A torn receipt is none: nobody committed it.
-
     Args:
         store: The location.
         state: The head's state.
         chunks: Chunks that are not completed.
         schema_sha256: Content of the schema that the resume exports with.
     """
-    wanted = set(chunks)
     found: dict[int, tuple[Receipt, ObjectRef]] = {}
-    for info in list(store.list("data/")):
+    for receipt, ref in adoptable_receipts(store, state, chunks):
+        older = found.get(receipt.chunk)
+        newer = older is None or older[0].opened_at < receipt.opened_at
+        if newer and receipt.schema_sha256 == schema_sha256:
+            found[receipt.chunk] = receipt, ref
+    return found
+
+
+def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) -> Iterator[tuple[Receipt, ObjectRef]]:
+    """Yield the complete receipts that some resume might commit.
+
+    Never one of another snapshot id, older than the chunk's last commit, of a replace, or with a file that is missing
+    or has another size. A torn receipt is none: nobody committed it.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
+    """
+    wanted = set(chunks)
+    for info in list(store.list("data/")) if wanted else ():
         if is_receipt(info.path) and chunk_of(info.path) in wanted:
             try:
                 receipt, ref = read_receipt(store, info.path)
             except (DamageError, UnsupportedVersionError):
                 continue
-            older = found.get(receipt.chunk)
-            if (older is None or older[0].opened_at < receipt.opened_at) and _fits(
-                store, state, receipt, schema_sha256
-            ):
-                found[receipt.chunk] = receipt, ref
-    return found
+            if _fits(store, state, receipt):
+                yield receipt, ref
 
 
-def _fits(store: ObjectStore, state: State, receipt: Receipt, schema_sha256: str) -> bool:
+def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
     last = state.chunks.get(receipt.chunk)
     return (
         receipt.snapshot_id == state.snapshot_id
-        and receipt.schema_sha256 == schema_sha256
         and not receipt.supersedes
         and (last is None or receipt.base_revision >= last.revision)
         and all(_intact(store, file) for file in receipt.files)

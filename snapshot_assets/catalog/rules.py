@@ -306,6 +306,28 @@ def delete(token: Token, *, with_tags: bool = False) -> Prepare:
     return prepare
 
 
+def purge(paths: Sequence[str]) -> Prepare:
+    """Let files leave the state, before garbage collection deletes them; some may have left it already.
+
+    Raises (on commit):
+        ConflictError: A retained revision has one of them.
+    """
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        refuse_deleted(state)
+        unneeded = state.files.unneeded(state.retained())
+        gone = sorted(set(paths) & state.files.paths())
+        needed = [path for path in gone if path not in unneeded]
+        if needed:
+            raise ConflictError(
+                f"{needed[0]} came to be needed while garbage was collected; nothing was deleted. Run again.",
+                needed=needed,
+            )
+        return [act.Purged(tuple(gone))] if gone else None
+
+    return prepare
+
+
 def refuse_pinned(tags: Iterable[str]) -> None:
     """Refuse to delete a snapshot that tags pin.
 

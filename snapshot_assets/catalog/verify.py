@@ -254,6 +254,9 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
             store.head(path)
             return  # committed while this verification ran
         yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
+    elif isinstance(revision, int) and 0 < revision < scan.first:
+        message = f"{MANIFEST} is of revision {revision}, which was pruned; the next writer makes it again."
+        yield Fault(FaultKind.STALE, MANIFEST, message)
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
 
@@ -278,9 +281,11 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:
-    """Return the folded state at a revision that the scan read, or None."""
+    """Return the state at a revision that the scan read, or at any sealed one; None for another."""
     if revision == scan.state.revision:
         return scan.state
+    if any(seal.revision == revision for seal in scan.state.seals):
+        return scan.state.at(int(str(revision)))
     return next((state for state in scan.states() if state.revision == revision), None)
 
 
@@ -295,7 +300,9 @@ def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
 
 
 def _ever_named(scan: LogScan) -> set[str]:
-    return {path for entry in scan.entries for action in entry.transaction.actions for path in _named_by(action)}
+    said = [action for entry in scan.entries for action in entry.transaction.actions]
+    said += [action for event in scan.state.events for action in event.actions]
+    return scan.state.files.paths() | {path for action in said for path in _named_by(action)}
 
 
 def _named_by(action: Action) -> list[str]:

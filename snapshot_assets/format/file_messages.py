@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, overload
+
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.files import ColumnStatistics, DataFile, Physical, RowGroup
@@ -29,13 +32,50 @@ def decode_file(message: pb.AddFile) -> act.AddFile:
         DataFile(
             **{name: getattr(message, name) for name in _FILE_FIELDS},
             tombstones_through=message.tombstones_through,
-            columns=tuple(_decode_column(column) for column in message.columns),
-            row_groups=tuple(
-                RowGroup(group.rows, group.bytes, tuple(_decode_column(c) for c in group.columns))
-                for group in message.row_groups
-            ),
+            columns=_Lazy(message.columns, _decode_column),
+            row_groups=_Lazy(message.row_groups, _decode_row_group),
         )
     )
+
+
+_Item = TypeVar("_Item")
+
+
+class _Lazy(Sequence[_Item]):
+    """Messages that become values when somebody looks: opening a location decodes statistics that few ask for."""
+
+    def __init__(self, messages: Sequence[Any], decode: Callable[[Any], _Item]) -> None:
+        self._messages = messages
+        self._decode = decode
+
+    @overload
+    def __getitem__(self, index: int) -> _Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[_Item]: ...
+    def __getitem__(self, index: int | slice) -> _Item | Sequence[_Item]:
+        return tuple(self)[index] if isinstance(index, slice) else self._decode(self._messages[index])
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[_Item]:
+        return map(self._decode, self._messages)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple | _Lazy) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+def _decode_row_group(message: pb.RowGroup) -> RowGroup:
+    return RowGroup(message.rows, message.bytes, _Lazy(message.columns, _decode_column))
 
 
 def _encode_column(column: ColumnStatistics) -> pb.ColumnStatistics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Physical = bool | int | float | bytes
@@ -34,7 +35,7 @@ class RowGroup:
 
     rows: int
     bytes: int
-    columns: tuple[ColumnStatistics, ...]
+    columns: Sequence[ColumnStatistics]
 
 
 @dataclass(frozen=True)
@@ -66,5 +67,5 @@ class DataFile:
     sha256: str
     schema_id: int
     tombstones_through: int
-    columns: tuple[ColumnStatistics, ...] = ()
-    row_groups: tuple[RowGroup, ...] = ()
+    columns: Sequence[ColumnStatistics] = ()
+    row_groups: Sequence[RowGroup] = ()

@@ -102,6 +102,11 @@ def is_receipt(path: str) -> bool:
     return _RECEIPT.fullmatch(path) is not None
 
 
+def is_probe(path: str) -> bool:
+    """Tell whether `path` is one at which writers prove that they may write."""
+    return _PROBE.fullmatch(path) is not None
+
+
 def chunk_of(path: str) -> int | None:
     """Return the chunk id in the path of a data file or receipt, or None."""
     match = _DATA_FILE.fullmatch(path) or _RECEIPT.fullmatch(path)

@@ -164,8 +164,10 @@ def test_bounds_that_are_not_known_exclude_nothing(hourly: Callable[..., str]) -
     store = open_store(parse_location(uri))
     state = read_state(store)
     schema = read_schema(store, state.schemas[1])
-    for chunk, files in state.files.items():
-        state.files[chunk] = {path: replace(known, file=_without_bounds(known.file)) for path, known in files.items()}
+    for chunk, files in state.files.added.items():
+        state.files.added[chunk] = {
+            path: replace(known, file=_without_bounds(known.file)) for path, known in files.items()
+        }
     one_hour = TimeRange(START + 5 * HOUR, START + 6 * HOUR)
     [part] = file_parts(state, schema.table(TableName("main", "hourly")), {1: schema}, one_hour)
     assert (part.file.chunk, part.row_groups, part.cut) == (1, None, True)

@@ -76,7 +76,7 @@ def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, pa
     for chunk, receipt in finished.items():
         assert [ref.path for ref in after.chunks[int(chunk)].chunk.receipts] == [f"data/{chunk}/{receipt}"]
     for chunk in before.chunks:
-        assert after.files[chunk] == before.files[chunk]
+        assert after.files.chunk(chunk) == before.files.chunk(chunk)
     files = ", ".join(f"'{location}/{known.file.path}'" for known in after.live_files() if known.file.table == "m")
     with duckdb.connect(str(project / "source.duckdb"), read_only=True) as connection:
         for query in (

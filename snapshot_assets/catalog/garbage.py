@@ -1,0 +1,191 @@
+"""Garbage collection: the only thing that deletes data.
+
+What no retained revision, no pin and no adoptable receipt needs is garbage once it has been so for a grace period, so
+that writers which hold it may still commit it (seed, section 1.2 "Garbage Collection"). It fails closed: one root that
+cannot be read, and nothing is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.events import needed_events
+from snapshot_assets.catalog.faults import Fault, read_object
+from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import DamageError, PlanError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.documents import parse_json
+from snapshot_assets.format.layout import in_layout, is_probe, is_receipt
+from snapshot_assets.format.units import duration_text
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.probe import probe
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """An object that nothing needs.
+
+    Attributes:
+        reason: `replaced` (no retained revision has it any more), `orphan` (no transaction names it, or none that
+            still counts) or `probe`.
+        since: When it was written, or when it became unneeded, whichever is later.
+    """
+
+    path: str
+    bytes: int
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a collection deleted, or would delete.
+
+    Attributes:
+        deleted: Garbage that is older than the grace period.
+        waiting: Garbage that is not yet.
+        foreign: Objects that are not part of the format, left where they are.
+        grace: The period that was kept to.
+    """
+
+    deleted: tuple[Garbage, ...]
+    waiting: tuple[Garbage, ...]
+    foreign: tuple[str, ...]
+    grace: timedelta
+
+
+def collect_garbage(
+    catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False
+) -> Collection:
+    """Delete what nothing needs: first the files leave the state, then the objects go.
+
+    Cut off in between, objects are left that no transaction names; the next collection deletes them.
+
+    Args:
+        catalog: The location, opened for writing; for reading if `dry_run`.
+        grace: How long garbage stays; None for the plan's own.
+        unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
+        dry_run: Only tell.
+
+    Raises:
+        PlanError: The grace period is shorter than the plan's.
+        DamageError: The log, a tag's object or a receipt cannot be read; nothing was deleted.
+        ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
+    """
+    catalog.refresh()
+    grace = checked_grace(catalog.begun(), grace, unsafe)
+    now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
+    found = _find(catalog.store, catalog.state, now - grace, grace)
+    if dry_run or not found.deleted:
+        return found
+    known = catalog.state.files.paths()
+    catalog.commit(rules.purge(tuple(each.path for each in found.deleted if each.path in known)))
+    again = {each.path for each in _find(catalog.store, catalog.refresh(), now - grace, grace).deleted}
+    for each in found.deleted:
+        if each.path in again:
+            catalog.store.delete(each.path)
+    return found
+
+
+def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:
+    """Return the grace period to keep to: the plan's, if none is given.
+
+    Raises:
+        PlanError: It is shorter than the plan's, and not called unsafe.
+    """
+    assert state.header is not None
+    own = timedelta(microseconds=state.header.grace)
+    if grace is None:
+        return own
+    if grace < own and not unsafe:
+        raise PlanError(
+            f"A grace period of {duration_text(grace)} is shorter than the plan's {duration_text(own)}, which writers"
+            " rely on; give --unsafe only if none is at work."
+        )
+    return grace
+
+
+def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) -> Collection:
+    objects = list(store.list())  # before the roots are read: what is written later is not looked at
+    needed = _needed(store, state)
+    unneeded = state.files.unneeded(state.retained())
+    garbage, foreign = [], []
+    for info in objects:
+        if not in_layout(info.path):
+            foreign.append(info.path)
+        elif info.path not in needed and _is_collected(info.path):
+            removed_at = unneeded.get(info.path) or _files_removed_at(store, info.path, unneeded)
+            garbage.append(_garbage(info, removed_at))
+    return Collection(
+        deleted=tuple(each for each in garbage if each.since <= before),
+        waiting=tuple(each for each in garbage if each.since > before),
+        foreign=tuple(foreign),
+        grace=grace,
+    )
+
+
+def _is_collected(path: str) -> bool:
+    """Tell whether an object is of a kind that is collected; the log is pruned, and hints are only overwritten."""
+    return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
+
+
+def _files_removed_at(store: ObjectStore, path: str, unneeded: Mapping[str, datetime]) -> datetime | None:
+    """Return when the last of a receipt's files was removed: it is unneeded since then."""
+    if not is_receipt(path):
+        return None
+    try:
+        receipt, _ = read_receipt(store, path)
+    except DamageError:
+        return None
+    return max((unneeded[file.path] for file in receipt.files if file.path in unneeded), default=None)
+
+
+def _garbage(info: ObjectInfo, removed_at: datetime | None) -> Garbage:
+    if removed_at is not None:
+        return Garbage(info.path, info.size, "replaced", max(info.modified, removed_at))
+    return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
+
+
+def _needed(store: ObjectStore, state: State) -> set[str]:
+    """Return the paths of all objects that must stay.
+
+    Raises:
+        DamageError: A root cannot be read.
+    """
+    needed = state.files.paths() - set(state.files.unneeded(state.retained()))
+    for event in needed_events(state):
+        for action in event.actions:
+            needed.update(_named_by(action))
+    for known in state.tags.values():
+        needed.update(_pinned_by(store, known.tag))
+    for receipt, ref in adoptable_receipts(store, state, state.missing()):
+        needed.add(ref.path)
+        needed.update(file.path for file in receipt.files)
+    return needed
+
+
+def _named_by(action: act.Action) -> Iterator[str]:
+    match action:
+        case act.SchemaAdded():
+            yield from (ref.path for ref in action.files)
+        case act.Chunk():
+            yield from (ref.path for ref in action.receipts)
+
+
+def _pinned_by(store: ObjectStore, tag: act.TagCreated) -> Sequence[str]:
+    """Return the paths that a tag's own object names, and its own."""
+    found = read_object(store, tag.object, True)
+    if isinstance(found, Fault):
+        raise DamageError(
+            f"Tag {tag.name!r} pins files, but its object cannot be read: {found.message} Nothing was deleted. Delete"
+            " the tag, or bring the object back.",
+            object=tag.object.path,
+        )
+    manifest = parse_json(found, tag.object.path)["manifest"]
+    files = (file["path"] for chunk in manifest["chunks"] for file in chunk["files"])
+    return [tag.object.path, *files, *(file["path"] for file in manifest["schema_files"])]

@@ -1,0 +1,86 @@
+"""Pruning: the log's beginning is deleted where a checkpoint holds all that it says (seed, section 1.2 "Pruning")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.garbage import checked_grace
+from snapshot_assets.catalog.replay import list_log, scan_log
+from snapshot_assets.errors import DamageError
+from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.probe import probe
+
+_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What pruning deleted, or would delete.
+
+    Attributes:
+        deleted: Paths, oldest revision first.
+        bytes: Their size.
+        kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 where all is kept.
+    """
+
+    deleted: tuple[str, ...]
+    bytes: int
+    kept: int
+
+
+def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False) -> Pruning:
+    """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
+
+    Two checkpoints stay, and all transactions from the older one on; so does revision 1, and what is younger than the
+    grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest goes first, so a
+    pruning that was cut off is one of less.
+
+    Args:
+        catalog: The location, opened for writing; for reading if `dry_run`.
+        grace: How old what is deleted must be; None for the plan's grace period.
+        unsafe: Accept a shorter one than the plan's: no writer may be at work.
+        dry_run: Only tell.
+
+    Raises:
+        PlanError: The grace period is shorter than the plan's.
+        DamageError: The log or a checkpoint has a fault; nothing was deleted.
+    """
+    grace = checked_grace(catalog.begun(), grace, unsafe)
+    store = catalog.store
+    checkpoints = list_log(store).checkpoints
+    if len(checkpoints) < _KEPT:
+        return Pruning((), 0, 0)
+    kept = checkpoints[-_KEPT]
+    now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
+    gone = _prunable(store, kept, now - grace)
+    if gone:
+        _refuse_faults(store, checkpoints[-1])
+    for info in gone if not dry_run else ():
+        store.delete(info.path)
+    return Pruning(tuple(info.path for info in gone), sum(info.size for info in gone), kept)
+
+
+def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:
+    """Return what lies below a revision, oldest first, up to the first object that is too young."""
+    found: list[ObjectInfo] = []
+    for info in sorted(store.list(TRANSACTIONS), key=lambda info: _revision(info.path)):
+        if not 1 < _revision(info.path) < kept:
+            continue
+        if info.modified > before:
+            break
+        found.append(info)
+    return found
+
+
+def _revision(path: str) -> int:
+    return revision_of(path) or checkpointed_revision(path) or 0
+
+
+def _refuse_faults(store: ObjectStore, newest: int) -> None:
+    scan = scan_log(store, through=newest)
+    if scan.faults:
+        path, fault = scan.faults[0]
+        raise DamageError(f"The log has a fault, so nothing was pruned: {fault}", object=path)
