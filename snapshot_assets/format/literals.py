@@ -55,6 +55,11 @@ class Literal:
         """The Arrow type."""
         return parse_arrow_type(self.type)
 
+    @property
+    def unscaled(self) -> int:
+        """All digits of a decimal as one number."""
+        return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, _DIGITS))
+
     def scalar(self) -> pa.Scalar:
         """Return the value for Arrow.
 
