@@ -231,13 +231,13 @@ class State:
         files = self.files.chunk(chunk)
         return iter([files[path] for path in sorted(files)])
 
-    def deleting(self, file: DataFile) -> tuple[Predicate, ...]:
-        """Return the predicates of the tombstones that a live file's rows have still to be filtered by."""
-        return tuple(
-            tombstone.predicate
+    def deleting(self, file: DataFile) -> dict[int, Predicate]:
+        """Return the predicates, by revision of their tombstones, that a live file's rows are to be filtered by."""
+        return {
+            revision: tombstone.predicate
             for revision, tombstone in self.tombstones.items()
             if revision > file.tombstones_through and (tombstone.schema, tombstone.table) == (file.schema, file.table)
-        )
+        }
 
     def at(self, revision: int) -> State:
         """Return an older state, as far as this one still knows it: every retained one.

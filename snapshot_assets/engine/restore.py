@@ -56,6 +56,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
+        revisions: Which revision an import restored, by its id.
     """
 
     source: RestoreSource
@@ -65,6 +66,7 @@ class Prepared:
     definition: Definition
     chunks: tuple[ChunkFiles, ...]
     done: dict[tuple[TableName, str], LoadedFile]
+    revisions: dict[str, int] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -97,6 +99,11 @@ class Prepared:
     def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if (plan.table.table_name, plan.file.path) not in self.done)
+
+    def holds_deleted(self, plan: FilePlan) -> bool:
+        """Tell whether a file was loaded before some of its rows were deleted from the snapshot."""
+        entry = self.done.get((plan.table.table_name, plan.file.path))
+        return entry is not None and self.revisions.get(entry.import_id, plan.deleted_at) < plan.deleted_at
 
     def loaded_by_chunk(self) -> dict[int, set[tuple[TableName, str]]]:
         """Return the files of the import's tables that the ledger has, by chunk."""
@@ -203,6 +210,7 @@ class ImportRun:
             definition=definition,
             chunks=tuple(chunk_files(source.state, source.schema, filters)),
             done=done,
+            revisions={each.id: each.revision for each in imports},
         )
 
     def target(self) -> AbstractContextManager[ImportTarget]:
@@ -285,11 +293,12 @@ class ImportRun:
     ) -> ChunkLoad:
         """Decide what is to be done with a chunk: nothing, load what is missing, or replace it whole."""
         wanted = {(plan.table.table_name, plan.file.path) for plan in chunk.files}
-        changed = bool(known - wanted)
+        changed = bool(known - wanted) or any(prepared.holds_deleted(plan) for plan in chunk.files)
         if changed and not (self.settings.replace or again):
             raise RestoreError(
-                f"Chunk {chunk.chunk} was loaded from other files, at an earlier revision: its rows changed in the"
-                " snapshot since. Give --replace to delete its rows from the target and load those of now.",
+                f"Chunk {chunk.chunk} was loaded from other files, or before rows of them were deleted, at an earlier"
+                " revision: its rows changed in the snapshot since. Give --replace to delete its rows from the target"
+                " and load those of now.",
                 chunk=chunk.chunk,
             )
         if (changed or again) and prepared.record.into_nonempty:

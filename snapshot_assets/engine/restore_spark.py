@@ -118,9 +118,9 @@ class SparkLoader(Loader):
                 yield _Part(claim, self.tables[table.table_name], rows, counted)
 
     def _counted(self, spark: SparkSession, work: FileWork) -> FileWork:
-        """Return work whose ledger row says how many rows will go in: a file at the edge of a range has fewer."""
+        """Return work whose ledger row says how many rows will go in: one that is not wanted whole has fewer."""
         rows = work.plan.file.rows
-        if work.plan.cut is not None:
+        if not work.plan.whole:
             with spark_errors():
                 rows = _frame(spark, self.store, [work]).count()
         return replace(work, entry=replace(work.entry, rows=rows))
@@ -173,7 +173,8 @@ def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 work = shared[number]
-                for rows in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
-                    yield rows if work.plan.cut is None else work.plan.cut.filter(rows, work.table)
+                plan = work.plan
+                for rows in read_batches(store, plan.file, schema, zone=plan.zone, deleted=plan.deleted):
+                    yield rows if plan.cut is None else plan.cut.filter(rows, work.table)
 
     return spark.range(0, len(works), 1, len(works)).mapInArrow(read, spark_schema(schema))

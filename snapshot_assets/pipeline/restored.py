@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import WindowRows
 from snapshot_assets.databases.target import ImportTarget
 from snapshot_assets.engine.restore import ImportRun, ImportSettings, Prepared
@@ -149,7 +148,7 @@ def _differences(prepared: Prepared, target: ImportTarget, chunk: int) -> dict[T
     """Return the rows expected and found of the tables that differ in a window."""
     window, header = prepared.state.window(chunk), prepared.state.header
     zone = header.time_zone if header else "UTC"
-    expected = rows_by_table(prepared.state, chunk)
+    expected = _rows_by_table(prepared, chunk)
     different = {}
     for table in prepared.definition.tables:
         if table.time_index is not None:
@@ -160,12 +159,13 @@ def _differences(prepared: Prepared, target: ImportTarget, chunk: int) -> dict[T
     return different
 
 
-def rows_by_table(state: State, chunk: int) -> dict[TableName, int]:
-    """Return the rows of a chunk's files by table."""
+def _rows_by_table(prepared: Prepared, chunk: int) -> dict[TableName, int]:
+    """Return the rows of a chunk's files by table; the ledger knows how many of a file tombstones left in."""
     rows: dict[TableName, int] = {}
-    for known in state.live_files(chunk):
+    for known in prepared.state.live_files(chunk):
         name = TableName(known.file.schema, known.file.table)
-        rows[name] = rows.get(name, 0) + known.file.rows
+        loaded = prepared.done.get((name, known.file.path)) if prepared.state.deleting(known.file) else None
+        rows[name] = rows.get(name, 0) + (loaded or known.file).rows
     return rows
 
 
