@@ -152,7 +152,8 @@ class _Parser:
     def _one(self, depth: int) -> Predicate:
         if depth > MAX_DEPTH:
             raise PlanError(
-                f"the predicate is nested more than {MAX_DEPTH} deep at position {self.next.at + 1}; write it flatter"
+                f"the predicate cannot be read at position {self.next.at + 1}: it is nested more than {MAX_DEPTH} deep;"
+                " write it flatter"
             )
         if self._take("word", "not"):
             return Not(self._one(depth + 1))

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import operator
-from datetime import UTC, datetime
-from functools import reduce
+import time
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.catalog.file_set import FileSet
+from snapshot_assets.catalog.bounds import Bounds, schema_of
+from snapshot_assets.catalog.file_set import COLUMNS, Base, FileSet
 from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.statistics import file_columns, row_groups
+from snapshot_assets.format.actions import Header
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.evaluation import true_rows
-from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.literals import Literal, decimal_text, storage_of
+from snapshot_assets.format.files import ColumnStatistics, DataFile
+from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import (
     And,
     Comparison,
@@ -35,8 +37,10 @@ from snapshot_assets.format.predicates import (
     columns_of,
 )
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START
 
 TABLE = TableName("main", "m")
+WRITTEN = {1: pa.schema([("c", pa.int64())])}
 PREFIX = "x" * 64
 _DECIMAL_76 = pa.decimal256(76, 3)
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -171,6 +175,9 @@ SPREAD: dict[pa.DataType, list[Any]] = {
 }
 
 
+COMPARE = {Operator.EQUAL: operator.eq, Operator.LESS: operator.lt, Operator.GREATER: operator.gt}
+
+
 @pytest.mark.parametrize("kind", SPREAD, ids=str)
 @pytest.mark.parametrize("checkpointed", [0, 9])
 def test_files_whose_bounds_exclude_a_value_are_passed_over(kind: pa.DataType, checkpointed: int) -> None:
@@ -180,9 +187,10 @@ def test_files_whose_bounds_exclude_a_value_are_passed_over(kind: pa.DataType, c
     state = state_of(files, min(checkpointed, len(files)))
     text = arrow_type_text(kind)
     for number, value in enumerate(values):
-        for how, compare in ((Operator.EQUAL, operator.eq), (Operator.LESS, operator.lt), (Operator.GREATER, operator.gt)):
+        for how, compare in COMPARE.items():
             predicate = Comparison("c", how, Literal(text, value))
-            found = {m.known.file.path: m.certain for m in match_files(state, TABLE, predicate, {1: pa.schema([("c", kind)])})}
+            matches = match_files(state, TABLE, predicate, {1: pa.schema([("c", kind)])})
+            found = {match.known.file.path: match.certain for match in matches}
             wanted = [path.path for place, path in enumerate(files) if compare(place, number)]
             if PREFIX in str(value):  # bounds are cut, and a greater maximum may be that of a greater value
                 assert set(wanted) <= set(found)
@@ -201,5 +209,87 @@ def test_a_file_of_a_type_that_is_converted_before_it_is_compared_is_not_passed_
     assert [(match.known.file.path, match.certain) for match in found] == [(numbers.path, False)]
 
 
-def test_files_of_other_tables_chunks_and_times_are_passed_over() -> None:
-    pass
+def path_of(chunk: int, stem: str) -> str:
+    return f"data/{chunk}/{stem}-{chunk:08x}-0000.parquet"
+
+
+def header(days: int) -> Header:
+    return replace(HEADER, start=START, end=START + days * DAY, chunk_time_window=86_400_000_000)
+
+
+def test_files_of_other_tables_and_times_are_passed_over() -> None:
+    files = [
+        replace(
+            data_file(pa.table({"c": [chunk]}), chunk, 1),
+            chunk=chunk,
+            table=table,
+            path=path_of(chunk, f"main.{table}"),
+        )
+        for chunk in range(5)
+        for table in ("m", "other")
+    ]
+    for checkpointed in (0, 5, len(files)):
+        state = state_of(files, checkpointed)
+        state.header = replace(header(4), end=START + 3.5 * DAY)
+
+        def found(start: float | None, end: float | None, state: State = state) -> dict[int, bool]:
+            moments = [None if day is None else START + day * DAY for day in (start, end)]
+            matches = match_files(state, TABLE, start=moments[0], end=moments[1])
+            return {match.known.file.chunk: match.certain for match in matches}
+
+        assert found(None, None) == dict.fromkeys(range(5), True)
+        assert found(1, 2) == {2: True}
+        assert found(0.5, 2) == {1: False, 2: True}
+        assert found(2.5, None) == {3: False, 4: True}
+        assert found(3, 3.5) == {4: True}
+        assert found(None, 0.1) == {1: False}
+        assert found(3.5, None) == {}
+        assert found(None, 0) == {}
+        assert [match.known.file.path for match in match_files(state)] == [file.path for file in files]
+        assert match_files(state, TABLE).totals() == (5, 5, 5)
+        later = match_files(state, TABLE, Comparison("c", Operator.GREATER, Literal("int64", 2)), WRITTEN)
+        assert (later.totals(), later.totals(certain=True)) == ((2, 2, 2), (2, 2, 2))
+        one = [match for match in later if match.known.file.chunk == 4]
+        assert later.statistics("c", one) == [ColumnStatistics("c", 0, 4, 4)]
+        assert later.statistics("lacking", one) == [None]
+
+
+def test_a_file_that_was_removed_and_one_that_came_back_are_matched_as_they_are_now() -> None:
+    files = [data_file(pa.table({"c": [number]}), number, 1) for number in range(3)]
+    state = state_of(files, 3)
+    state.files.remove(1, files[0].path, 5, START)
+    state.files.remove(1, files[1].path, 5, START)
+    state.files.add(replace(files[1], tombstones_through=4), 5)
+    found = list(match_files(state, TABLE, Comparison("c", Operator.LESS, Literal("int64", 9)), WRITTEN))
+    assert [(match.known.file.path, match.known.added) for match in found] == [(files[1].path, 5), (files[2].path, 1)]
+    assert [m.known.file.path for m in match_files(state, TABLE, older_than=4)] == [files[2].path]
+
+
+def test_a_million_files_are_looked_through_in_less_than_a_second() -> None:
+    count = 1_000_000
+    state = State(header=replace(header(1), end=None), files=FileSet(million(count)))
+    started = time.perf_counter()
+    found = match_files(state, TABLE, Comparison("c", Operator.LESS, Literal("int64", 500)), WRITTEN)
+    assert found.totals()[0] == 500
+    assert time.perf_counter() - started < 1
+    started = time.perf_counter()
+    assert len(list(match_files(state, TABLE, start=START + 3 * DAY, end=START + 4 * DAY))) == 10
+    assert time.perf_counter() - started < 0.5  # 15 ms on an idle machine
+
+
+def million(count: int) -> Base:
+    """Return files, ten in each window, whose column `c` holds the file's number and the next four."""
+    numbers = np.arange(count)
+    columns = {name: np.zeros(count, dtype=np.int64) for name in COLUMNS.names} | {
+        "path": pa.array([path_of(number // 10 + 1, "main.m") for number in range(count)]),
+        "rows": np.ones(count, dtype=np.int64),
+        "schema": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), [TABLE.schema]),
+        "table": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), [TABLE.table]),
+        "chunk": numbers // 10 + 1,
+        "attempt": pa.repeat(pa.scalar(b"abcd", pa.binary(4)), count),
+        "sha256": pa.repeat(pa.scalar(b"a" * 32, pa.binary(32)), count),
+        "schema_id": np.ones(count, dtype=np.int32),
+        "removed_at": pa.nulls(count, pa.timestamp("us", "UTC")),
+    }
+    bounds = pa.table([numbers, np.zeros(count, dtype=np.int64), numbers, numbers + 4], schema=schema_of("integer"))
+    return Base(pa.table(columns).cast(COLUMNS), Bounds(["c"], lambda _: {"integer": bounds}))
