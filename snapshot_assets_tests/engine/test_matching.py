@@ -218,12 +218,14 @@ def header(days: int) -> Header:
 
 
 def test_files_of_other_tables_and_times_are_passed_over() -> None:
+    one = data_file(pa.table({"c": [0]}), 0, 1)
     files = [
         replace(
-            data_file(pa.table({"c": [chunk]}), chunk, 1),
+            one,
             chunk=chunk,
             table=table,
             path=path_of(chunk, f"main.{table}"),
+            columns=(ColumnStatistics("c", 0, chunk, chunk),),
         )
         for chunk in range(5)
         for table in ("m", "other")
