@@ -103,7 +103,8 @@ def decode_action(message: pb.Action, name: str) -> act.Action:
         name: The path of the object that holds it, for messages.
 
     Raises:
-        UnsupportedVersionError: It is of a kind that this code does not know.
+        UnsupportedVersionError: It is of a kind that this code does not know, or holds a part that is.
+        DocumentError: It is not sound in itself.
     """
     kind = message.WhichOneof("kind")
     if kind is None:
@@ -115,7 +116,10 @@ def decode_action(message: pb.Action, name: str) -> act.Action:
             f"{name} holds an action {kind!r} that this code does not carry out. Use a newer snapshot_assets.",
             object=name,
         )
-    return _DECODERS[kind](getattr(message, kind))
+    try:
+        return _DECODERS[kind](getattr(message, kind))
+    except (DocumentError, UnsupportedVersionError) as fault:
+        raise type(fault)(f"{name}: {fault}", object=name) from fault
 
 
 def _range(start: datetime | None, end: datetime | None) -> pb.TimeRange:
