@@ -89,6 +89,10 @@ class Base:
         """Whether each row is live."""
         return np.asarray(np.asarray(self.table["removed"]) == 0)
 
+    def column(self, name: str) -> np.ndarray:
+        """Return the values of a column of numbers."""
+        return np.asarray(self.table[name])
+
     @cached_property
     def live_chunks(self) -> dict[int, int]:
         """Live rows by chunk."""
@@ -102,6 +106,11 @@ class Base:
             if only_live:
                 some = some.filter(pa.array(self.live[start : start + some.num_rows]))
             yield from map(_state_of, some.to_pylist())
+
+    def picked(self, rows: np.ndarray) -> Iterator[FileState]:
+        """Yield some rows as values, without their statistics, in the order given."""
+        for start in range(0, len(rows), _BATCH):
+            yield from map(_state_of, self.table.take(pa.array(rows[start : start + _BATCH])).to_pylist())
 
     def rows_of(self, chunk: int) -> slice:
         """Return the place of a chunk's rows."""
@@ -227,6 +236,21 @@ class FileSet:
             found.base = Base(_with_column(live, "removed_at", never), base.bounds)
         return found
 
+    def columns(self) -> Iterator[tuple[Base, np.ndarray, list[FileState] | None]]:
+        """Yield the files in columns, which rows of them are live, and the files themselves where they are at hand.
+
+        What lies over the base is not merged with it, which for a million files would take seconds. Each part is sorted
+        by chunk and path.
+        """
+        if self.base is not None:
+            live = self.base.live
+            if self.removed:
+                live = live & ~_among(self.base.table, set(self.removed)).to_numpy(zero_copy_only=False)
+            yield self.base, live, None
+        added = [files[path] for _, files in sorted(self.added.items()) for path in sorted(files)]
+        if added:
+            yield _base_of(added), np.ones(len(added), dtype=bool), added
+
     def totals(self) -> tuple[int, int, int]:
         """Return how many live files there are, and their rows and bytes."""
         known = [each.file for files in self.added.values() for each in files.values()]
@@ -237,6 +261,10 @@ class FileSet:
         live = base.live
         columns = (base.table[name].to_numpy()[live].sum() for name in ("rows", "bytes"))
         return count + int(live.sum()), rows + int(next(columns)), size + int(next(columns))
+
+    def schema_ids(self) -> set[int]:
+        """Return the ids of the schemas that live files were written with."""
+        return {int(each) for part, live, _ in self.columns() for each in np.unique(part.column("schema_id")[live])}
 
     def paths(self) -> set[str]:
         """Return the paths of all files, whatever state they belong to."""
@@ -263,7 +291,7 @@ class FileSet:
     def merged(self) -> Base:
         """Return all intervals of all files in columns, sorted, with their statistics."""
         over = [*self.closed, *(known for files in self.added.values() for known in files.values())]
-        new = Base(pa.Table.from_pylist([_row_of(known) for known in over], COLUMNS), bounds_of([k.file for k in over]))
+        new = _base_of(over)
         old = self._patched()
         both = new if old is None else old.concat(new)
         order = pc.sort_indices(both.table, [(name, "ascending") for name in ("chunk", "path", "added")])
@@ -285,6 +313,11 @@ class FileSet:
         if self.purged:
             base = base.take(np.flatnonzero(~_among(base.table, self.purged).to_numpy(zero_copy_only=False)))
         return base
+
+
+def _base_of(files: Sequence[FileState]) -> Base:
+    rows = pa.Table.from_pylist([_row_of(known) for known in files], COLUMNS)
+    return Base(rows, bounds_of([known.file for known in files]))
 
 
 def _among(table: pa.Table, paths: set[str]) -> pa.Array:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import NoSnapshotError
@@ -18,6 +19,7 @@ from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsO
 from snapshot_assets.format.checksums import snapshot_checksum, sums_line
 from snapshot_assets.format.documents import FORMAT_VERSION, pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
+from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
@@ -28,7 +30,7 @@ def used_schema_files(state: State) -> dict[str, tuple[ObjectRef, int]]:
 
     Used are the newest schema and every one that a live file was written with.
     """
-    ids = {file.file.schema_id for file in state.live_files()} | {state.schema_id}
+    ids = state.files.schema_ids() | {state.schema_id}
     return {ref.path: (ref, number) for number in sorted(ids) for ref in state.schemas[number].files}
 
 
@@ -52,7 +54,7 @@ def checksum_of(state: State) -> str:
     return snapshot_checksum(
         schema_files=[(ref.path, ref.sha256) for ref, _ in used_schema_files(state).values()],
         chunks={number: known.chunk.checksum for number, known in state.chunks.items() if number in filled},
-        tombstones={},
+        tombstones=_tombstones(state),
         header=checksum_header(state),
     )
 
@@ -73,6 +75,7 @@ def manifest_of(state: State) -> dict[str, Any]:
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
     chunks = [_chunk(state, number) for number in _listed_chunks(state)]
+    rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
     return {
         "version": FORMAT_VERSION,
         "location_id": state.location_id,
@@ -86,15 +89,15 @@ def manifest_of(state: State) -> dict[str, Any]:
         "format": header.format,
         "consistency": sealed.seal.consistency if sealed else None,
         "checksum": sealed.seal.checksum if sealed else None,
-        "rows": sum(chunk["rows"] for chunk in chunks),
-        "rows_visible": sum(chunk["rows"] for chunk in chunks),
+        "rows": rows,
+        "rows_visible": None if tombstones else rows,
         "tables": _tables(state, outside),
         "empty_windows": _empty_windows(state),
         "schema_files": [
             {"path": path, "sha256": ref.sha256, "bytes": ref.bytes, "schema_id": number}
             for path, (ref, number) in sorted(used_schema_files(state).items())
         ],
-        "tombstones": [],
+        "tombstones": list(tombstones.values()),
         "chunks": chunks,
         "created_at": time_text(state.created_at),
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
@@ -188,6 +191,19 @@ def _tables(state: State, outside: tuple[RowsOutside, ...]) -> list[dict[str, An
         {"schema": schema, "table": table, "rows": rows[schema, table], "rows_outside": beyond.get((schema, table), 0)}
         for schema, table in sorted(set(rows) | set(beyond))
     ]
+
+
+def _tombstones(state: State) -> dict[int, dict[str, Any]]:
+    """Return the pending tombstones by revision."""
+    return {
+        revision: {
+            "revision": revision,
+            "schema": tombstone.schema,
+            "table": tombstone.table,
+            "predicate": predicate_json(tombstone.predicate),
+        }
+        for revision, tombstone in pending_tombstones(state).items()
+    }
 
 
 def _empty_windows(state: State) -> list[dict[str, str]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     ConflictError,
@@ -286,6 +287,33 @@ class StaleVerificationError(ConflictError):
 
 def _same_seal(one: act.Seal, other: act.Seal) -> bool:
     return one.checksum == other.checksum and one.rows_outside == other.rows_outside
+
+
+def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
+    """Delete rows of a table; on a sealed base with a seal in the same transaction, so that it can be read at once.
+
+    What others commit later of what they read before is filtered by it, because their files say so
+    (`tombstones_through`).
+
+    Raises (on commit):
+        SupersededError: Another snapshot began.
+        ConflictError: Another schema was added since the predicate was made for this one.
+    """
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        check_unchanged(state, token)
+        if state.schema_id != token.schema_id:
+            raise ConflictError(
+                f"Schema {state.schema_id} was added while rows of {wanted.schema}.{wanted.table} were to be deleted by"
+                f" a predicate made for schema {token.schema_id}; nothing was deleted. Run again."
+            )
+        if not state.sealed or state.newest_seal is None:
+            return [wanted]
+        after = replace(state, tombstones=state.tombstones | {state.revision + 1: wanted})
+        sealed = replace(state.newest_seal.seal, verified_revision=state.revision, checksum=checksum_of(after))
+        return [wanted, sealed]
+
+    return prepare
 
 
 def delete(token: Token, *, with_tags: bool = False) -> Prepare:

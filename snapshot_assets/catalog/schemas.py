@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ValidationError
 
 from snapshot_assets.catalog.rules import SchemaContent
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded
 from snapshot_assets.format.checksums import sha256_hex, sums_line
@@ -54,6 +55,12 @@ def write_schema(store: ObjectStore, schema: DatabaseSchema) -> SchemaContent:
                     f"{path} in {store.uri} holds other bytes than its name says; verify the location.", object=path
                 ) from None
     return content
+
+
+def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
+    """Return the newest schema of a state and all that live files were written with, by id; see `read_schema`."""
+    ids = state.files.schema_ids() | {state.schema_id}
+    return {number: read_schema(store, state.schemas[number]) for number in sorted(ids)}
 
 
 def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:

@@ -20,6 +20,7 @@ from snapshot_assets.format.layout import (
     chunk_of,
     transaction_path,
 )
+from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.windows import Window, plan_windows, window_at
 
 
@@ -65,11 +66,12 @@ class State:
     Attributes:
         revision: Head revision, 0 for an empty location.
         snapshot_id: The snapshot that the last begin named, "" before the first.
-        data_revision: Last revision that changed range, schema, chunks or files: what a seal declares.
+        data_revision: Last revision that changed range, schema, chunks, files or tombstones: what a seal declares.
         files: All files, live ones and ones that older states need.
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
         tags: All tags by name, of older snapshot ids too.
+        tombstones: Tombstones of the snapshot by their revision, ascending; see `deleting`.
         events: What was said at each revision that an older state may need.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
@@ -90,6 +92,7 @@ class State:
     in_progress: dict[int, str] = field(default_factory=dict)
     seals: list[SealState] = field(default_factory=list)
     tags: dict[str, TagState] = field(default_factory=dict)
+    tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
     deleted: bool = False
     events: list[Event] = field(default_factory=list)
     checkpointed: int = 0
@@ -165,12 +168,20 @@ class State:
                 if self.tags.pop(action.name, None) is None:
                     raise DocumentError(f"{name} deletes tag {action.name!r}, which is not there.", object=name)
 
+            case act.Tombstone():
+                self._bury(action, name)
+
+    def _bury(self, tombstone: act.Tombstone, name: str) -> None:
+        if self.revision in self.tombstones:
+            raise DocumentError(f"{name} holds several tombstones; expected one at most.", object=name)
+        self.tombstones[self.revision] = tombstone
+
     def _begin(self, begin: act.Begin, event: Event) -> None:
         self.snapshot_id = begin.snapshot_id
         self.header = begin.header
         self.created_at = event.committed_at
         self.created_by = event.writer_id
-        self.schemas, self.chunks, self.in_progress = {}, {}, {}
+        self.schemas, self.chunks, self.in_progress, self.tombstones = {}, {}, {}, {}
         self.files.clear(self.revision, self.committed_at)
 
     def _add(self, file: DataFile, name: str) -> None:
@@ -219,6 +230,14 @@ class State:
             return iter(self.files)
         files = self.files.chunk(chunk)
         return iter([files[path] for path in sorted(files)])
+
+    def deleting(self, file: DataFile) -> dict[int, Predicate]:
+        """Return the predicates, by revision of their tombstones, that a live file's rows are to be filtered by."""
+        return {
+            revision: tombstone.predicate
+            for revision, tombstone in self.tombstones.items()
+            if revision > file.tombstones_through and (tombstone.schema, tombstone.table) == (file.schema, file.table)
+        }
 
     def at(self, revision: int) -> State:
         """Return an older state, as far as this one still knows it: every retained one.
@@ -292,7 +311,7 @@ def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
 
 
 _FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
-_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile)
+_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile, act.Tombstone)
 
 
 def _apart(

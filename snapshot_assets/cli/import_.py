@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
 from snapshot_assets.cli.restore_request import ImportRequest, request_of
 from snapshot_assets.databases.target import ImportRecord

@@ -6,7 +6,7 @@ in a dictionary, one of them perhaps a million times, are counted before they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -19,7 +19,9 @@ from snapshot_assets.engine.parquet_pages import Layout, read_pages
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, LimitExceededError
 from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.evaluation import true_rows
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.predicates import Predicate, columns_of
 from snapshot_assets.storage.base import ObjectStore
 
 BATCH_ROWS = 65_536
@@ -28,6 +30,9 @@ MAX_ROW_GROUP_BYTES = 256 << 20
 times that for the smallest integers."""
 MAX_ROW_BYTES = 2 << 30
 """Most bytes of a row that is a row group by itself: the longest text that Arrow holds."""
+
+ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]
+"""Returns the numbers of the row groups that are wanted, from a file's footer and its columns."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
@@ -54,9 +59,10 @@ def read_batches(
     store: ObjectStore,
     file: DataFile,
     schema: pa.Schema,
-    row_groups: Sequence[int] | None = None,
+    row_groups: Sequence[int] | ChooseGroups | None = None,
     *,
     zone: str = "UTC",
+    deleted: Sequence[Predicate] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored, others cast safely.
 
@@ -64,8 +70,9 @@ def read_batches(
         store: The location.
         file: The file.
         schema: What is wanted of it.
-        row_groups: Numbers of the row groups wanted; None for all.
+        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
         zone: IANA zone of times without one, where a column has one now and had none then, or the other way round.
+        deleted: Predicates of tombstones: rows of which one is true are left out.
 
     Raises:
         DocumentError: The file is not what the log says of it, or a column cannot be cast; names table, column and
@@ -75,17 +82,20 @@ def read_batches(
     with store.open_reader(file.path) as source, _as_parquet(file):
         with pq.ParquetFile(source) as parquet:
             metadata, found = parquet.metadata, parquet.schema_arrow
-        _check(metadata, found, schema, file)
-        wanted = [name for name in schema.names if name in found.names]
+        filtering = _Filter(deleted, file, zone)
+        names = list(dict.fromkeys((*schema.names, *filtering.columns)))
+        _check(metadata, found, names, file)
+        wanted = [name for name in names if name in found.names]
         leaves = _leaves(metadata, wanted)
-        for number in range(metadata.num_row_groups) if row_groups is None else row_groups:
+        chosen = row_groups(metadata, found) if callable(row_groups) else row_groups
+        for number in range(metadata.num_row_groups) if chosen is None else chosen:
             group = _RowGroup(source, metadata, number, file)
             texts = group.check(leaves)
             rows = 0
             with pq.ParquetFile(group, metadata=metadata, read_dictionary=texts) as parquet:
                 for batch in parquet.iter_batches(BATCH_ROWS, [number], columns=wanted):
                     rows += batch.num_rows
-                    yield _conformed(group.unpacked(batch), schema, file, zone)
+                    yield _conformed(filtering(group.unpacked(batch)), schema, file, zone)
             if rows != group.rows:
                 raise DocumentError(
                     f"Row group {number} of {file.path} holds {rows} rows; its footer says {group.rows}.",
@@ -101,12 +111,12 @@ def _as_parquet(file: DataFile) -> Iterator[None]:
         raise DocumentError(f"{file.path} cannot be read as Parquet: {error}.", object=file.path) from error
 
 
-def _check(metadata: pq.FileMetaData, found: pa.Schema, schema: pa.Schema, file: DataFile) -> None:
-    """Compare a footer with what the log and the schema say."""
+def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], file: DataFile) -> None:
+    """Compare a footer with what the log says; the named columns are those that are read."""
     rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
     if (metadata.num_rows, rows) != (file.rows, file.rows):
         raise DocumentError(f"{file.path} holds {metadata.num_rows} rows; the log says {file.rows}.", object=file.path)
-    for name in schema.names:
+    for name in names:
         if found.names.count(name) > 1:
             raise DocumentError(f"{file.path} has several columns {name!r}.", object=file.path, column=name)
         if name in found.names:
@@ -242,6 +252,36 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_without_dictionaries(kind.value_type)))
     return kind
+
+
+class _Filter:
+    """Leaves out the rows that tombstones delete.
+
+    Columns are compared in the types of the predicates, whatever the file or the reader have them in; one that the file
+    lacks is NULL, as it is for its readers.
+    """
+
+    def __init__(self, deleted: Sequence[Predicate], file: DataFile, zone: str) -> None:
+        self._deleted = [(predicate, columns_of(predicate)) for predicate in deleted]
+        self._file = file
+        self._zone = zone
+        self.columns = list(dict.fromkeys(name for _, columns in self._deleted for name in columns))
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that stay."""
+        for predicate, columns in self._deleted:
+            values = {name: self._column(batch, pa.field(name, kind or pa.null())) for name, kind in columns.items()}
+            kept = pc.invert(true_rows(predicate, values, batch.num_rows))
+            # Without columns all rows are alike, and Arrow's filter would lose them.
+            batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
+        return batch
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        """Return a column in the type that it is compared in; in its own where it is only asked for NULL."""
+        if field.name not in batch.schema.names:
+            return _nulls(batch.num_rows, field, self._file)
+        array = batch.column(field.name)
+        return array if pa.types.is_null(field.type) else _cast(array, field, self._file, self._zone)
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:

@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
-from snapshot_assets.engine.data_files import check_hash, read_batches
+from snapshot_assets.engine.data_files import ChooseGroups, check_hash, read_batches
 from snapshot_assets.engine.session import prepare_session
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -45,7 +46,8 @@ def load_frames(
     Every timed table is there for windows, and every untimed one for chunk 0, rows or none: which tables come back
     depends on the schema, not on the data.
 
-    Each file is hashed by the task that reads it, before it yields a row. Rows come in no order.
+    Rows that a tombstone deletes are left out. Each file is hashed by the task that reads it, before it yields a row.
+    Rows come in no order.
 
     Args:
         spark: The session.
@@ -62,23 +64,35 @@ def load_frames(
             f"Chunks {missing[:10]} of {store.uri} are not exported; materialise them.", missing=missing
         )
     files: dict[TableName, list[DataFile]] = {}
+    deleted: dict[str, tuple[Predicate, ...]] = {}
     for chunk in chunks:
         for known in state.live_files(chunk):
             files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
+            deleted[known.file.path] = tuple(state.deleting(known.file).values())
     schema = read_schema(store, state.schemas[state.schema_id])
     for table in schema.tables:
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
     prepare_session(spark)
     zone = state.header.time_zone if state.header else "UTC"
-    return {name: _frame(spark, store, schema.table(name), found, zone) for name, found in sorted(files.items())}
+    return {
+        name: _frame(spark, store, schema.table(name), [(file, deleted[file.path]) for file in found], zone)
+        for name, found in sorted(files.items())
+    }
 
 
-def _frame(spark: SparkSession, store: ObjectStore, table: Table, files: Sequence[DataFile], zone: str) -> DataFrame:
+def _frame(
+    spark: SparkSession,
+    store: ObjectStore,
+    table: Table,
+    files: Sequence[tuple[DataFile, tuple[Predicate, ...]]],
+    zone: str,
+) -> DataFrame:
     arrow = batch_schema(table.arrow_schema())
 
-    def read(file: DataFile) -> Iterator[pa.RecordBatch]:
-        return read_file(store, file, arrow, zone=zone)
+    def read(item: tuple[DataFile, tuple[Predicate, ...]]) -> Iterator[pa.RecordBatch]:
+        file, deleted = item
+        return read_file(store, file, arrow, zone=zone, deleted=deleted)
 
     return file_frame(spark, files, arrow, read)
 
@@ -113,8 +127,9 @@ def read_file(
     schema: pa.Schema,
     *,
     verify: bool = True,
-    row_groups: Sequence[int] | None = None,
+    row_groups: Sequence[int] | ChooseGroups | None = None,
     zone: str = "UTC",
+    deleted: Sequence[Predicate] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
 
@@ -123,8 +138,9 @@ def read_file(
         file: The file.
         schema: What is wanted of it.
         verify: Whether the whole file is hashed before its first row.
-        row_groups: Numbers of the row groups wanted; None for all.
+        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
         zone: IANA zone of times without one; see `data_files.read_batches`.
+        deleted: Predicates of tombstones: rows of which one is true are left out.
 
     Raises:
         ChecksumMismatchError: The object's bytes are not those that were written; no row was yielded.
@@ -132,4 +148,4 @@ def read_file(
     """
     if verify:
         check_hash(store, file)
-    yield from read_batches(store, file, schema, row_groups, zone=zone)
+    yield from read_batches(store, file, schema, row_groups, zone=zone, deleted=deleted)

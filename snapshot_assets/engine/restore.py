@@ -144,6 +144,7 @@ class ImportRun:
             definition=definition,
             chunks=chunks,
             done={(each.table, each.path): each for each in loaded},
+            revisions={each.id: each.revision for each in imports},
             made=frozenset(name for each in (*imports, record) for name in each.made),
             superseded=tuple(each for each in earlier if each.id != record.id),
             replace=self.settings.replace,

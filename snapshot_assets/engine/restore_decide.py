@@ -41,17 +41,26 @@ def key_of(plan: FilePlan) -> FileKey:
 
 
 def expected_rows(plan: FilePlan, done: Mapping[FileKey, LoadedFile]) -> int:
-    """Return how many rows a file brings to the target: only the ledger knows of one that a time range cuts."""
+    """Return how many rows a file brings to the target: only the ledger knows of one that is not loaded whole."""
     entry = done.get(key_of(plan))
-    return plan.file.rows if plan.cut is None or entry is None else entry.rows
+    return plan.file.rows if plan.whole or entry is None else entry.rows
 
 
-def decide(chunk: ChunkFiles, known: set[FileKey], *, again: bool, replace: bool, into_nonempty: bool) -> ChunkLoad:
+def decide(
+    chunk: ChunkFiles,
+    known: set[FileKey],
+    *,
+    outdated: bool = False,
+    again: bool,
+    replace: bool,
+    into_nonempty: bool,
+) -> ChunkLoad:
     """Return what is to be done with a chunk: nothing, load what is missing, or replace it whole.
 
     Args:
         chunk: Its files of now.
         known: Its files that the ledger has, of an earlier revision too.
+        outdated: Whether rows of its files were deleted from the snapshot after they were loaded.
         again: Replace its rows whatever the ledger says.
         replace: Replace its rows if they changed since they were loaded.
         into_nonempty: Whether the tables held rows of others before an import.
@@ -59,11 +68,12 @@ def decide(chunk: ChunkFiles, known: set[FileKey], *, again: bool, replace: bool
     Raises:
         RestoreError: Its rows changed and may not be replaced, or cannot be told from others.
     """
-    changed = bool(known - {key_of(plan) for plan in chunk.files})
+    changed = outdated or bool(known - {key_of(plan) for plan in chunk.files})
     if changed and not (replace or again):
         raise RestoreError(
-            f"Chunk {chunk.chunk} was loaded from other files, at an earlier revision: its rows changed in the"
-            " snapshot since. Give --replace to delete its rows from the target and load those of now.",
+            f"Chunk {chunk.chunk} was loaded from other files, or before rows of them were deleted, at an earlier"
+            " revision: its rows changed in the snapshot since. Give --replace to delete its rows from the target and"
+            " load those of now.",
             chunk=chunk.chunk,
         )
     if (changed or again) and into_nonempty:

@@ -14,6 +14,7 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 from snapshot_assets.format.units import time_text
 
@@ -125,12 +126,21 @@ class FilePlan:
         table: The table as the newest schema has it.
         zone: IANA zone of times without one.
         cut: Range that its rows are filtered by; None where all of them are wanted.
+        deleted: Predicates of tombstones: rows of which one is true are not restored.
+        deleted_at: Revision of the newest of them, 0 for none.
     """
 
     file: DataFile
     table: Table
     zone: str = "UTC"
     cut: TimeRange | None = None
+    deleted: tuple[Predicate, ...] = ()
+    deleted_at: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of the file are wanted."""
+        return self.cut is None and not self.deleted
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,8 @@ def _chunk_files(state: State, schema: DatabaseSchema, chunk: int, time_range: T
         table = chosen.get(TableName(known.file.schema, known.file.table))
         if table is not None and not (chunk == UNTIMED_CHUNK and rows[table.table_name] is None):
             cut = _cut(state, chunk, time_range) if table.time_index is not None else None
-            files.append(FilePlan(known.file, table, zone, cut))
+            deleting = state.deleting(known.file)
+            files.append(FilePlan(known.file, table, zone, cut, tuple(deleting.values()), max(deleting, default=0)))
     bounded = tuple((chosen[name], which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 

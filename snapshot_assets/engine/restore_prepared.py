@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows
@@ -29,6 +29,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
+        revisions: Which revision an import restored, by its id.
         made: Tables and views that this import makes or an earlier one made.
         superseded: Earlier imports of the location into any of the tables.
         replace: Whether whole chunks that changed since they were loaded are replaced.
@@ -42,6 +43,7 @@ class Prepared:
     definition: Definition
     chunks: tuple[ChunkFiles, ...]
     done: dict[FileKey, LoadedFile]
+    revisions: Mapping[str, int] = field(default_factory=dict)
     made: frozenset[TableName] = frozenset()
     superseded: tuple[ImportRecord, ...] = ()
     replace: bool = False
@@ -79,10 +81,15 @@ class Prepared:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if key_of(plan) not in self.done)
 
+    def _outdated(self, chunk: ChunkFiles) -> bool:
+        """Tell whether rows of a chunk's files were deleted from the snapshot after the files were loaded."""
+        loaded = ((plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in self.done)
+        return any(self.revisions.get(entry.import_id, plan.deleted_at) < plan.deleted_at for plan, entry in loaded)
+
     def rows_after(self, outcome: ChunkOutcome) -> int:
         """Return how many rows the target holds of a chunk that was loaded now."""
         plans = [plan for each in self.chunks if each.chunk == outcome.chunk for plan in each.files]
-        if all(plan.cut is None for plan in plans):
+        if all(plan.whole for plan in plans):
             return sum(plan.file.rows for plan in plans)
         kept = () if outcome.status == "replaced" else {key_of(plan) for plan in plans} & set(self.done)
         return sum(self.done[key].rows for key in kept) + outcome.rows
@@ -135,6 +142,7 @@ class Prepared:
             decide(
                 parents_first(chunk),
                 loaded.get(chunk.chunk, set()),
+                outdated=self._outdated(chunk),
                 again=chunk.chunk in again,
                 replace=self.replace,
                 into_nonempty=self.record.into_nonempty,

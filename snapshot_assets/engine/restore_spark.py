@@ -121,9 +121,9 @@ class SparkLoader(Loader):
                 yield _Part(claim, self.tables[name], rows, counted)
 
     def _counted(self, spark: SparkSession, work: FileWork) -> FileWork:
-        """Return work whose ledger row says how many rows will go in: a file at the edge of a range has fewer."""
+        """Return work whose ledger row says how many rows will go in: one that is not wanted whole has fewer."""
         rows = work.plan.file.rows
-        if work.plan.cut is not None:
+        if not work.plan.whole:
             with spark_errors():
                 rows = _frame(spark, self.store, [work]).count()
         return replace(work, entry=replace(work.entry, rows=rows))
@@ -172,7 +172,8 @@ def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -
     schema = _schema(works[0].table)
 
     def read(work: FileWork) -> Iterator[pa.RecordBatch]:
-        for rows in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
-            yield rows if work.plan.cut is None else work.plan.cut.filter(rows, work.table)
+        plan = work.plan
+        for rows in read_batches(store, plan.file, schema, zone=plan.zone, deleted=plan.deleted):
+            yield rows if plan.cut is None else plan.cut.filter(rows, work.table)
 
     return file_frame(spark, works, schema, read)

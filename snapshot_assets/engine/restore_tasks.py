@@ -154,5 +154,5 @@ def batches_of(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file that are wanted, in the schema that it is loaded with."""
     stored = [column for column in work.table.columns if column.generated is None]
     schema = pa.schema([column.arrow_field() for column in stored])
-    for batch in read_batches(store, work.plan.file, schema, zone=work.plan.zone):
+    for batch in read_batches(store, work.plan.file, schema, zone=work.plan.zone, deleted=work.plan.deleted):
         yield batch if work.plan.cut is None else work.plan.cut.filter(batch, work.table)

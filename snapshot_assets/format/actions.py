@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.predicates import Predicate
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,23 @@ class TagDeleted:
 
 
 @dataclass(frozen=True)
+class Tombstone:
+    """Rows of one table are deleted: those of which a predicate is true, in the files that are there.
+
+    Readers leave them out; the files stay as they are until a compaction writes them anew. A file whose
+    `tombstones_through` is not below the tombstone's revision is not concerned: it was exported later, or the rows were
+    left out when it was written.
+
+    Attributes:
+        predicate: On the columns of the table as the newest schema has it.
+    """
+
+    schema: str
+    table: str
+    predicate: Predicate
+
+
+@dataclass(frozen=True)
 class Purged:
     """Garbage collection gave files up: no retained revision and no pin needs them, and their objects go.
 
@@ -220,6 +238,7 @@ Action = (
     | Deleted
     | TagCreated
     | TagDeleted
+    | Tombstone
     | Purged
 )
 

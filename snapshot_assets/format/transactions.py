@@ -14,6 +14,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.documents import FORMAT_VERSION, check_version
 from snapshot_assets.format.file_messages import decode_file, encode_file
+from snapshot_assets.format.predicate_messages import decode_predicate, encode_predicate
 
 _DIGEST = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +103,8 @@ def decode_action(message: pb.Action, name: str) -> act.Action:
         name: The path of the object that holds it, for messages.
 
     Raises:
-        UnsupportedVersionError: It is of a kind that this code does not know.
+        UnsupportedVersionError: It is of a kind that this code does not know, or holds a part that is.
+        DocumentError: It is not sound in itself.
     """
     kind = message.WhichOneof("kind")
     if kind is None:
@@ -114,7 +116,10 @@ def decode_action(message: pb.Action, name: str) -> act.Action:
             f"{name} holds an action {kind!r} that this code does not carry out. Use a newer snapshot_assets.",
             object=name,
         )
-    return _DECODERS[kind](getattr(message, kind))
+    try:
+        return _DECODERS[kind](getattr(message, kind))
+    except (DocumentError, UnsupportedVersionError) as fault:
+        raise type(fault)(f"{name}: {fault}", object=name) from fault
 
 
 def _range(start: datetime | None, end: datetime | None) -> pb.TimeRange:
@@ -243,6 +248,10 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.Deleted: ("deleted", lambda _: pb.Deleted()),
     act.TagCreated: ("tag_created", _encode_tag),
     act.TagDeleted: ("tag_deleted", lambda a: pb.TagDeleted(name=a.name)),
+    act.Tombstone: (
+        "tombstone",
+        lambda a: pb.Tombstone(schema=a.schema, table=a.table, predicate=encode_predicate(a.predicate)),
+    ),
     act.Purged: ("purged", lambda a: pb.Purged(paths=a.paths)),
 }
 _DECODERS: dict[str, Callable[[Any], act.Action]] = {
@@ -257,5 +266,6 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "deleted": lambda _: act.Deleted(),
     "tag_created": _decode_tag,
     "tag_deleted": lambda m: act.TagDeleted(m.name),
+    "tombstone": lambda m: act.Tombstone(m.schema, m.table, decode_predicate(m.predicate)),
     "purged": lambda m: act.Purged(tuple(m.paths)),
 }

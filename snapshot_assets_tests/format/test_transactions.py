@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.errors import TornObjectError, UnsupportedVersionError
+from snapshot_assets.errors import DocumentError, TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.format.literals import Literal
+from snapshot_assets.format.predicates import Comparison, Operator
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, from_micros, trailing_sha256
 
 WHEN = datetime(2025, 1, 31, 12, 30, 0, 123000, tzinfo=UTC)
@@ -57,6 +59,7 @@ TRANSACTION = act.Transaction(
         act.AddFile(FILE),
         act.RemoveFile(FILE.path),
         act.Seal(1, "d" * 64, "run", (act.RowsOutside("main", "a", 4),)),
+        act.Tombstone("main", "a", Comparison("a", Operator.LESS, Literal("int8", 3))),
         act.Deleted(),
         act.TagCreated("x", 7, act.ObjectRef("tag/tag-x-01234567", "e" * 64, 9), WHEN, timedelta(days=7)),
         act.TagCreated("y", 7, act.ObjectRef("tag/tag-y-01234567", "e" * 64, 9), WHEN),
@@ -124,3 +127,10 @@ def test_an_action_of_an_unknown_kind_stops_the_reader(number):
     body = pb.Transaction(version=1).SerializeToString() + b"\x4a" + bytes([len(field)]) + field
     with pytest.raises(UnsupportedVersionError, match="action that this code does not know"):
         decode_transaction(body + hashlib.sha256(body).digest(), "x")
+
+
+def test_a_tombstone_that_is_not_sound_is_damage_that_names_the_object():
+    wrong = act.Tombstone("main", "a", Comparison("a", Operator.LESS, Literal("int8", 300)))
+    data = encode_transaction(replace(TRANSACTION, actions=(wrong,)))
+    with pytest.raises(DocumentError, match=r"^x\.txn: 300 is no value of type int8"):
+        decode_transaction(data, "x.txn")

@@ -1,4 +1,8 @@
-"""Which files, and which row groups of them, hold rows of a table in a time range: read off the log alone."""
+"""Which files, and which row groups of them, hold rows of a table in a time range.
+
+Files are chosen from the log alone; row groups too where the log still has their statistics, else from the footer by
+the task that reads the file.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from snapshot_assets.catalog.matching import Match, deletions, match_files, written_schemas
 from snapshot_assets.catalog.state import State
+from snapshot_assets.engine.statistics import row_groups
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import ColumnStatistics, DataFile
-from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.predicates import Predicate
+from snapshot_assets.format.relations import DatabaseSchema, Table
 
 _GROUP_BYTES = 32 << 20
 _OPEN_COST = 4 << 20
@@ -24,47 +31,68 @@ class FilePart:
 
     Attributes:
         file: The file, without its statistics.
-        row_groups: Numbers of the row groups that may hold rows; None for all.
+        row_groups: Numbers of the row groups that may hold rows; None for all, or if the footer is to tell.
         cut: Whether rows must be filtered by the time range.
+        deleted: Predicates of tombstones: rows of which one is true are left out.
     """
 
     file: DataFile
     row_groups: tuple[int, ...] | None = None
     cut: bool = False
+    deleted: tuple[Predicate, ...] = ()
 
 
 def file_parts(
     state: State, table: Table, documents: Mapping[int, DatabaseSchema], time_range: TimeRange | None
 ) -> list[FilePart]:
-    """Return what must be read for a table's rows, by chunk and path.
+    """Return what must be read for a table's rows, by chunk and path; not the files that are deleted whole.
 
     Args:
         state: The state that is read.
         table: The table as the newest schema has it.
-        documents: The schemas that files were written with, by id; used only with a time range.
+        documents: The schemas that files were written with, by id; used only with a time range or tombstones.
         time_range: None for all rows, those without a time included.
 
     Raises:
         PlanError: The table has no time index, or rows would have to be filtered by a time that travelled as text.
     """
-    files = [known.file for known in state.live_files() if (known.file.schema, known.file.table) == table.table_name]
-    if time_range is None:
-        return [FilePart(_bare(file)) for file in files]
-    if table.time_index is None:
+    if time_range is not None and table.time_index is None:
         raise PlanError(
             f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
         )
-    found: list[FilePart] = []
-    for file in files:
-        if file.chunk == UNTIMED_CHUNK:
-            continue
-        window = state.window(file.chunk)
-        if time_range.covers(window.start, window.end):
-            found.append(FilePart(_bare(file)))
-        elif time_range.overlaps(window.start, window.end):
-            _check_comparable(table)
-            found.extend(_edge(file, table, documents, time_range))
-    return found
+    written = written_schemas(documents, table.table_name)
+    gone = deletions(state, table.table_name, written)
+    parts = _in_range(state, table, written, time_range)
+    return [
+        replace(part, deleted=gone.predicates.get(part.file.path, ()))
+        for part in parts
+        if part.file.path not in gone.dropped
+    ]
+
+
+def _in_range(
+    state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeRange | None
+) -> Iterator[FilePart]:
+    """Yield the parts that may hold rows of a time range."""
+    bounds = (time_range.start, time_range.end) if time_range else (None, None)
+    found = match_files(state, table.table_name, start=bounds[0], end=bounds[1])
+    matches = list(found)
+    edges = [match for match in matches if not match.certain]
+    if not edges or time_range is None or table.time_index is None:
+        yield from (FilePart(_bare(match.known.file)) for match in matches)
+        return
+    _check_comparable(table)
+    statistics = dict(zip(map(_path, edges), found.statistics(table.time_index, edges), strict=True))
+    for match in matches:
+        if match.certain:
+            yield FilePart(_bare(match.known.file))
+        else:
+            kind = _type_in(written[match.known.file.schema_id], table)
+            yield from _edge(match.known.file, statistics[_path(match)], TimeBounds.of(kind, table, time_range))
+
+
+def _path(match: Match) -> str:
+    return match.known.file.path
 
 
 def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
@@ -99,15 +127,12 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _edge(
-    file: DataFile, table: Table, documents: Mapping[int, DatabaseSchema], time_range: TimeRange
-) -> Iterator[FilePart]:
+def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBounds | None) -> Iterator[FilePart]:
     """Yield the part of a file at the range's edge; nothing if its statistics exclude it."""
-    bounds = _Bounds.of(file, table, documents, time_range)
     if bounds is None:
         yield FilePart(_bare(file), cut=True)
         return
-    if not all(bounds.overlap([file.columns])):
+    if statistics is not None and not all(bounds.overlap([[statistics]])):
         return
     kept = bounds.overlap([group.columns for group in file.row_groups])
     if all(kept):
@@ -117,7 +142,7 @@ def _edge(
 
 
 @dataclass(frozen=True)
-class _Bounds:
+class TimeBounds:
     """Compares bounds of a time column with a range, as its values themselves are compared.
 
     Attributes:
@@ -130,11 +155,8 @@ class _Bounds:
     time_range: TimeRange
 
     @classmethod
-    def of(
-        cls, file: DataFile, table: Table, documents: Mapping[int, DatabaseSchema], time_range: TimeRange
-    ) -> _Bounds | None:
-        """Return the bounds of a file; None where its time column has none that could be compared."""
-        kind = _type_in(file, table, documents)
+    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeRange) -> TimeBounds | None:
+        """Return the bounds of a time column of some type in a file; None where it has none that could be compared."""
         if kind is None or not _is_time(kind):
             return None
         if pa.types.is_timestamp(kind) and kind.unit == "s":
@@ -160,10 +182,22 @@ class _Bounds:
         return set(time_range.filter(batch, self.table).column(1).to_pylist())
 
 
-def _type_in(file: DataFile, table: Table, documents: Mapping[int, DatabaseSchema]) -> pa.DataType | None:
+def _type_in(schema: pa.Schema, table: Table) -> pa.DataType | None:
     """Return the type of the time column in a file, None if the file does not have it."""
-    name = TableName(file.schema, file.table)
-    for written in documents[file.schema_id].tables:
-        if written.table_name == name:
-            return next((c.arrow_field().type for c in written.columns if c.name == table.time_index), None)
-    return None
+    return schema.field(table.time_index).type if table.time_index in schema.names else None
+
+
+@dataclass(frozen=True)
+class GroupsInRange:
+    """Chooses the row groups that may hold rows of a time range, by a file's own footer."""
+
+    table: Table
+    time_range: TimeRange
+
+    def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
+        """Return their numbers."""
+        groups = row_groups(metadata, schema)
+        bounds = TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
+        if bounds is None:
+            return range(len(groups))
+        return [number for number, kept in enumerate(bounds.overlap([each.columns for each in groups])) if kept]

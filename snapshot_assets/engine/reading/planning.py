@@ -10,16 +10,16 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
-from snapshot_assets.engine.data_files import BATCH_ROWS
+from snapshot_assets.engine.data_files import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.frames import read_file
 from snapshot_assets.engine.reading.metadata import METADATA_TABLES
 from snapshot_assets.engine.reading.options import ReadOptions
-from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
+from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -92,12 +92,11 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     table = newest.table(name)
     schema = batch_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
     time_range = None
-    documents: dict[int, DatabaseSchema] = {}
     if options.start or options.end:
         time_range = TimeRange(options.start, options.end, state.header.time_zone)
-        used = {known.file.schema_id for known in state.live_files()} - {state.schema_id}
-        documents = {number: read_schema(store, state.schemas[number]) for number in sorted(used)}
-        documents[state.schema_id] = newest
+    documents: dict[int, DatabaseSchema] = {}
+    if time_range or any((each.schema, each.table) == name for each in state.tombstones.values()):
+        documents = read_schemas(store, state)
     parts = file_parts(state, table, documents, time_range)
     read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
     return PlannedRead(spark_schema(schema), read, grouped(parts))
@@ -134,10 +133,22 @@ class FileRows:
         for part in parts:
             schema = self._with_time() if part.cut else self.schema
             batches = read_file(
-                self.store, part.file, schema, verify=self.verify, row_groups=part.row_groups, zone=self.zone
+                self.store,
+                part.file,
+                schema,
+                verify=self.verify,
+                row_groups=self._row_groups(part),
+                zone=self.zone,
+                deleted=part.deleted,
             )
             for batch in batches:
                 yield self._in_range(batch) if part.cut else batch
+
+    def _row_groups(self, part: FilePart) -> Sequence[int] | ChooseGroups | None:
+        if not part.cut or part.row_groups is not None:
+            return part.row_groups
+        assert self.time_range is not None
+        return GroupsInRange(self.table, self.time_range)
 
     def _with_time(self) -> pa.Schema:
         time = self.table.time_index

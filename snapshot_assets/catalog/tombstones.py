@@ -1,0 +1,113 @@
+"""Deleting rows: a tombstone is committed, readers leave the rows out, and a compaction writes the files anew.
+
+Nothing is read but the log and schema documents, so deleting takes as long for a terabyte as for a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.matching import FileMatches, match_files, written_schemas
+from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.errors import DocumentError, PlanError, UnknownRelationError
+from snapshot_assets.format.actions import Tombstone
+from snapshot_assets.format.predicate_text import parse_predicate
+from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+
+
+@dataclass(frozen=True)
+class DeletedRows:
+    """What a deletion deletes, as far as statistics tell.
+
+    Attributes:
+        predicate: The rows of which it is true.
+        matches: The files that may hold such rows.
+        files: How many they are.
+        rows: How many rows these files have: at most so many are deleted.
+        whole_files: How many of them are deleted whole.
+        whole_rows: How many rows those have: at least so many are deleted.
+        revision: The revision of the tombstone; None for a dry run, and where no file may hold such a row.
+    """
+
+    table: TableName
+    predicate: Predicate
+    matches: FileMatches
+    files: int
+    rows: int
+    whole_files: int
+    whole_rows: int
+    revision: int | None = None
+
+
+def delete_rows(
+    catalog: Catalog, table: TableName, predicate: Predicate | str, *, dry_run: bool = False
+) -> DeletedRows:
+    """Delete the rows of a table of which a predicate is true, in all files that are there; the hints follow.
+
+    Where no file may hold such a row, nothing is committed.
+
+    Args:
+        catalog: The location, opened for writing; a dry run needs no more than to read it.
+        table: The table, as the newest schema has it.
+        predicate: A predicate, or its text (see `predicate_text`).
+        dry_run: Only say what would be deleted.
+
+    Raises:
+        UnknownRelationError: There is no such table.
+        PlanError: The predicate does not fit the table; see `parse_predicate`.
+        ConflictError: Another snapshot began meanwhile, or another schema was added.
+        NoSnapshotError: There is no snapshot.
+    """
+    catalog.refresh()
+    token, state = catalog.token(), catalog.begun()
+    documents = read_schemas(catalog.store, state)
+    known = _table(documents[state.schema_id], table)
+    checked = _checked(predicate, known)
+    matches = match_files(state, table, checked, written_schemas(documents, table))
+    (files, rows, _), (whole_files, whole_rows, _) = matches.totals(), matches.totals(certain=True)
+    revision = None
+    if files and not dry_run:
+        revision = catalog.commit(rules.tombstone(token, Tombstone(table.schema, table.table, checked)))
+        write_hints(catalog.store, catalog.state, catalog.refresh)
+    return DeletedRows(table, checked, matches, files, rows, whole_files, whole_rows, revision)
+
+
+def _table(schema: DatabaseSchema, name: TableName) -> Table:
+    tables: Mapping[TableName, Table] = {table.table_name: table for table in schema.tables}
+    if name not in tables:
+        raise UnknownRelationError(
+            f"The snapshot has no table {name}; it has {', '.join(sorted(map(str, tables))) or 'none'}.",
+            table=str(name),
+        )
+    return tables[name]
+
+
+def _checked(predicate: Predicate | str, table: Table) -> Predicate:
+    """Return a predicate that fits a table."""
+    name, schema = str(table.table_name), table.arrow_schema()
+    if isinstance(predicate, str):
+        predicate = parse_predicate(predicate, schema, name)
+    try:
+        check_predicate(predicate)
+    except DocumentError as error:
+        raise PlanError(str(error)) from None
+    check_columns(predicate, schema, name)
+    for one, _ in walk(predicate):
+        if isinstance(one, Comparison) and one.operator not in (Operator.EQUAL, Operator.NOT_EQUAL):
+            _check_ordered(table, one.column)
+    return predicate
+
+
+def _check_ordered(table: Table, name: str) -> None:
+    column = table.column(name)
+    if column.carrier is Carrier.TEXT:
+        raise PlanError(
+            f"column {table.table_name}.{name} is {column.type}, whose values travelled as text, and texts are not"
+            " ordered like them: compare it by = != or in",
+            column=name,
+        )

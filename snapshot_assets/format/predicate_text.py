@@ -1,0 +1,221 @@
+"""Predicates as people write them: `level < 3 and (name = 'x' or name is null)`.
+
+A column is named as it is, or in double quotes; a text stands in single quotes, each doubled within; numbers, `true`
+and `false` stand as they are, bytes as `x'00ff'`. Words may be in upper case. `and` binds closer than `or`, `not` most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeVar
+
+import pyarrow as pa
+
+from snapshot_assets.errors import DocumentError, PlanError
+from snapshot_assets.format.literals import Given, Literal, coerced
+from snapshot_assets.format.predicates import (
+    MAX_DEPTH,
+    And,
+    Comparison,
+    IsIn,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    check_predicate,
+    field_of,
+)
+
+MAX_TEXT = 1 << 20
+"""Longest text of a predicate, in characters."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<bytes>[xX]'(?:[0-9a-fA-F]{2})*')
+    |(?P<number>[+-]?(?:\d{1,400}(?:\.\d{1,400})?)(?:[eE][+-]?\d{1,3})?(?![\w.]))
+    |(?P<word>[^\W\d]\w*)
+    |(?P<quoted>"(?:[^"]|"")+")
+    |(?P<text>'(?:[^']|'')*')
+    |(?P<sign><=|>=|<>|!=|=|<|>|\(|\)|,)
+    |(?P<end>$)
+    )""",
+    re.VERBOSE,
+)
+_T = TypeVar("_T")
+_WORDS = {"and", "or", "not", "in", "is", "null", "true", "false"}
+_OPERATORS = {operator.value: operator for operator in Operator} | {"<>": Operator.NOT_EQUAL}
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A piece of the text.
+
+    Attributes:
+        kind: `name`, `word` (one of the language's own, in lower case), `sign`, `value` or `end`.
+        at: Where it begins.
+    """
+
+    kind: str
+    text: str
+    at: int
+    value: Given | None = None
+
+
+def parse_predicate(text: str, schema: pa.Schema, table: str) -> Predicate:
+    """Return the predicate that a text stands for, its literals in the types of the columns.
+
+    Args:
+        text: It.
+        schema: The table's columns.
+        table: The table's name, for messages.
+
+    Raises:
+        PlanError: The text is none, a column does not exist, or a literal is none of its column's type; names the
+            position, from 1.
+    """
+    if len(text) > MAX_TEXT:
+        raise PlanError(f"the predicate has {len(text)} characters; at most {MAX_TEXT} are read")
+    parser = _Parser(list(_tokens(text)), schema, table)
+    predicate = parser.alternatives(1)
+    if parser.next.kind != "end":
+        raise parser.expected("'and', 'or' or the end")
+    try:
+        return check_predicate(predicate)
+    except DocumentError as error:
+        raise PlanError(str(error)) from None
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while True:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            raise PlanError(
+                f"the predicate cannot be read at position {at + 1}: {text[at : at + 20]!r} is no name, number, text in"
+                " single quotes or operator"
+            )
+        kind = match.lastgroup or "end"
+        at, found = match.end(), match[kind]
+        yield _token(kind, found, match.start(kind))
+        if kind == "end":
+            return
+
+
+def _token(kind: str, text: str, at: int) -> _Token:
+    word = text.lower()
+    match kind:
+        case "number":
+            return _Token("value", text, at, Decimal(text))
+        case "text":
+            return _Token("value", text, at, text[1:-1].replace("''", "'"))
+        case "bytes":
+            return _Token("value", text, at, bytes.fromhex(text[2:-1]))
+        case "quoted":
+            return _Token("name", text[1:-1].replace('""', '"'), at)
+        case "word" if word in ("true", "false"):
+            return _Token("value", text, at, word == "true")
+        case "word":
+            return _Token("word", word, at) if word in _WORDS else _Token("name", text, at)
+    return _Token(kind, text, at)
+
+
+class _Parser:
+    """Recursive descent over the pieces of a text."""
+
+    def __init__(self, tokens: list[_Token], schema: pa.Schema, table: str) -> None:
+        self._tokens = iter(tokens)
+        self._schema = schema
+        self._table = table
+        self.next = next(self._tokens)
+
+    def expected(self, what: str) -> PlanError:
+        found = "the text ends" if self.next.kind == "end" else f"found {self.next.text!r}"
+        return PlanError(f"the predicate cannot be read at position {self.next.at + 1}: expected {what}, {found}")
+
+    def alternatives(self, depth: int) -> Predicate:
+        return self._joined("or", Or, self._all, depth)
+
+    def _all(self, depth: int) -> Predicate:
+        return self._joined("and", And, self._one, depth)
+
+    def _joined(self, word: str, kind: type[And] | type[Or], part: Callable[[int], Predicate], depth: int) -> Predicate:
+        parts = [part(depth)]
+        while self._take("word", word):
+            parts.append(part(depth))
+        return kind(tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _one(self, depth: int) -> Predicate:
+        if depth > MAX_DEPTH:
+            raise PlanError(
+                f"the predicate cannot be read at position {self.next.at + 1}: it is nested more than {MAX_DEPTH} deep;"
+                " write it flatter"
+            )
+        if self._take("word", "not"):
+            return Not(self._one(depth + 1))
+        if self._take("sign", "("):
+            inner = self.alternatives(depth + 1)
+            self._need("sign", ")")
+            return inner
+        return self._condition()
+
+    def _condition(self) -> Predicate:
+        if self.next.kind != "name":
+            raise self.expected("a column, 'not' or '('")
+        name = self.next
+        field = self._placed(name, lambda: field_of(name.text, self._schema, self._table))
+        self._advance()
+        if self._take("word", "is"):
+            negated = self._take("word", "not")
+            self._need("word", "null")
+            return Not(IsNull(name.text)) if negated else IsNull(name.text)
+        if self._take("word", "not"):
+            self._need("word", "in")
+            return Not(IsIn(name.text, self._list(field)))
+        if self._take("word", "in"):
+            return IsIn(name.text, self._list(field))
+        operator = _OPERATORS.get(self.next.text) if self.next.kind == "sign" else None
+        if operator is None:
+            raise self.expected("one of = != < <= > >=, 'in', 'is null' or 'is not null'")
+        self._advance()
+        return Comparison(name.text, operator, self._literal(field))
+
+    def _list(self, field: pa.Field) -> tuple[Literal, ...]:
+        self._need("sign", "(")
+        found = [self._literal(field)]
+        while self._take("sign", ","):
+            found.append(self._literal(field))
+        self._need("sign", ")")
+        return tuple(found)
+
+    def _literal(self, field: pa.Field) -> Literal:
+        token = self.next
+        if token.kind != "value" or token.value is None:
+            null = token.kind == "word" and token.text == "null"
+            raise self.expected("a value (to look for NULL write 'is null')" if null else "a value")
+        value = token.value
+        self._advance()
+        return self._placed(token, lambda: coerced(value, field.type, field.name))
+
+    def _placed(self, token: _Token, make: Callable[[], _T]) -> _T:
+        try:
+            return make()
+        except PlanError as error:
+            raise PlanError(f"the predicate is wrong at position {token.at + 1}: {error}") from None
+
+    def _take(self, kind: str, text: str) -> bool:
+        if (self.next.kind, self.next.text) != (kind, text):
+            return False
+        self._advance()
+        return True
+
+    def _need(self, kind: str, text: str) -> None:
+        if not self._take(kind, text):
+            raise self.expected(repr(text))
+
+    def _advance(self) -> None:
+        self.next = next(self._tokens, self.next)

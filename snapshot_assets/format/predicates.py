@@ -1,0 +1,253 @@
+"""Predicates on the rows of one table: a closed expression tree (STORAGE, "Tombstone").
+
+A predicate is data. It is evaluated by this package alone and never becomes SQL text, so nothing in it can mean more
+than what it says. Like SQL it knows a third answer: whether a NULL is less than 3 is not known, nor whether it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_assets.errors import DocumentError, PlanError
+from snapshot_assets.format.arrow_types import parse_arrow_type
+from snapshot_assets.format.literals import Literal, Value, storage_of
+
+MAX_DEPTH = 24
+"""How deep a predicate may be nested."""
+MAX_SIZE = 10_000
+"""How many operators and literals it may have."""
+
+
+class Operator(StrEnum):
+    """How a column is compared with a literal."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    LESS_EQUAL = "<="
+    GREATER = ">"
+    GREATER_EQUAL = ">="
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column compared with a literal of its type; not known where it is NULL.
+
+    Texts and bytes are compared byte by byte. A NaN equals itself and is greater than any other number, and -0 equals
+    0, as databases have it.
+    """
+
+    column: str
+    operator: Operator
+    value: Literal
+
+
+@dataclass(frozen=True)
+class IsIn:
+    """Whether a column equals one of several literals, all of its type; not known where it is NULL."""
+
+    column: str
+    values: tuple[Literal, ...]
+
+
+@dataclass(frozen=True)
+class IsNull:
+    """Whether a column is NULL; always known."""
+
+    column: str
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite; not known where the predicate is not."""
+
+    predicate: Predicate
+
+
+@dataclass(frozen=True)
+class And:
+    """Whether all are true: false if one is false, true if there are none."""
+
+    predicates: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or:
+    """Whether one is true: true if one is, false if there are none."""
+
+    predicates: tuple[Predicate, ...]
+
+
+Predicate = Comparison | IsIn | IsNull | Not | And | Or
+
+
+def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return the predicates that one is made of."""
+    match predicate:
+        case Not():
+            return (predicate.predicate,)
+        case And() | Or():
+            return predicate.predicates
+    return ()
+
+
+def walk(predicate: Predicate) -> Iterator[tuple[Predicate, int]]:
+    """Yield a predicate and all that it is made of, each with its depth from 1; recursion is not what ends it."""
+    todo = [(predicate, 1)]
+    while todo:
+        one, depth = todo.pop()
+        yield one, depth
+        todo += [(part, depth + 1) for part in parts_of(one)]
+
+
+def columns_of(predicate: Predicate) -> dict[str, pa.DataType | None]:
+    """Return the columns that a predicate asks for, with the type that it compares them in; None where any will do."""
+    found: dict[str, pa.DataType | None] = {}
+    for one, _ in walk(predicate):
+        match one:
+            case Comparison():
+                found[one.column] = one.value.arrow_type
+            case IsIn():
+                found[one.column] = one.values[0].arrow_type
+            case IsNull():
+                found.setdefault(one.column, None)
+    return found
+
+
+def check_predicate(predicate: Predicate) -> Predicate:
+    """Return a predicate of which every part is sound in itself.
+
+    Raises:
+        DocumentError: It is too large or too deep, a literal is none of its type, or a column is compared with
+            literals of several types.
+    """
+    types: dict[str, str] = {}
+    size = 0
+    for one, depth in walk(predicate):
+        literals = _literals(one)
+        size += 1 + len(literals)
+        if depth > MAX_DEPTH or size > MAX_SIZE:
+            raise DocumentError(
+                f"A predicate is nested more than {MAX_DEPTH} deep, or has more than {MAX_SIZE} operators and literals."
+            )
+        if isinstance(one, IsIn) and not literals:
+            raise DocumentError(f"A predicate looks for column {one.column!r} in nothing.")
+        for literal in literals:
+            literal.scalar()
+            if types.setdefault(one.column, literal.type) != literal.type:  # type: ignore[union-attr]
+                raise DocumentError(
+                    f"A predicate compares column {one.column!r}"  # type: ignore[union-attr]
+                    f" with values of {types[one.column]} and of {literal.type}."  # type: ignore[union-attr]
+                )
+    return predicate
+
+
+def _literals(predicate: Predicate) -> tuple[Literal, ...]:
+    match predicate:
+        case Comparison():
+            return (predicate.value,)
+        case IsIn():
+            return predicate.values
+    return ()
+
+
+def check_columns(predicate: Predicate, schema: pa.Schema, table: str) -> None:
+    """Make sure that a predicate fits a table.
+
+    Raises:
+        PlanError: The table lacks a column, or has it in another type than the literals; names both types.
+    """
+    for column, kind in columns_of(predicate).items():
+        field = field_of(column, schema, table)
+        if kind is not None and kind != field.type:
+            raise PlanError(f"column {table}.{column} is {field.type}, and the predicate compares it with {kind}")
+
+
+def field_of(column: str, schema: pa.Schema, table: str) -> pa.Field:
+    """Return a table's column.
+
+    Raises:
+        PlanError: There is none of that name; names those that are there.
+    """
+    if schema.names.count(column) != 1:
+        raise PlanError(f"table {table} has no column {column!r}; it has {', '.join(schema.names) or 'none'}")
+    return schema.field(column)
+
+
+# JSON
+
+
+def predicate_json(predicate: Predicate) -> dict[str, Any]:
+    """Return a predicate as a JSON value, the one in the manifest; of the same predicate always the same."""
+    match predicate:
+        case Comparison():
+            literal = predicate.value
+            return {
+                "column": predicate.column,
+                "operator": predicate.operator.value,
+                "type": literal.type,
+                "value": _to_json(literal.value),
+            }
+        case IsIn():
+            values = [_to_json(literal.value) for literal in predicate.values]
+            return {"column": predicate.column, "in": values, "type": predicate.values[0].type}
+        case IsNull():
+            return {"is_null": predicate.column}
+        case Not():
+            return {"not": predicate_json(predicate.predicate)}
+        case And():
+            return {"all": [predicate_json(part) for part in predicate.predicates]}
+        case Or():
+            return {"any": [predicate_json(part) for part in predicate.predicates]}
+
+
+def parse_predicate_json(value: Any) -> Predicate:
+    """Return the predicate that `predicate_json` wrote; its depth is limited by that of the document.
+
+    Raises:
+        DocumentError: It is none.
+    """
+    try:
+        return check_predicate(_from_json(value))
+    except (KeyError, TypeError, ValueError) as cause:
+        raise DocumentError(f"{value!r:.200} is no predicate: {cause!r}.") from cause
+
+
+def _from_json(value: Mapping[str, Any]) -> Predicate:
+    match dict(value):
+        case {"is_null": str(column), **rest} if not rest:
+            return IsNull(column)
+        case {"not": part, **rest} if not rest:
+            return Not(_from_json(part))
+        case {"all": [*parts], **rest} if not rest:
+            return And(tuple(map(_from_json, parts)))
+        case {"any": [*parts], **rest} if not rest:
+            return Or(tuple(map(_from_json, parts)))
+        case {"column": str(column), "operator": operator, "type": str(kind), "value": given, **rest} if not rest:
+            return Comparison(column, Operator(operator), _literal(kind, given))
+        case {"column": str(column), "in": [*values], "type": str(kind), **rest} if not rest:
+            return IsIn(column, tuple(_literal(kind, given) for given in values))
+    raise ValueError("unknown keys")
+
+
+def _to_json(value: Value) -> bool | int | float | str:
+    """Return a value as JSON has it: bytes in hexadecimal digits, and in words the floats that JSON lacks."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and value - value != 0:
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _literal(kind: str, given: Any) -> Literal:
+    storage = storage_of(parse_arrow_type(kind))
+    if storage is bytes:
+        return Literal(kind, bytes.fromhex(given))
+    if storage is float and isinstance(given, str | int) and not isinstance(given, bool):
+        return Literal(kind, float(given))
+    return Literal(kind, given)

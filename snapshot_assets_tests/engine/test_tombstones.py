@@ -1,0 +1,194 @@
+"""Rows that a tombstone deletes are neither read nor restored, whatever state they are looked up in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.catalog.tombstones import DeletedRows, delete_rows
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.engine.data_files import read_batches
+from snapshot_assets.engine.frames import load_frames
+from snapshot_assets.engine.reading.options import parse_options
+from snapshot_assets.engine.reading.parts import file_parts
+from snapshot_assets.engine.reading.planning import plan_read
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.predicate_text import parse_predicate
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.faults.source import CHUNKS, TIMES
+
+READINGS = TableName("main", "readings")
+SOME = "sensor = 's0' and value < 5 or t is null"
+FIRST_DAYS = "t < '2025-01-02T12:00:00Z'"
+"""All rows of window 1, and half of window 2."""
+
+
+def delete(place: Place, predicate: str, table: TableName = READINGS) -> DeletedRows:
+    return delete_rows(Catalog.open_for_writing(place.store), table, predicate)
+
+
+def rows(store: ObjectStore, table: str = "main.readings", **options: str) -> list[tuple[Any, ...]]:
+    """Return a table's rows as the data source reads them."""
+    read = plan_read(store, parse_options({"path": store.uri, "table": table} | options, {}))
+    batches = [batch for work in read.work for batch in read.read(work)]
+    return sorted((tuple(row.values()) for batch in batches for row in batch.to_pylist()), key=repr)
+
+
+def kept(place: Place, deleted: str = "false", columns: str = "*") -> list[tuple[Any, ...]]:
+    """Return the rows of the source that its snapshot holds, but for the deleted ones."""
+    with duckdb.connect(place.source.removeprefix("duckdb://"), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        where = f"({IN_RANGE['readings']}) AND ({deleted}) IS NOT TRUE"
+        found = connection.sql(f"SELECT {columns} FROM readings WHERE {where}").to_arrow_table()
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
+
+
+@pytest.fixture
+def exported(place: Place) -> Place:
+    place.export()
+    return place
+
+
+@pytest.mark.parametrize("predicate", [SOME, FIRST_DAYS, "t is not null", "not value <= 3 and sensor != 's2'"])
+def test_deleted_rows_are_not_read_before_and_after_a_checkpoint(exported: Place, predicate: str) -> None:
+    store = exported.store
+    before = read_state(store).revision
+    assert rows(store) == kept(exported)
+    deleted = delete(exported, predicate)
+    gone = len(kept(exported)) - len(kept(exported, predicate))
+    assert deleted.whole_rows <= gone <= deleted.rows
+    assert gone
+    for _ in range(2):
+        assert rows(store) == kept(exported, predicate)
+        assert rows(store, columns="value") == kept(exported, predicate, "value")
+        assert rows(store, version=f"rev:{before}") == kept(exported)
+        window = f"t >= '2025-01-02 05:00:00Z' AND t < '2025-01-03 07:00:00Z' AND ({predicate}) IS NOT TRUE"
+        chosen = rows(store, start="2025-01-02T05:00:00Z", end="2025-01-03T07:00:00Z")
+        assert chosen == kept(exported, f"NOT ({window}) OR t IS NULL")
+        write_checkpoint(store, read_state(store))
+    assert not verify(store).faults
+
+
+def test_files_that_are_deleted_whole_are_not_opened_and_others_are_filtered_only_if_need_be(exported: Place) -> None:
+    delete(exported, FIRST_DAYS)
+    state = read_state(exported.store)
+    documents = read_schemas(exported.store, state)
+    parts = file_parts(state, documents[state.schema_id].table(READINGS), documents, None)
+    assert [(part.file.chunk, len(part.deleted)) for part in parts] == [(0, 0), (2, 1), (3, 0), (5, 0), (6, 0)]
+
+
+def test_rows_exported_again_after_a_tombstone_are_there_again(exported: Place) -> None:
+    delete(exported, FIRST_DAYS)
+    exported.export(chunks=[1], replace=True)
+    assert rows(exported.store) == kept(exported, f"{FIRST_DAYS} and t >= '2025-01-02T00:00:00Z'")
+    manifest = exported.manifest()
+    assert (len(manifest["tombstones"]), manifest["rows_visible"]) == (1, None)
+    exported.export(chunks=CHUNKS, replace=True)
+    assert rows(exported.store) == kept(exported)
+    manifest = exported.manifest()
+    assert (manifest["tombstones"], manifest["rows_visible"]) == ([], manifest["rows"])
+    assert not verify(exported.store).faults
+
+
+def test_several_tombstones_delete_what_any_of_them_does(exported: Place) -> None:
+    delete(exported, FIRST_DAYS)
+    delete(exported, SOME)
+    delete(exported, "id = 1 and name = 'Zürich'", TableName("main", "places"))
+    assert rows(exported.store) == kept(exported, f"({FIRST_DAYS}) or ({SOME})")
+    assert rows(exported.store, "main.places") == [(2, None), (3, "")]
+
+
+def test_old_files_are_filtered_by_what_a_column_was_however_the_table_changed_since(exported: Place) -> None:
+    wanted = kept(exported, f"{SOME} or t >= '2025-01-02' and t < '2025-01-03'", "t, value")
+    delete(exported, SOME)
+    exported.sql("ALTER TABLE readings DROP sensor; ALTER TABLE readings ALTER value TYPE VARCHAR")
+    exported.export(chunks=[2], replace=True)
+    second = kept(exported, "NOT (t >= '2025-01-02' and t < '2025-01-03') or t is null", "t, value")
+    found = {(t, float(value)) for t, value in rows(exported.store)}
+    assert found == {*wanted, *((t, float(value)) for t, value in second)}
+    assert len(rows(exported.store)) == len(wanted) + len(second)
+
+
+def test_a_column_that_a_file_lacks_is_null_for_a_predicate_too(exported: Place) -> None:
+    [file] = [known.file for known in read_state(exported.store).live_files(0) if known.file.table == "places"]
+    schema = pa.schema([("id", pa.int32()), ("added", pa.int64())])
+    for text, count in (("added is null", 0), ("added > 3", 4), ("not added > 3", 4), ("id = 1 or added = 1", 2)):
+        predicate = parse_predicate(text, schema, "main.places")
+        for wanted in (schema, pa.schema([("added", pa.int64())])):
+            batches = list(read_batches(exported.store, file, wanted, deleted=[predicate]))
+            assert sum(batch.num_rows for batch in batches) == count, (text, wanted)
+
+
+# Restores
+
+
+@pytest.fixture
+def duck(tmp_path) -> Into:
+    return Into(f"duckdb://{tmp_path}/target.duckdb")
+
+
+def without(deleted: str) -> dict[str, str]:
+    return IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND ({deleted}) IS NOT TRUE"}
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_deleted_rows_are_not_restored_and_the_ledger_counts_the_others(
+    exported: Place, duck: Into, checkpoint: bool
+) -> None:
+    delete(exported, FIRST_DAYS)
+    delete(exported, SOME)
+    if checkpoint:
+        write_checkpoint(exported.store, read_state(exported.store))
+    deleted = f"({FIRST_DAYS}) or ({SOME})"
+    done = duck.restore(exported.store)
+    assert done.finished
+    assert duck.differences(exported.source, without(deleted)) == {}
+    counts = done.run.check_counts()
+    assert counts[READINGS] == (len(kept(exported, deleted)),) * 2
+    assert {table for table, _ in (name for name in counts)} == {"main"}
+    assert len(counts) == len(TIMES)
+    assert duck.restore(exported.store).rows == 0
+
+
+def test_an_older_version_is_restored_with_the_rows_deleted_later(exported: Place, duck: Into) -> None:
+    before = read_state(exported.store).revision
+    delete(exported, SOME)
+    duck.restore(exported.store, version=f"rev:{before}")
+    assert duck.differences(exported.source, IN_RANGE) == {}
+
+
+def test_rows_deleted_after_they_were_restored_go_when_the_chunks_are_replaced(exported: Place, duck: Into) -> None:
+    duck.restore(exported.store)
+    delete(exported, FIRST_DAYS)
+    with pytest.raises(RestoreError, match="before rows of them were deleted"):
+        duck.restore(exported.store)
+    done = duck.restore(exported.store, replace=True)
+    statuses = {chunk: outcome.status for chunk, outcome in done.outcomes.items()}
+    assert {chunk for chunk, status in statuses.items() if status == "replaced"} >= {1, 2}
+    assert duck.differences(exported.source, without(FIRST_DAYS)) == {}
+    assert duck.restore(exported.store).rows == 0
+
+
+@pytest.mark.slow
+def test_deleted_rows_are_not_in_dataframes_of_chunks(exported: Place, spark) -> None:
+    delete(exported, SOME)
+    frame = load_frames(spark, exported.store, read_state(exported.store), CHUNKS)[READINGS]
+    assert sorted((tuple(row.values()) for row in frame.toArrow().to_pylist()), key=repr) == kept(exported, SOME)
+
+
+@pytest.mark.slow
+def test_deleted_rows_are_not_seen_through_the_data_source(exported: Place, load) -> None:
+    delete(exported, FIRST_DAYS)
+    frame = load(exported.store.uri, "main.readings")
+    found = sorted((tuple(row.values()) for row in frame.toArrow().to_pylist()), key=repr)
+    assert found == kept(exported, FIRST_DAYS)
