@@ -31,6 +31,7 @@ from snapshot_assets.errors import (
     StorageError,
 )
 from snapshot_assets.format import actions as act
+from snapshot_assets.format import documents
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.probe import probe
@@ -138,7 +139,10 @@ class Catalog:
                     entry = read_entry(self.store, self.state.revision + 1)
                 except ObjectNotFoundError:
                     return self.state
-                self.state.apply(entry, transaction_path(self.state.revision + 1))
+                if entry.begins_anew:
+                    self.state = read_state(self.store)
+                else:
+                    self.state.apply(entry, transaction_path(self.state.revision + 1))
 
     def begun(self) -> State:
         """Return the state of a location that holds a snapshot.
@@ -201,6 +205,7 @@ class Catalog:
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()
+        upgraded = [action.version for action in actions if isinstance(action, act.Upgraded)]
         if state.committed_at - now > MAX_CLOCK_SKEW:
             _LOG.warning(
                 "The last commit of %s is %s ahead of this machine's clock; is it set back?",
@@ -216,4 +221,5 @@ class Catalog:
             writer_id=self.writer_id,
             committed_at=max(now, state.committed_at + _LEAST_STEP),
             actions=tuple(actions),
+            version=max([state.format_version or documents.FORMAT_VERSION, *upgraded]),
         )
