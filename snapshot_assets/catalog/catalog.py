@@ -56,6 +56,19 @@ def writer_name() -> str:
     return f"snapshot_assets/{__version__} {getpass.getuser()}@{socket.gethostname()} {uuid.uuid4().hex[:8]}"
 
 
+def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
+    """Return a store through which a location may be written, after proving it; see `Catalog.open_for_writing`."""
+    seen = probe(store, single_writer=single_writer)
+    ahead = clock() - seen.store_time
+    if ahead > MAX_CLOCK_SKEW:
+        raise ClockError(
+            f"This machine's clock is {ahead} ahead of the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is "
+            "accepted. Set the clock (NTP) and run again.",
+            ahead=ahead,
+        )
+    return store if seen.conditional_create else cast(ObjectStore, SingleWriterStore(store))
+
+
 @dataclass(frozen=True)
 class Token:
     """What a writer read when it planned: every later change of it must still find the same snapshot."""
@@ -119,16 +132,7 @@ class Catalog:
             ClockError: This machine's clock is more than 5 minutes ahead of the store's.
             DamageError: The log has a fault.
         """
-        seen = probe(store, single_writer=single_writer)
-        ahead = clock() - seen.store_time
-        if ahead > MAX_CLOCK_SKEW:
-            raise ClockError(
-                f"This machine's clock is {ahead} ahead of the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is "
-                "accepted. Set the clock (NTP) and run again.",
-                ahead=ahead,
-            )
-        if not seen.conditional_create:
-            store = cast(ObjectStore, SingleWriterStore(store))
+        store = writable(store, single_writer=single_writer, clock=clock)
         return cls(store, read_state(store), clock=clock)
 
     def refresh(self) -> State:

@@ -116,7 +116,7 @@ def _is_pruned(listing: Listing, revision: int) -> bool:
 def _replayed(store: ObjectStore, listing: Listing) -> State:
     state = _newest_checkpoint(store, listing) or State()
     newer = listing.after(state.revision)
-    for revision, entry in _read_many(store, newer):
+    for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
             raise entry
         if revision != state.revision + 1:
@@ -140,7 +140,9 @@ def _gap(missing: int, found: int) -> GapError:
     return GapError(f"{path} is missing; revision {found} exists.", object=path)
 
 
-def _read_many(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
+def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
+    """Yield revisions with their entries, or with why these cannot be read."""
+
     def read(revision: int) -> LogEntry | FaultError:
         try:
             return read_entry(store, revision)
@@ -211,7 +213,7 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
     folding = _Folding(scan, whole or _begin_at(scan, listing.checkpoints[0]))
     known, start = set(listing.checkpoints), scan.first or (0 if whole else listing.checkpoints[0])
     previous = start
-    for revision, entry in _read_many(store, listing.after(start)):
+    for revision, entry in read_entries(store, listing.after(start)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped, known)
@@ -265,7 +267,7 @@ class _Folding:
             self.usable = False
         elif entry.begins_anew and self._begin_anew(entry, path):
             self.usable = True
-        elif self.usable:
+        elif self.usable or entry.begins_anew:
             try:
                 self.scan.state.apply(entry, path)
             except FAULTS as fault:

@@ -117,17 +117,14 @@ class State:
             DamageError: It does not follow this state, or its actions contradict it.
         """
         if entry.begins_anew:
-            path = checkpoint_path(entry.transaction.revision)
-            raise GapError(
-                f"{name} begins the log anew with {path}, which cannot be read. Rebuild the location.", object=path
-            )
+            raise _unreadable_beginning(entry, name)
         _check_follows(self, entry.transaction, name)
         transaction = entry.transaction
         self.format_version = self.format_version or transaction.version
         self.location_id = transaction.location_id
         self.uuid = transaction.uuid
         self.sha256 = entry.sha256
-        changes_data = any(isinstance(action, _DATA_ACTIONS) for action in transaction.actions)
+        changes_data = any(isinstance(action, DATA_ACTIONS) for action in transaction.actions)
         of_files, others = _apart(transaction.actions)
         event = Event(transaction.revision, transaction.committed_at, transaction.writer_id, others, changes_data)
         self.fold(event, name)
@@ -318,6 +315,18 @@ class State:
         return act.ChunkStatus.PENDING if known is None else known.chunk.status
 
 
+def _unreadable_beginning(entry: LogEntry, name: str) -> GapError:
+    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
+    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+        return GapError(
+            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
+            "the location once more.",
+            object=name,
+        )
+    path = checkpoint_path(entry.transaction.revision)
+    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)
+
+
 def first_version(events: Iterable[Event], last: int) -> int:
     """Return the format version that a location began with.
 
@@ -339,7 +348,8 @@ def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
 
 
 _FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
-_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile)
+DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile)
+"""Actions after which a sealed state is no longer sealed."""
 
 
 def _apart(
