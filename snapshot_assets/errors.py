@@ -168,6 +168,10 @@ class TornObjectError(DamageError):
     """A log object's bytes do not match its own checksum."""
 
 
+class LostLogError(DamageError):
+    """There is data at the location, but no log."""
+
+
 class ChecksumMismatchError(DamageError):
     """Bytes or a list of files do not have the recorded checksum."""
 
