@@ -17,6 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
@@ -434,3 +435,13 @@ def test_whatever_is_lost_of_whatever_history_the_rest_is_rebuilt_and_the_log_is
     assert not [fault for fault in damage(store) if not fault.object.startswith("tag/")]
     for known in after.seals:
         assert checksum_of(after.at(known.revision)) == known.seal.checksum
+
+
+def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_is_over(writer: Writer) -> None:
+    writer.fill()
+    orphan = writer.file(1, b"nobody's").path
+    lose(writer.store, "transactions/", "manifest.json")
+    rebuild(writer.store, accept_undeleted=True)
+    when = read_state(writer.store).committed_at
+    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])
