@@ -78,6 +78,14 @@ class TagExistsError(UsageError):
     """The name of a tag is taken, by another revision or with another time to live."""
 
 
+class LogWholeError(UsageError):
+    """A rebuild was asked for where the log is whole."""
+
+
+class AcceptanceNeededError(UsageError):
+    """A rebuild can only rest on receipts, so that data removed or replaced since may come back."""
+
+
 class PinnedError(UsageError):
     """Tags pin what is to be deleted."""
 
@@ -158,6 +166,10 @@ class ForeignLocationError(DamageError):
 
 class TornObjectError(DamageError):
     """A log object's bytes do not match its own checksum."""
+
+
+class LostLogError(DamageError):
+    """There is data at the location, but no log."""
 
 
 class ChecksumMismatchError(DamageError):

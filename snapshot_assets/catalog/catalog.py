@@ -13,6 +13,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -26,12 +27,14 @@ from snapshot_assets.errors import (
     ClockError,
     ConflictError,
     LocationDeletedError,
+    LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
     StorageError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format import documents
+from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.probe import probe
 from snapshot_assets.storage.single_writer import SingleWriterStore
@@ -53,6 +56,36 @@ Prepare = Callable[[State], Sequence[act.Action] | None]
 def writer_name() -> str:
     """Return a name for this process in the log: package version, user, host, and 8 random hex digits."""
     return f"snapshot_assets/{__version__} {getpass.getuser()}@{socket.gethostname()} {uuid.uuid4().hex[:8]}"
+
+
+def _refuse_lost_log(store: ObjectStore) -> None:
+    """Refuse a location without a log that holds what is only written after a log began.
+
+    Raises:
+        LostLogError: It does; what is there would be taken for rubbish.
+    """
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
+    with suppress(ObjectNotFoundError):
+        there = there or store.head(MANIFEST).path
+    if there:
+        raise LostLogError(
+            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots catalog "
+            "rebuild`, or remove what is left and begin anew.",
+            uri=store.uri,
+        )
+
+
+def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
+    """Return a store through which a location may be written, after proving it; see `Catalog.open_for_writing`."""
+    seen = probe(store, single_writer=single_writer)
+    ahead = clock() - seen.store_time
+    if ahead > MAX_CLOCK_SKEW:
+        raise ClockError(
+            f"This machine's clock is {ahead} ahead of the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is "
+            "accepted. Set the clock (NTP) and run again.",
+            ahead=ahead,
+        )
+    return store if seen.conditional_create else cast(ObjectStore, SingleWriterStore(store))
 
 
 @dataclass(frozen=True)
@@ -116,19 +149,13 @@ class Catalog:
             StoreDeniedError: Some right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
             ClockError: This machine's clock is more than 5 minutes ahead of the store's.
-            DamageError: The log has a fault.
+            DamageError: The log has a fault, or is lost.
         """
-        seen = probe(store, single_writer=single_writer)
-        ahead = clock() - seen.store_time
-        if ahead > MAX_CLOCK_SKEW:
-            raise ClockError(
-                f"This machine's clock is {ahead} ahead of the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is "
-                "accepted. Set the clock (NTP) and run again.",
-                ahead=ahead,
-            )
-        if not seen.conditional_create:
-            store = cast(ObjectStore, SingleWriterStore(store))
-        return cls(store, read_state(store), clock=clock)
+        store = writable(store, single_writer=single_writer, clock=clock)
+        state = read_state(store)
+        if not state.revision:
+            _refuse_lost_log(store)
+        return cls(store, state, clock=clock)
 
     def refresh(self) -> State:
         """Fold what others committed since, and return the state."""
@@ -138,7 +165,10 @@ class Catalog:
                     entry = read_entry(self.store, self.state.revision + 1)
                 except ObjectNotFoundError:
                     return self.state
-                self.state.apply(entry, transaction_path(self.state.revision + 1))
+                if entry.begins_anew:
+                    self.state = read_state(self.store)
+                else:
+                    self.state.apply(entry, transaction_path(self.state.revision + 1))
 
     def begun(self) -> State:
         """Return the state of a location that holds a snapshot.
@@ -201,6 +231,7 @@ class Catalog:
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()
+        upgraded = [action.version for action in actions if isinstance(action, act.Upgraded)]
         if state.committed_at - now > MAX_CLOCK_SKEW:
             _LOG.warning(
                 "The last commit of %s is %s ahead of this machine's clock; is it set back?",
@@ -216,4 +247,5 @@ class Catalog:
             writer_id=self.writer_id,
             committed_at=max(now, state.committed_at + _LEAST_STEP),
             actions=tuple(actions),
+            version=max([state.format_version or documents.FORMAT_VERSION, *upgraded]),
         )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from snapshot_assets.catalog.bounds import KINDS, Bounds, ByKind, schema_of
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.file_set import COLUMNS, Base, FileSet
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import State, first_version
 from snapshot_assets.errors import DocumentError, ObjectExistsError
 from snapshot_assets.format.checkpoint import (
     Checkpoint,
@@ -82,6 +82,7 @@ def _header(state: State) -> Checkpoint:
         sha256=state.sha256,
         committed_at=state.committed_at,
         data_revision=state.data_revision,
+        version=state.format_version,
         events=tuple(needed_events(state)),
     )
 
@@ -106,11 +107,15 @@ def read_checkpoint(store: ObjectStore, revision: int) -> State:
     header, start = read_header(read, path)
     if header.revision != revision:
         raise DocumentError(f"{path} holds revision {header.revision}.", object=path)
-    state = State(location_id=header.location_id)
+    state = State(location_id=header.location_id, format_version=first_version(header.events, header.version))
     for event in header.events:
         if event.revision <= state.revision or event.revision > revision:
             raise DocumentError(f"{path} has the events of revision {event.revision} out of order.", object=path)
         state.fold(event, path)
+    if state.format_version != header.version:
+        raise DocumentError(
+            f"{path} has format version {header.version}; its events end with {state.format_version}.", object=path
+        )
     state.revision, state.uuid, state.sha256 = revision, header.uuid, header.sha256
     state.committed_at, state.data_revision = header.committed_at, header.data_revision
     state.files = FileSet(_read_files(read, start, header, path))

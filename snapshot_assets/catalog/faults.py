@@ -13,7 +13,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 class FaultKind(StrEnum):
-    """What is wrong; `stale`, `orphan` and `foreign` are warnings, all others are damage."""
+    """What is wrong; `lost`, `stale`, `orphan` and `foreign` are warnings, all others are damage."""
 
     LOG = "log"
     MISSING = "missing"
@@ -24,12 +24,13 @@ class FaultKind(StrEnum):
     DUPLICATE = "duplicate"
     COVERAGE = "coverage"
     DOCUMENT = "document"
+    LOST = "lost"
     STALE = "stale"
     ORPHAN = "orphan"
     FOREIGN = "foreign"
 
 
-_WARNINGS = frozenset({FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
+_WARNINGS = frozenset({FaultKind.LOST, FaultKind.STALE, FaultKind.ORPHAN, FaultKind.FOREIGN})
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ cannot be read, and nothing is deleted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
@@ -114,19 +114,27 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
     needed = _needed(store, state)
     unneeded = state.files.unneeded(state.retained())
+    rebuilt = _rebuilt_at(state)
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
         elif info.path not in needed and _is_collected(info.path):
             removed_at = unneeded.get(info.path) or _files_removed_at(store, info.path, unneeded)
-            garbage.append(_garbage(info, removed_at))
+            found = _garbage(info, removed_at)
+            garbage.append(replace(found, since=max(found.since, rebuilt)))
     return Collection(
         deleted=tuple(each for each in garbage if each.since <= before),
         waiting=tuple(each for each in garbage if each.since > before),
         foreign=tuple(foreign),
         grace=grace,
     )
+
+
+def _rebuilt_at(state: State) -> datetime:
+    """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
+    rebuilt = (e.committed_at for e in state.events if any(isinstance(action, act.Rebuilt) for action in e.actions))
+    return max(rebuilt, default=datetime.min.replace(tzinfo=UTC))
 
 
 def _is_collected(path: str) -> bool:

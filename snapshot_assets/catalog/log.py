@@ -73,7 +73,7 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
     data = encode_transaction(transaction)
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
-    if won is Won.YES and transaction.revision > 1:
+    if won is Won.YES and transaction.revision > 1 and not entry.begins_anew:
         _check_follows(store, transaction)
     return won, entry
 

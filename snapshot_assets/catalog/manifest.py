@@ -17,7 +17,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
 from snapshot_assets.format.checksums import snapshot_checksum, sums_line
-from snapshot_assets.format.documents import FORMAT_VERSION, pretty_json
+from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.units import duration_text, time_text
@@ -77,7 +77,7 @@ def manifest_of(state: State) -> dict[str, Any]:
     chunks = [_chunk(state, number) for number in _listed_chunks(state)]
     rows, tombstones = sum(chunk["rows"] for chunk in chunks), _tombstones(state)
     return {
-        "version": FORMAT_VERSION,
+        "version": sealed.version if sealed else state.format_version,
         "location_id": state.location_id,
         "snapshot_id": state.snapshot_id,
         "revision": sealed.revision if sealed else state.revision,

@@ -14,19 +14,20 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.rules import refuse_deleted
+from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
     LocationDeletedError,
     ObjectExistsError,
     PlanError,
+    SupersededError,
     TagExistsError,
     VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, pretty_json
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, pretty_json
 from snapshot_assets.format.layout import new_attempt, tag_path
 from snapshot_assets.format.names import check_tag_name
 from snapshot_assets.format.units import duration_text, parse_duration, time_text
@@ -60,22 +61,24 @@ def create_tag(catalog: Catalog, name: str, revision: int, ttl: timedelta | None
         VersionNotFoundError: The revision is not sealed.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
     """
     wanted = act.TagCreated(check_tag_name(name), revision, _NO_OBJECT, catalog.now(), _checked_ttl(ttl))
     catalog.refresh()
     known = _adoptable(catalog.begun(), wanted)
     if known is not None:
         return Tag(known, new=False)
-    created = _write_object(catalog, wanted)
+    version = catalog.state.format_version
+    created = _write_object(catalog, wanted, version)
     try:
-        committed = catalog.commit(_create(created))
-    except (TagExistsError, VersionNotFoundError, LocationDeletedError):
+        committed = catalog.commit(_create(created, version))
+    except (TagExistsError, VersionNotFoundError, LocationDeletedError, SupersededError):
         catalog.store.delete(created.object.path)  # refused before anything was committed, so nobody knows it
         raise
     if committed is None:
         catalog.store.delete(created.object.path)
         return Tag(catalog.state.tags[name], new=False)
-    return Tag(TagState(created, catalog.writer_id, committed), new=True)
+    return Tag(TagState(created, catalog.writer_id, committed, version), new=True)
 
 
 def delete_tag(catalog: Catalog, name: str) -> bool:
@@ -104,17 +107,18 @@ def delete_tag(catalog: Catalog, name: str) -> bool:
     return True
 
 
-def tag_document(tag: act.TagCreated, created_by: str, manifest: Mapping[str, Any]) -> bytes:
+def tag_document(tag: act.TagCreated, created_by: str, version: int, manifest: Mapping[str, Any]) -> bytes:
     """Return the bytes of a tag's object: a pure function of the log, so verify can compare them.
 
     Args:
         tag: The tag, whose `object` is not looked at.
         created_by: The writer of its transaction.
+        version: Format version when it was created.
         manifest: The manifest of the revision it pins.
     """
     return pretty_json(
         {
-            "version": FORMAT_VERSION,
+            "version": version,
             "name": tag.name,
             "created_at": time_text(tag.created_at),
             "created_by": created_by,
@@ -139,9 +143,10 @@ def _ttl_text(ttl: timedelta | None) -> str | None:
     return None if ttl is None else duration_text(ttl)
 
 
-def _create(created: act.TagCreated) -> Prepare:
+def _create(created: act.TagCreated, version: int) -> Prepare:
     def prepare(state: State) -> Sequence[act.Action] | None:
         refuse_deleted(state)
+        refuse_upgraded(state, version)
         return None if _adoptable(state, created) else [created]
 
     return prepare
@@ -172,10 +177,10 @@ def _pinned(tag: act.TagCreated) -> str:
     return f"revision {tag.revision} {f'for {ttl}' if ttl else 'without time to live'}"
 
 
-def _write_object(catalog: Catalog, wanted: act.TagCreated) -> act.TagCreated:
+def _write_object(catalog: Catalog, wanted: act.TagCreated, version: int) -> act.TagCreated:
     """Write the object and return the tag with it. The state is read anew: others may be changing the catalog's."""
     manifest = manifest_of(read_state(catalog.store, through=wanted.revision))
-    data = tag_document(wanted, catalog.writer_id, manifest)
+    data = tag_document(wanted, catalog.writer_id, version, manifest)
     path = tag_path(wanted.name, new_attempt())
     try:
         catalog.store.create(path, data)

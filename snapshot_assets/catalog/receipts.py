@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -23,12 +23,13 @@ from snapshot_assets.errors import (
     UnsupportedVersionError,
 )
 from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.actions import AddFile, ObjectRef
+from snapshot_assets.format.actions import AddFile, Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
+from snapshot_assets.format.transactions import decode_header, encode_header
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 
@@ -48,6 +49,9 @@ class Receipt:
         files: Its data files, statistics included.
         supersedes: Attempts whose files this one replaces.
         run: The run that made it.
+        location_id: Its location, "" in receipts of before it was recorded.
+        header: The snapshot's header when the attempt began, for a rebuild; None likewise.
+        version: Format version.
     """
 
     snapshot_id: str
@@ -60,6 +64,9 @@ class Receipt:
     files: tuple[DataFile, ...]
     supersedes: tuple[str, ...] = ()
     run: str = ""
+    location_id: str = ""
+    header: Header | None = None
+    version: int = FORMAT_VERSION
 
     @property
     def path(self) -> str:
@@ -143,11 +150,12 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         receipt.snapshot_id == state.snapshot_id
         and not receipt.supersedes
         and (last is None or receipt.base_revision >= last.revision)
-        and all(_intact(store, file) for file in receipt.files)
+        and all(is_intact(store, file) for file in receipt.files)
     )
 
 
-def _intact(store: ObjectStore, file: DataFile) -> bool:
+def is_intact(store: ObjectStore, file: DataFile) -> bool:
+    """Tell whether a data file is there with its size."""
     try:
         return store.head(file.path).size == file.bytes
     except ObjectNotFoundError:
@@ -156,8 +164,10 @@ def _intact(store: ObjectStore, file: DataFile) -> bool:
 
 def _to_json(receipt: Receipt) -> dict[str, Any]:
     return {
-        "version": FORMAT_VERSION,
+        "version": receipt.version,
+        "location_id": receipt.location_id,
         "snapshot_id": receipt.snapshot_id,
+        "header": None if receipt.header is None else _base64(encode_header(receipt.header)),
         "base_revision": receipt.base_revision,
         "schema_sha256": receipt.schema_sha256,
         "chunk": receipt.chunk,
@@ -172,7 +182,6 @@ def _to_json(receipt: Receipt) -> dict[str, Any]:
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:
     """Readable facts, and beside them the complete add-file action as the transaction will hold it."""
-    action = encode_file(AddFile(file)).SerializeToString(deterministic=True)
     return {
         "path": file.path,
         "schema": file.schema,
@@ -180,8 +189,20 @@ def _file_to_json(file: DataFile) -> dict[str, Any]:
         "rows": file.rows,
         "bytes": file.bytes,
         "sha256": file.sha256,
-        "add_file": base64.b64encode(action).decode(),
+        "add_file": _base64(encode_file(AddFile(file))),
     }
+
+
+def _base64(message: Message) -> str:
+    return base64.b64encode(message.SerializeToString(deterministic=True)).decode()
+
+
+def _header_from_json(value: str | None) -> Header | None:
+    if value is None:
+        return None
+    message = pb.Header()
+    message.ParseFromString(base64.b64decode(value, validate=True))
+    return decode_header(message)
 
 
 def _from_json(value: dict[str, Any], name: str) -> Receipt:
@@ -197,6 +218,9 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
             files=tuple(_file_from_json(file) for file in value["files"]),
             supersedes=tuple(str(attempt) for attempt in value["supersedes"]),
             run=str(value["run"]),
+            location_id=str(value.get("location_id", "")),
+            header=_header_from_json(value.get("header")),
+            version=int(value["version"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
         raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause

@@ -1,7 +1,8 @@
 """From the log to states: opening a location, reading an older state, and looking at a whole log with all its faults.
 
 The log is the contiguous run of transactions from the oldest kept checkpoint, or from revision 1, to the head; what
-lies below was pruned and is not looked at.
+lies below was pruned and is not looked at. A rebuild begins the log anew: what lies below its checkpoint is no part of
+it either.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from snapshot_assets.catalog.state import LogEntry, State
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,
+    ForkError,
     GapError,
     LocationDeletedError,
     ObjectNotFoundError,
@@ -93,9 +95,15 @@ def read_state(store: ObjectStore, *, through: int | None = None) -> State:
         LocationDeletedError: A deletion of the snapshot was begun and not finished.
     """
     listing = list_log(store)
-    if through is not None and _is_pruned(listing, through):
-        return _replayed(store, listing).at(through)
-    return _replayed(store, listing.through(through))
+    if through is None:
+        return _replayed(store, listing)
+    if not _is_pruned(listing, through):
+        try:
+            return _replayed(store, listing.through(through))
+        except DamageError:  # it may lie below a rebuild
+            if not listing.checkpoints or listing.checkpoints[-1] <= through:
+                raise
+    return _replayed(store, listing).at(through)
 
 
 def _is_pruned(listing: Listing, revision: int) -> bool:
@@ -108,7 +116,7 @@ def _is_pruned(listing: Listing, revision: int) -> bool:
 def _replayed(store: ObjectStore, listing: Listing) -> State:
     state = _newest_checkpoint(store, listing) or State()
     newer = listing.after(state.revision)
-    for revision, entry in _read_many(store, newer):
+    for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
             raise entry
         if revision != state.revision + 1:
@@ -132,7 +140,9 @@ def _gap(missing: int, found: int) -> GapError:
     return GapError(f"{path} is missing; revision {found} exists.", object=path)
 
 
-def _read_many(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
+def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
+    """Yield revisions with their entries, or with why these cannot be read."""
+
     def read(revision: int) -> LogEntry | FaultError:
         try:
             return read_entry(store, revision)
@@ -203,7 +213,7 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
     folding = _Folding(scan, whole or _begin_at(scan, listing.checkpoints[0]))
     known, start = set(listing.checkpoints), scan.first or (0 if whole else listing.checkpoints[0])
     previous = start
-    for revision, entry in _read_many(store, listing.after(start)):
+    for revision, entry in read_entries(store, listing.after(start)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped, known)
@@ -255,7 +265,9 @@ class _Folding:
         if isinstance(entry, FAULTS):
             _note(self.scan, path, entry)
             self.usable = False
-        elif self.usable:
+        elif entry.begins_anew and self._begin_anew(entry, path):
+            self.usable = True
+        elif self.usable or entry.begins_anew:
             try:
                 self.scan.state.apply(entry, path)
             except FAULTS as fault:
@@ -263,6 +275,15 @@ class _Folding:
                 self.usable = False
             else:
                 self.scan.entries.append(entry)
+
+    def _begin_anew(self, entry: LogEntry, path: str) -> bool:
+        """Go on from a rebuild's checkpoint: what lies below is no part of the log, and its faults are none."""
+        if not _begin_at(self.scan, entry.transaction.revision):
+            return False
+        self.scan.faults.clear()
+        if self.scan.state.sha256 != entry.sha256:
+            _note(self.scan, path, ForkError(f"{path} is not the transaction that its checkpoint names.", object=path))
+        return True
 
     def meet_checkpoint(self, revision: int, known: set[int]) -> None:
         """Where a checkpoint lies, compare it with the state, or go on from it if the state is lost."""

@@ -379,7 +379,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 
     Raises:
         LocationDeletedError: It was deleted.
-        SupersededError: Another snapshot id began since.
+        SupersededError: Another snapshot id began since, or the location was upgraded or rebuilt.
     """
     refuse_deleted(state)
     if state.header is None:
@@ -389,7 +389,30 @@ def check_unchanged(state: State, token: Token) -> act.Header:
             f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
             "nothing of this run was committed to the new one. Run again."
         )
+    if token.revision < state.plans_since:
+        raise SupersededError(
+            f"The location was upgraded or rebuilt at revision {state.plans_since} (its format version is "
+            f"{state.format_version}), after this run had read revision {token.revision}; nothing was committed since. "
+            "Run again."
+        )
     return state.header
+
+
+def refuse_upgraded(state: State, version: int) -> None:
+    """Refuse to commit what was made for an older format version.
+
+    Args:
+        state: The head.
+        version: The format version that it was made for.
+
+    Raises:
+        SupersededError: The location was upgraded since.
+    """
+    if state.format_version != version:
+        raise SupersededError(
+            f"The location was upgraded from format version {version} to {state.format_version} meanwhile; nothing was "
+            "committed. Run again."
+        )
 
 
 def refuse_deleted(state: State) -> None:

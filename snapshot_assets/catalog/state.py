@@ -17,6 +17,7 @@ from snapshot_assets.format.layout import (
     check_receipt_path,
     check_schema_path,
     check_tag_path,
+    checkpoint_path,
     chunk_of,
     transaction_path,
 )
@@ -31,6 +32,11 @@ class LogEntry:
     transaction: act.Transaction
     sha256: str
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it follows nothing: a rebuild wrote it."""
+        return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
+
 
 @dataclass(frozen=True)
 class ChunkState:
@@ -42,21 +48,23 @@ class ChunkState:
 
 @dataclass(frozen=True)
 class SealState:
-    """A seal, where it stands in the log, and of which snapshot."""
+    """A seal, where it stands in the log, of which snapshot, and the format version then."""
 
     seal: act.Seal
     revision: int
     committed_at: datetime
     snapshot_id: str
+    version: int
 
 
 @dataclass(frozen=True)
 class TagState:
-    """A tag, the writer that created it, and where that stands in the log."""
+    """A tag, the writer that created it, where that stands in the log, and the format version of its object."""
 
     tag: act.TagCreated
     created_by: str
     committed: int
+    version: int
 
 
 @dataclass
@@ -73,6 +81,8 @@ class State:
         tags: All tags by name, of older snapshot ids too.
         tombstones: Tombstones of the snapshot by their revision, ascending; see `deleting`.
         events: What was said at each revision that an older state may need.
+        format_version: What transactions of this state carry, 0 for an empty location.
+        plans_since: The last upgrade or rebuild, 0 for none: plans that were read before it are aborted.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
@@ -95,6 +105,8 @@ class State:
     tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
     deleted: bool = False
     events: list[Event] = field(default_factory=list)
+    format_version: int = 0
+    plans_since: int = 0
     checkpointed: int = 0
 
     def apply(self, entry: LogEntry, name: str) -> None:
@@ -107,17 +119,24 @@ class State:
         Raises:
             DamageError: It does not follow this state, or its actions contradict it.
         """
+        if entry.begins_anew:
+            raise _unreadable_beginning(entry, name)
         _check_follows(self, entry.transaction, name)
         transaction = entry.transaction
+        self.format_version = self.format_version or transaction.version
         self.location_id = transaction.location_id
         self.uuid = transaction.uuid
         self.sha256 = entry.sha256
-        changes_data = any(isinstance(action, _DATA_ACTIONS) for action in transaction.actions)
+        changes_data = any(isinstance(action, DATA_ACTIONS) for action in transaction.actions)
         of_files, others = _apart(transaction.actions)
         event = Event(transaction.revision, transaction.committed_at, transaction.writer_id, others, changes_data)
         self.fold(event, name)
         for action in of_files:
             self._change_files(action, name)
+        if transaction.version != self.format_version:
+            raise DocumentError(
+                f"{name} has format version {transaction.version}; expected {self.format_version}.", object=name
+            )
 
     def fold(self, event: Event, name: str) -> None:
         """Fold one more event; its files are not among it."""
@@ -159,9 +178,14 @@ class State:
                 self.chunks[action.id] = ChunkState(action, self.revision)
                 self.in_progress.pop(action.id, None)
             case act.Seal():
-                self.seals.append(SealState(action, self.revision, self.committed_at, self.snapshot_id))
+                sealed = SealState(action, self.revision, self.committed_at, self.snapshot_id, self.format_version)
+                self.seals.append(sealed)
             case act.Deleted():
                 self.deleted = True
+            case act.Upgraded():
+                self._upgrade(action, name)
+            case act.Rebuilt():
+                self.plans_since = self.revision
             case act.TagCreated():
                 self._tag(action, event.writer_id, name)
             case act.TagDeleted():
@@ -184,6 +208,15 @@ class State:
         self.schemas, self.chunks, self.in_progress, self.tombstones = {}, {}, {}, {}
         self.files.clear(self.revision, self.committed_at)
 
+    def _upgrade(self, action: act.Upgraded, name: str) -> None:
+        if action.previous != self.format_version or action.version <= action.previous:
+            raise DocumentError(
+                f"{name} upgrades format version {action.previous} to {action.version}; the location has "
+                f"{self.format_version}.",
+                object=name,
+            )
+        self.format_version, self.plans_since = action.version, self.revision
+
     def _add(self, file: DataFile, name: str) -> None:
         check_data_path(file.path, file.chunk)
         if not self.files.add(file, self.revision):
@@ -200,7 +233,7 @@ class State:
             raise DocumentError(f"{name} creates tag {tag.name!r}, which is there already.", object=name)
         if all(seal.revision != tag.revision for seal in self.seals):
             raise DocumentError(f"{name} tags revision {tag.revision}, which is not sealed.", object=name)
-        self.tags[tag.name] = TagState(tag, writer, self.revision)
+        self.tags[tag.name] = TagState(tag, writer, self.revision, self.format_version)
 
     # Questions
 
@@ -245,7 +278,7 @@ class State:
         Args:
             revision: A revision that is not expired.
         """
-        found = State(location_id=self.location_id)
+        found = State(location_id=self.location_id, format_version=first_version(self.events, self.format_version))
         for event in self.events:
             if event.revision > revision:
                 break
@@ -301,6 +334,29 @@ class State:
         return act.ChunkStatus.PENDING if known is None else known.chunk.status
 
 
+def _unreadable_beginning(entry: LogEntry, name: str) -> GapError:
+    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
+    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+        return GapError(
+            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
+            "the location once more.",
+            object=name,
+        )
+    path = checkpoint_path(entry.transaction.revision)
+    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)
+
+
+def first_version(events: Iterable[Event], last: int) -> int:
+    """Return the format version that a location began with.
+
+    Args:
+        events: What was said in it.
+        last: The version at the end of them.
+    """
+    upgrades = (action for event in events for action in event.actions if isinstance(action, act.Upgraded))
+    return next((action.previous for action in upgrades), last)
+
+
 def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
     """Yield the state after each revision of a snapshot; it is the same object, folded on."""
     state = State()
@@ -311,7 +367,8 @@ def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
 
 
 _FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
-_DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile, act.Tombstone)
+DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile, act.Tombstone)
+"""Actions after which a sealed state is no longer sealed."""
 
 
 def _apart(

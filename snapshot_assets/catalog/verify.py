@@ -21,7 +21,7 @@ from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify_pins import pin_faults
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
-from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, SchemaAdded, TagCreated
+from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, Rebuilt, SchemaAdded, TagCreated
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
@@ -105,6 +105,11 @@ def verify(
 def _log_faults(scan: LogScan) -> Iterator[Fault]:
     for path, error in scan.faults:
         yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")
+    for event in scan.state.events:
+        for action in event.actions:
+            if isinstance(action, Rebuilt) and action.lost:
+                message = f"The log was rebuilt at revision {event.revision}; lost is: {' '.join(action.lost)}"
+                yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
 def check_files(

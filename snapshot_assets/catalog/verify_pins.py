@@ -44,7 +44,7 @@ def _tag_faults(
     if isinstance(found, Fault):
         if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
             yield found
-    elif found != tag_document(known.tag, known.created_by, manifest_of(state)):
+    elif found != tag_document(known.tag, known.created_by, known.version, manifest_of(state)):
         message = f"{path} is not what the log gives for tag {known.tag.name!r} at revision {known.tag.revision}."
         yield Fault(FaultKind.DOCUMENT, path, message)
 

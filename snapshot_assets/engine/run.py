@@ -194,6 +194,8 @@ class ExportRun:
             run=self.run_id,
             fence=fence,
             metadata={"database": address.alias, "writer": self.catalog.writer_id},
+            header=state.header,
+            version=state.format_version,
         )
 
         def make_task(works: Sequence[ChunkWork]) -> Task:

@@ -19,7 +19,8 @@ from snapshot_assets.databases.base import Database, DatabaseAddress, Scan, Time
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.engine.writer import FileTarget, write_files
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
-from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.actions import Header, ObjectRef
+from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import Table
@@ -35,6 +36,8 @@ class Provenance:
         schema_sha256: Content of the schema documents in force.
         fence: Database state that is read.
         metadata: Further facts for the files' footers.
+        header: The snapshot's header when the run planned.
+        version: Format version of receipts.
     """
 
     location_id: str
@@ -45,6 +48,8 @@ class Provenance:
     run: str
     fence: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    header: Header | None = None
+    version: int = FORMAT_VERSION
 
     def file_target(self, chunk: int, window: str, table: Table) -> FileTarget:
         """Return where a fresh attempt at a table of a chunk writes."""
@@ -79,6 +84,9 @@ class Provenance:
             files=part.files,
             supersedes=supersedes,
             run=self.run,
+            location_id=self.location_id,
+            header=self.header,
+            version=self.version,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from snapshot_assets.format.documents import FORMAT_VERSION
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.predicates import Predicate
 
@@ -226,6 +227,32 @@ class Purged:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Upgraded:
+    """The location has a newer format version from here on; plans made before are aborted.
+
+    Attributes:
+        version: The version that this transaction and all later ones carry.
+        previous: The one before.
+    """
+
+    version: int
+    previous: int
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The log begins anew, with the checkpoint of this revision; plans made before are aborted.
+
+    Attributes:
+        snapshot_id: The snapshot that was found, "" where this only fills a hole below the new beginning.
+        lost: What could not be proved, in words.
+    """
+
+    snapshot_id: str
+    lost: tuple[str, ...] = ()
+
+
 Action = (
     Begin
     | Extend
@@ -240,6 +267,8 @@ Action = (
     | TagDeleted
     | Tombstone
     | Purged
+    | Upgraded
+    | Rebuilt
 )
 
 
@@ -253,6 +282,7 @@ class Transaction:
         previous_uuid: UUID of revision - 1, "" for the first.
         previous_sha256: Trailing checksum of revision - 1, hex, "" for the first.
         committed_at: UTC; strictly increasing along the log.
+        version: Format version.
     """
 
     location_id: str
@@ -263,3 +293,4 @@ class Transaction:
     writer_id: str
     committed_at: datetime
     actions: tuple[Action, ...]
+    version: int = FORMAT_VERSION

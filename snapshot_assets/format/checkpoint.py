@@ -77,6 +77,7 @@ class Checkpoint:
         committed_at: Of it, UTC.
         data_revision: The last revision that changed range, schema, chunks or files.
         events: What revisions said, in their order.
+        version: Format version.
     """
 
     location_id: str
@@ -87,6 +88,7 @@ class Checkpoint:
     data_revision: int
     events: tuple[Event, ...]
     sections: tuple[Section, ...] = ()
+    version: int = FORMAT_VERSION
 
 
 def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, str, pa.Table]]) -> bytes:
@@ -107,7 +109,7 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
         sections.append(section)
         body += packed
     message = pb.Checkpoint(
-        version=FORMAT_VERSION,
+        version=checkpoint.version,
         location_id=bytes.fromhex(checkpoint.location_id),
         revision=checkpoint.revision,
         uuid=bytes.fromhex(checkpoint.uuid),
@@ -183,6 +185,7 @@ def _decode(message: pb.Checkpoint, name: str) -> Checkpoint:
         data_revision=message.data_revision,
         events=tuple(_decode_event(event, name) for event in message.events),
         sections=tuple(_decode_section(section) for section in message.sections),
+        version=message.version,
     )
 
 

@@ -113,6 +113,12 @@ def chunk_of(path: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def attempt_of(path: str) -> str:
+    """Return the attempt in the path of a data file, "" for another path."""
+    match = _DATA_FILE.fullmatch(path)
+    return match[3] if match else ""
+
+
 def in_layout(path: str) -> bool:
     """Tell whether `path` is one that this format writes: only such objects may ever be deleted."""
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT)

@@ -395,10 +395,12 @@ class Purged(_message.Message):
     def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Upgraded(_message.Message):
-    __slots__ = ("version",)
+    __slots__ = ("version", "previous")
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
+    previous: int
+    def __init__(self, version: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
 
 class Rebuilt(_message.Message):
     __slots__ = ("snapshot_id", "lost")

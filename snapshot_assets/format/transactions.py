@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from snapshot_assets.errors import DocumentError, TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.documents import FORMAT_VERSION, check_version
+from snapshot_assets.format.documents import check_version
 from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.predicate_messages import decode_predicate, encode_predicate
 
@@ -21,10 +21,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def encode_transaction(transaction: act.Transaction, version: int = FORMAT_VERSION) -> bytes:
+def encode_transaction(transaction: act.Transaction) -> bytes:
     """Return the object's bytes."""
     message = pb.Transaction(
-        version=version,
+        version=transaction.version,
         location_id=bytes.fromhex(transaction.location_id),
         revision=transaction.revision,
         uuid=bytes.fromhex(transaction.uuid),
@@ -69,6 +69,7 @@ def decode_transaction(data: bytes, name: str) -> act.Transaction:
             writer_id=message.writer_id,
             committed_at=from_micros(message.committed_at),
             actions=tuple(decode_action(action, name) for action in message.actions),
+            version=message.version,
         )
     except (OverflowError, ValueError) as cause:
         raise DocumentError(f"{name} holds a value out of range: {cause}.", object=name) from cause
@@ -133,7 +134,8 @@ def _bounds(message: pb.TimeRange) -> tuple[datetime | None, datetime | None]:
     )
 
 
-def _encode_header(header: act.Header) -> pb.Header:
+def encode_header(header: act.Header) -> pb.Header:
+    """Return a header's message."""
     fields = {key: value for key, value in vars(header).items() if key not in ("start", "end")}
     return pb.Header(time_range=_range(header.start, header.end), **fields)
 
@@ -141,7 +143,8 @@ def _encode_header(header: act.Header) -> pb.Header:
 _LISTS = ("schemas", "requested_schemas", "requested_tables")
 
 
-def _decode_header(message: pb.Header) -> act.Header:
+def decode_header(message: pb.Header) -> act.Header:
+    """Return the header in a message."""
     start, end = _bounds(message.time_range)
     names = (field.name for field in message.DESCRIPTOR.fields if field.name != "time_range")
     values = {name: getattr(message, name) for name in names}
@@ -233,7 +236,7 @@ def _decode_tag(message: pb.TagCreated) -> act.TagCreated:
 _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.Begin: (
         "begin",
-        lambda a: pb.Begin(snapshot_id=bytes.fromhex(a.snapshot_id), header=_encode_header(a.header), force=a.force),
+        lambda a: pb.Begin(snapshot_id=bytes.fromhex(a.snapshot_id), header=encode_header(a.header), force=a.force),
     ),
     act.Extend: ("extend", lambda a: pb.Extend(end=to_micros(a.end))),
     act.SchemaAdded: (
@@ -253,9 +256,11 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
         lambda a: pb.Tombstone(schema=a.schema, table=a.table, predicate=encode_predicate(a.predicate)),
     ),
     act.Purged: ("purged", lambda a: pb.Purged(paths=a.paths)),
+    act.Upgraded: ("upgraded", lambda a: pb.Upgraded(version=a.version, previous=a.previous)),
+    act.Rebuilt: ("rebuilt", lambda a: pb.Rebuilt(snapshot_id=bytes.fromhex(a.snapshot_id), lost=a.lost)),
 }
 _DECODERS: dict[str, Callable[[Any], act.Action]] = {
-    "begin": lambda m: act.Begin(m.snapshot_id.hex(), _decode_header(m.header), m.force),
+    "begin": lambda m: act.Begin(m.snapshot_id.hex(), decode_header(m.header), m.force),
     "extend": lambda m: act.Extend(from_micros(m.end)),
     "schema": lambda m: act.SchemaAdded(m.schema_id, m.folder, m.sha256, _decode_refs(m.files)),
     "in_progress": lambda m: act.ChunksInProgress(tuple(m.chunks), m.run),
@@ -268,4 +273,6 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "tag_deleted": lambda m: act.TagDeleted(m.name),
     "tombstone": lambda m: act.Tombstone(m.schema, m.table, decode_predicate(m.predicate)),
     "purged": lambda m: act.Purged(tuple(m.paths)),
+    "upgraded": lambda m: act.Upgraded(m.version, m.previous),
+    "rebuilt": lambda m: act.Rebuilt(m.snapshot_id.hex(), tuple(m.lost)),
 }

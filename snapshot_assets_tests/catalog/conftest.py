@@ -80,6 +80,8 @@ class Writer:
             "fence": {"run": "r1"},
             "files": files,
             "run": "r1",
+            "location_id": self.catalog.state.location_id,
+            "header": self.catalog.state.header,
         }
         receipt = Receipt(**(facts | changes))
         return receipt, write_receipt(self.store, receipt)

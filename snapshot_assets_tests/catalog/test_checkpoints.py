@@ -217,12 +217,11 @@ def test_a_checkpoint_of_another_revision_is_refused(sealed: Writer) -> None:
         read_checkpoint(sealed.store, 3)
 
 
-def test_a_checkpoint_of_a_newer_format_is_refused_with_both_numbers(
-    sealed: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_of_a_newer_format_is_refused_with_both_numbers(sealed: Writer) -> None:
     sealed.store.delete(checkpoint_path(5))
-    monkeypatch.setattr("snapshot_assets.format.checkpoint.FORMAT_VERSION", 2)
-    write_checkpoint(sealed.store, read_state(sealed.store, through=5))
+    state = read_state(sealed.store, through=5)
+    state.format_version = 2
+    write_checkpoint(sealed.store, state)
     with pytest.raises(UnsupportedVersionError, match="version 2; this code reads up to 1"):
         read_state(sealed.store)
 

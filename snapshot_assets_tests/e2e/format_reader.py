@@ -29,7 +29,10 @@ PATH = re.compile(
 DOCUMENTS = ("schemas", "tables", "views")
 UNSEALING = ("begin", "extend", "schema", "chunk", "add_file", "remove_file")
 STATUSES = {1: "Completed", 2: "Failed"}
-RECEIPT = "version snapshot_id base_revision schema_sha256 chunk attempt opened_at fence supersedes run files"
+RECEIPT = (
+    "version location_id snapshot_id header base_revision schema_sha256 chunk attempt opened_at fence supersedes run "
+    "files"
+)
 FILE = ("path", "schema", "table", "rows", "bytes", "sha256")
 HEADER = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 

@@ -117,7 +117,7 @@ def test_a_truncated_object_is_torn(length):
 
 def test_a_newer_format_is_refused_with_both_numbers():
     with pytest.raises(UnsupportedVersionError, match="version 2; this code reads up to 1"):
-        decode_transaction(encode_transaction(TRANSACTION, version=2), "x")
+        decode_transaction(encode_transaction(replace(TRANSACTION, version=2)), "x")
 
 
 @pytest.mark.parametrize("number", [12, 13, 14, 15, 17, 18, 22, 23, 24])

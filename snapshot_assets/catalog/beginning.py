@@ -1,0 +1,170 @@
+"""The new beginning of a log: what was found becomes a checkpoint, and a transaction that says what was lost."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import writer_name
+from snapshot_assets.catalog.checkpoints import checkpoint_bytes
+from snapshot_assets.catalog.evidence import Evidence
+from snapshot_assets.catalog.found_files import found_files, take_files
+from snapshot_assets.catalog.log import Won, append
+from snapshot_assets.catalog.manifest import manifest_of, write_hints
+from snapshot_assets.catalog.pins import tag_document
+from snapshot_assets.catalog.proofs import Proof, prove, say
+from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import ConflictError, ObjectExistsError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import documents
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
+from snapshot_assets.format.layout import checkpoint_path, new_attempt, tag_path
+from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass
+class Beginning:
+    """A rebuilt state, and what is to be written.
+
+    Attributes:
+        state: The state at the new beginning.
+        transaction: The one that begins the log anew.
+        objects: Tags' objects, by path.
+    """
+
+    proof: Proof
+    remains: Remains
+    state: State
+    transaction: act.Transaction
+    lost: tuple[str, ...]
+    objects: dict[str, bytes]
+
+    @classmethod
+    def of(cls, store: ObjectStore, evidence: Evidence, from_files: bool, now: datetime) -> Beginning:
+        """Fold what is proved, take what is not, and prepare what says so."""
+        proof = prove(evidence, take_receipts)
+        remains = take_receipts(proof)
+        found = found_files(store, proof, remains)
+        if from_files:
+            take_files(store, proof, remains, found)
+        else:
+            remains.lost += found.unproved()
+        state, writer, revision = proof.state, writer_name(), evidence.highest + 1
+        at = max(
+            now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + timedelta(milliseconds=1)
+        )
+        state.location_id = state.location_id or found.location_id or uuid.uuid4().hex
+        state.format_version = state.format_version or documents.FORMAT_VERSION
+        lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost]
+        say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
+        objects: dict[str, bytes] = {}
+        tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
+        _say_rebuilt(state, act.Rebuilt(state.snapshot_id, tuple(lost)), (revision, at, writer), tags)
+        transaction = act.Transaction(
+            state.location_id,
+            revision,
+            uuid.uuid4().hex,
+            "",
+            "",
+            writer,
+            at,
+            (act.Rebuilt(state.snapshot_id, tuple(lost)),),
+            state.format_version,
+        )
+        state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
+        return cls(proof, remains, state, transaction, tuple(lost), objects)
+
+    def write(self, store: ObjectStore) -> None:
+        """Write the tags' objects, then close the holes, then the checkpoint, and at last the transaction.
+
+        Raises:
+            ConflictError: Another writer was quicker; the checkpoint is taken back.
+        """
+        for path, data in self.objects.items():
+            store.create(path, data)
+        for revision in _first_holes(self.proof.evidence):
+            plug = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
+            if append(store, plug)[0] is Won.NO:
+                raise conflict(store, revision)
+        path = checkpoint_path(self.transaction.revision)
+        data = checkpoint_bytes(self.state)
+        try:
+            store.create(path, data)
+        except ObjectExistsError:  # the store's client may have met what it wrote before a reply was lost
+            if store.get(path, limit=MAX_DOCUMENT_BYTES) != data:
+                raise conflict(store, self.transaction.revision) from None
+        if append(store, self.transaction)[0] is Won.NO:
+            store.delete(path)
+            raise conflict(store, self.transaction.revision)
+        write_hints_of(store, self.state)
+
+
+def conflict(store: ObjectStore, revision: int) -> ConflictError:
+    """Return what says that another writer was quicker."""
+    return ConflictError(
+        f"Another writer of {store.uri} took revision {revision} while it was rebuilt; nothing of the rebuild counts. "
+        "Look at the location, and run again if it still needs it.",
+        revision=revision,
+    )
+
+
+def _silence(proof: Proof) -> list[str]:
+    """Say which revisions are gone, and whether something later proves what they led to."""
+    sentences = []
+    for first, last in proof.silent:
+        which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
+        why = "; ".join(text for number, text in sorted(proof.evidence.broken.items()) if first <= number <= last)
+        led = (
+            f"revision {proof.proved} proves what they led to"
+            if last < proof.proved
+            else ("what was removed, deleted, replaced, sealed or tagged is not known")
+        )
+        sentences.append(f"{which} lost{f' ({why})' if why else ''}; {led}.")
+    return sentences
+
+
+def _doubts(remains: Remains) -> list[str]:
+    if not remains.taken:
+        return []
+    chunks = ", ".join(map(str, sorted(remains.taken)))
+    return [
+        f"Chunk{'s' * (len(remains.taken) > 1)} {chunks} rest on receipts or files; that they were committed, and "
+        "not replaced or removed later, is not proved."
+    ]
+
+
+def _tag(state: State, tag: act.TagCreated, writer: str, objects: dict[str, bytes]) -> act.TagCreated:
+    """Return a tag with an object of its own, whose bytes go to `objects`."""
+    data = tag_document(tag, writer, state.format_version, manifest_of(state.at(tag.revision)))
+    path = tag_path(tag.name, new_attempt())
+    objects[path] = data
+    return replace(tag, object=act.ObjectRef(path, sha256_hex(data), len(data)))
+
+
+def _say_rebuilt(
+    state: State, rebuilt: act.Rebuilt, event: tuple[int, datetime, str], tags: list[act.TagCreated]
+) -> None:
+    """Put the rebuild before what its revision says already, and the tags behind it."""
+    said = state.events.pop() if state.events and state.events[-1].revision == event[0] else None
+    say(state, event, [rebuilt, *tags])
+    last = state.events.pop()
+    actions = (rebuilt, *(said.actions if said else ()), *tags)
+    state.events.append(replace(last, actions=actions, changes_data=bool(said and said.changes_data)))
+
+
+def _first_holes(evidence: Evidence) -> list[int]:
+    """Return the free revisions that a writer which slept since before the loss could still win."""
+    there, known = set(evidence.log.transactions), {0, *evidence.log.transactions, *evidence.log.checkpoints}
+    return [number + 1 for number in sorted(known) if number < evidence.highest and number + 1 not in there]
+
+
+def write_hints_of(store: ObjectStore, state: State) -> None:
+    """Write the hints of a rebuilt state, or of its newest seal."""
+    if state.newest_seal is not None and not state.sealed:
+        state = state.at(state.newest_seal.revision)
+    write_hints(store, state, lambda: read_state(store))

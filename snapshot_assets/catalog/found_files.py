@@ -1,0 +1,202 @@
+"""Data files that no receipt names: the last resort of a rebuild, by what their footers say of themselves.
+
+Whether they are all that their chunk had, nothing tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from snapshot_assets.catalog.from_manifest import assumed_header, completed_chunk
+from snapshot_assets.catalog.proofs import Proof
+from snapshot_assets.catalog.remains import Remains, add_schema
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import hash_object
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import attempt_of, chunk_of
+from snapshot_assets.format.units import parse_time
+from snapshot_assets.storage.base import ObjectStore
+
+_PREFIX = "snapshot."
+_FACTS = ("location_id", "snapshot_id", "schema_sha256", "database", "schema", "table", "chunk", "window", "attempt")
+_WINDOW = re.compile(r"window (\d+) \[(\S+), (\S+)\)")
+_PART = re.compile(r"-(\d{4,})\.parquet$")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A Parquet file and what its footer says."""
+
+    path: str
+    rows: int
+    facts: Mapping[str, str]
+
+
+@dataclass
+class FoundFiles:
+    """Data files that nothing names.
+
+    Attributes:
+        files: Those that say where they belong.
+        silent: Paths of the others.
+    """
+
+    files: list[FoundFile] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+    @property
+    def location_id(self) -> str:
+        """The location that they name, "" for none."""
+        return next((file.facts["location_id"] for file in self.files), "")
+
+    def unproved(self) -> list[str]:
+        """Name them all."""
+        paths = sorted([*self.silent, *(file.path for file in self.files)])
+        if not paths:
+            return []
+        return [f"No receipt names {', '.join(paths)}; what they belong to is not proved."]
+
+
+def found_files(store: ObjectStore, proof: Proof, remains: Remains) -> FoundFiles:
+    """Return the data files that neither the state nor any receipt names, where something may be missing."""
+    found = FoundFiles()
+    if not proof.unsure:
+        return found
+    named = proof.state.files.paths() | {file.path for receipt, _ in proof.evidence.receipts for file in receipt.files}
+    named |= {file.path for file in remains.added}
+    for path in sorted(proof.evidence.objects):
+        if attempt_of(path) and path not in named:
+            file = _footer(store, path)
+            if file is None:
+                found.silent.append(path)
+            else:
+                found.files.append(file)
+    return found
+
+
+def _footer(store: ObjectStore, path: str) -> FoundFile | None:
+    try:
+        with store.open_reader(path) as reader:
+            metadata = pq.read_metadata(reader)
+    except (pa.ArrowException, OSError, SnapshotError):
+        return None
+    said = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items() if key != b"ARROW:schema"}
+    facts = {name: said.get(_PREFIX + name) for name in _FACTS}
+    if None in facts.values() or facts["chunk"] != str(chunk_of(path)) or facts["attempt"] != attempt_of(path):
+        return None
+    return FoundFile(path, metadata.num_rows, {name: str(value) for name, value in facts.items()})
+
+
+def take_files(store: ObjectStore, proof: Proof, remains: Remains, found: FoundFiles) -> None:
+    """Take files for chunks that nothing else gives; the files are read whole, for their checksums.
+
+    Not taken are those of a chunk and table that two attempts wrote, and of attempts with a part missing.
+    """
+    location_id = proof.state.location_id or found.location_id
+    snapshot_id = remains.snapshot_id or _one_snapshot(found)
+    files = [
+        file
+        for file in found.files
+        if (file.facts["location_id"], file.facts["snapshot_id"]) == (location_id, snapshot_id)
+    ]
+    if remains.header is None and files:
+        _begin(store, remains, proof, snapshot_id, files)
+    by_chunk: dict[int, list[FoundFile]] = defaultdict(list)
+    for file in files:
+        by_chunk[int(file.facts["chunk"])].append(file)
+    state = proof.state if snapshot_id == proof.state.snapshot_id else State()
+    unused = {file.path for file in found.files} | set(found.silent)
+    for chunk, some in sorted(by_chunk.items()):
+        if remains.header is not None and chunk not in remains.taken and not state.completed(chunk):
+            unused -= _take(store, proof, remains, chunk, some)
+    if unused:
+        remains.lost.append(f"Not taken, for what they belong to is not proved, are {', '.join(sorted(unused))}.")
+
+
+def _one_snapshot(found: FoundFiles) -> str:
+    """Return the only snapshot that files name, "" where there are several."""
+    named = {file.facts["snapshot_id"] for file in found.files}
+    return named.pop() if len(named) == 1 else ""
+
+
+def _begin(store: ObjectStore, remains: Remains, proof: Proof, snapshot_id: str, files: list[FoundFile]) -> None:
+    """Begin a snapshot of which only files tell: its windows give start, end and length."""
+    for number, sha256 in enumerate(sorted({file.facts["schema_sha256"] for file in files}), start=1):
+        if sha256 in proof.evidence.schemas:
+            add_schema(remains, number, proof.evidence.schemas[sha256])
+    if not remains.schemas:
+        remains.lost.append("The schema documents that the files were written with are missing or damaged.")
+        return
+    schemas = [schema.name for schema in read_schema(store, remains.schemas[max(remains.schemas)]).schemas]
+    windows = [match.groups() for file in files if (match := _WINDOW.fullmatch(file.facts["window"]))]
+    spans = sorted((int(number), parse_time(start), parse_time(end)) for number, start, end in windows)
+    length = max((end - start for _, start, end in spans), default=timedelta(days=1))
+    start = spans[0][1] - (spans[0][0] - 1) * length if spans else None
+    end = max((end for _, _, end in spans), default=None)
+    header = assumed_header(
+        start,
+        end,
+        source=files[0].facts["database"],
+        catalog="",
+        schemas=tuple(schemas),
+        chunk_time_window=length // _MICROSECOND,
+        format="parquet",
+        schema_only=False,
+    )
+    remains.snapshot_id, remains.header = snapshot_id, header
+    begin = act.Begin(snapshot_id, header, force=proof.state.header is not None)
+    remains.actions.insert(0, begin)
+    remains.lost.append(
+        "Only data files tell the plan: its range is that of their windows, and its name, kind, time zone and rules "
+        "are assumed."
+    )
+
+
+def _take(store: ObjectStore, proof: Proof, remains: Remains, chunk: int, some: list[FoundFile]) -> set[str]:
+    """Complete a chunk with files; returns the paths that it took."""
+    header = remains.header
+    assert header is not None
+    usable: dict[str, DataFile] = {}
+    numbers = {added.sha256: number for number, added in remains.schemas.items()}
+    by_table: dict[tuple[str, str], list[FoundFile]] = defaultdict(list)
+    for file in some:
+        by_table[file.facts["schema"], file.facts["table"]].append(file)
+    for files in by_table.values():
+        parts = sorted(int(match[1]) for file in files if (match := _PART.search(file.path)))
+        known = all(file.facts["schema_sha256"] in numbers for file in files)
+        if known and len({file.facts["attempt"] for file in files}) == 1 and parts == list(range(len(files))):
+            usable |= {file.path: _data_file(store, file, chunk, numbers) for file in files}
+    if usable:
+        done = completed_chunk(header, chunk, usable, proof.evidence, remains.snapshot_id, {})
+        remains.actions.append(replace(done, receipts=()))
+        remains.added += usable.values()
+        remains.taken[chunk] = ", ".join(sorted(usable))
+    return set(usable)
+
+
+def _data_file(store: ObjectStore, file: FoundFile, chunk: int, numbers: Mapping[str, int]) -> DataFile:
+    sha256, size = hash_object(store, file.path)
+    facts = file.facts
+    return DataFile(
+        file.path,
+        facts["schema"],
+        facts["table"],
+        chunk,
+        facts["attempt"],
+        file.rows,
+        size,
+        sha256,
+        numbers[facts["schema_sha256"]],
+        0,
+    )

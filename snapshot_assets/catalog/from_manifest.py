@@ -1,0 +1,229 @@
+"""A sealed manifest read backward: the actions that make a state into what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
+from snapshot_assets.catalog.state import State
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import attempt_of, check_data_path
+from snapshot_assets.format.units import parse_duration, parse_time, time_text
+from snapshot_assets.format.windows import window_at
+
+_MICROSECOND = timedelta(microseconds=1)
+_DAY = timedelta(days=1) // _MICROSECOND
+
+
+@dataclass
+class Statement:
+    """What a manifest says, as changes of a state.
+
+    Attributes:
+        version: Format version.
+        created_at: When the snapshot began.
+        created_by: Who began it.
+        updated_at: When it was sealed.
+        begin: Actions that begin the snapshot, none where the state has it.
+        actions: The others, the seal last.
+        removed: Paths that the state has and the manifest has not.
+        added: Files the other way round.
+        notes: What it does not say and had to be assumed.
+    """
+
+    version: int
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    begin: list[act.Action] = field(default_factory=list)
+    actions: list[act.Action] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    added: list[DataFile] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement:
+    """Return what makes a state into the one that a sealed manifest shows.
+
+    Args:
+        found: The manifest.
+        state: The state before.
+        evidence: Its receipts tell the plan and the files' statistics.
+
+    Raises:
+        ValueError: It cannot be carried out; other kinds where its members are not what they should be.
+    """
+    document = found.document
+    if document["tombstones"]:
+        raise ValueError("it has tombstones, which a manifest does not tell whole")
+    statement = Statement(
+        int(document["version"]),
+        parse_time(document["created_at"]),
+        str(document["created_by"]),
+        parse_time(document["updated_at"]),
+    )
+    same = found.snapshot_id == state.snapshot_id
+    header = _header(found, state.header if same else None, evidence, statement)
+    if not same:
+        statement.begin.append(act.Begin(found.snapshot_id, header, force=state.header is not None))
+    elif state.header is not None and header.end is not None and header.end != state.header.end:
+        statement.actions.append(act.Extend(header.end))
+    schemas = [added for added in _schemas(found, evidence) if not same or added.schema_id not in state.schemas]
+    (statement.actions if same else statement.begin).extend(schemas)
+    _chunks(found, state if same else State(), header, evidence, statement)
+    statement.actions.append(_seal(found))
+    return statement
+
+
+def _header(found: Manifest, known: act.Header | None, evidence: Evidence, statement: Statement) -> act.Header:
+    document = found.document
+    start, end = (document["time_range"].get(name) for name in ("start", "end"))
+    said: dict[str, Any] = {
+        "catalog": str(document["catalog"]),
+        "schemas": tuple(map(str, document["schemas"])),
+        "start": parse_time(start) if start else None,
+        "end": parse_time(end) if end else None,
+        "chunk_time_window": parse_duration(document["chunk_time_window"]) // _MICROSECOND,
+        "format": str(document["format"]),
+        "schema_only": bool(document["schema_only"]),
+    }
+    known = known or header_in_receipts(evidence, found.snapshot_id)
+    if known is None:
+        statement.notes.append(
+            f"No receipt of snapshot {found.snapshot_id} tells its plan; {found.path} tells a part of it, and name, "
+            "source, kind, time zone, rules for rows and tables without time, grace period and what was asked for are "
+            "assumed."
+        )
+        known = assumed_header(**said)
+    return replace(known, **said)
+
+
+def header_in_receipts(evidence: Evidence, snapshot_id: str) -> act.Header | None:
+    """Return a snapshot's header as its newest receipt has it, None where none does."""
+    told = [each for each, _ in evidence.receipts if each.snapshot_id == snapshot_id and each.header is not None]
+    return max(told, key=lambda each: (each.base_revision, each.opened_at)).header if told else None
+
+
+def assumed_header(start: datetime | None, end: datetime | None, **said: Any) -> act.Header:
+    """Return a header of which only a part is known."""
+    assumed: dict[str, Any] = {
+        "name": "",
+        "source": "",
+        "kind": "once",
+        "time_zone": "UTC",
+        "null_time": "chunk0",
+        "untimed_tables": "export",
+        "grace": _DAY,
+        "requested_start": time_text(start) if start else "",
+        "requested_end": time_text(end) if end else "",
+    }
+    return act.Header(start=start, end=end, **(assumed | said))
+
+
+def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
+    """Return the schemas that a manifest and its snapshot's receipts number."""
+    folders: dict[str, list[Mapping[str, Any]]] = {}
+    for file in found.document["schema_files"]:
+        folders.setdefault(str(file["path"]).rpartition("/")[0], []).append(file)
+    numbered: dict[int, act.SchemaAdded] = {}
+    for files in folders.values():
+        content = schema_content(tuple(act.ObjectRef(file["path"], file["sha256"], file["bytes"]) for file in files))
+        for number in {int(file["schema_id"]) for file in files}:
+            numbered[number] = act.SchemaAdded(number, content.folder, content.sha256, content.files)
+    contents = {added.sha256: added for added in numbered.values()}
+    for number, sha256 in schema_numbers(evidence, found.snapshot_id).items():
+        if number not in numbered and sha256 in contents:
+            numbered[number] = replace(contents[sha256], schema_id=number)
+    missing = {int(file["schema_id"]) for chunk in found.document["chunks"] for file in chunk["files"]} - set(numbered)
+    if missing:
+        raise ValueError(f"schema {min(missing)}, which its files have, is not known")
+    return [numbered[number] for number in sorted(numbered)]
+
+
+def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
+    """Return the content of a snapshot's schemas by id, as its receipts tell."""
+    return {
+        file.schema_id: receipt.schema_sha256
+        for receipt, _ in evidence.receipts
+        if receipt.snapshot_id == snapshot_id
+        for file in receipt.files
+    }
+
+
+def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
+    """Add what completes the manifest's chunks; expected ones that it does not list are empty."""
+    shown = {int(chunk["id"]): chunk for chunk in found.document["chunks"]}
+    of_receipts = {file.path: file for receipt, _ in evidence.receipts for file in receipt.files}
+    for number in sorted({*State(header=header).expected_chunks(), *shown}):
+        chunk = shown.get(number, {"files": [], "rows": 0, "fence": {}})
+        files = {each.path: each for each in (_file(item, number, of_receipts) for item in chunk["files"])}
+        live = state.files.chunk(number)
+        if state.completed(number) and live.keys() == files.keys():
+            continue
+        statement.removed += sorted(live.keys() - files.keys())
+        statement.added += [files[path] for path in sorted(files.keys() - live.keys())]
+        statement.actions.append(
+            completed_chunk(header, number, files, evidence, found.snapshot_id, dict(chunk["fence"]))
+        )
+
+
+def completed_chunk(
+    header: act.Header,
+    number: int,
+    files: Mapping[str, DataFile],
+    evidence: Evidence,
+    snapshot_id: str,
+    fence: Mapping[str, str],
+) -> act.Chunk:
+    """Return the action that completes a chunk with these files, and with the receipt that holds exactly them."""
+    window = None
+    if number and header.start is not None:
+        window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
+    fitting = [
+        (receipt, ref)
+        for receipt, ref in evidence.receipts
+        if (receipt.snapshot_id, receipt.chunk) == (snapshot_id, number)
+        and {file.path for file in receipt.files} == files.keys()
+    ]
+    receipt, ref = max(fitting, key=lambda each: each[0].opened_at, default=(None, None))
+    return act.Chunk(
+        id=number,
+        start=window.start if window else None,
+        end=window.end if window else None,
+        status=act.ChunkStatus.COMPLETED,
+        checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
+        rows=sum(file.rows for file in files.values()),
+        fence=fence or (receipt.fence if receipt else {}),
+        receipts=(ref,) if ref else (),
+        run=receipt.run if receipt else "",
+    )
+
+
+def _file(item: Mapping[str, Any], chunk: int, of_receipts: Mapping[str, DataFile]) -> DataFile:
+    known = of_receipts.get(item["path"])
+    if known is not None and known.sha256 == item["sha256"]:
+        return known
+    facts = {name: item[name] for name in ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id")}
+    check_data_path(item["path"], chunk)
+    return DataFile(
+        chunk=chunk,
+        attempt=attempt_of(item["path"]),
+        tombstones_through=int(item["tombstones_through"]),
+        **facts,
+    )
+
+
+def _seal(found: Manifest) -> act.Seal:
+    document = found.document
+    outside = tuple(
+        act.RowsOutside(table["schema"], table["table"], table["rows_outside"])
+        for table in document["tables"]
+        if table["rows_outside"]
+    )
+    # The revision before, so that the next seal reads all files anew.
+    return act.Seal(found.revision - 1, document["checksum"], document["consistency"], outside)

@@ -1,0 +1,447 @@
+"""Rebuildability (seed, section 1.3): a log that was lost, or has holes, is made anew from what else lies there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.rebuild import rebuild
+from snapshot_assets.catalog.receipts import find_adoptable
+from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.schemas import write_schema
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.errors import (
+    AcceptanceNeededError,
+    ConflictError,
+    DamageError,
+    DocumentError,
+    LocationDeletedError,
+    LogWholeError,
+    NoSnapshotError,
+    SupersededError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.transactions import encode_transaction
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, reseal, sealed_by
+from snapshot_assets_tests.catalog.test_checkpoints import some_history
+
+
+def lose(store: ObjectStore, *prefixes: str) -> None:
+    for info in list(store.list()):
+        if info.path.startswith(prefixes):
+            store.delete(info.path)
+
+
+def flip(store: ObjectStore, path: str) -> None:
+    data = bytearray(store.get(path))
+    data[len(data) // 2] ^= 1
+    store.put(path, bytes(data))
+
+
+def facts(state: State) -> dict:
+    """What a rebuild has to bring back: everything of the manifest but revision, times and writers."""
+    left_out = ("revision", "updated_at", "created_at", "created_by", "consistency", "checksum")
+    return {name: value for name, value in manifest_of(state).items() if name not in left_out}
+
+
+def damage(store: ObjectStore) -> list:
+    return [fault for fault in verify(store).faults if fault.is_damage]
+
+
+def lost_faults(store: ObjectStore) -> list:
+    return [fault for fault in verify(store).faults if fault.kind is FaultKind.LOST]
+
+
+@pytest.fixture
+def tagged(writer: Writer) -> Writer:
+    """Sealed at 5 and, with another file in chunk 1, at 7; tags of both."""
+    sealed_by(writer)
+    assert reseal(writer) == 7
+    create_tag(writer.catalog, "old", SEAL)
+    create_tag(writer.catalog, "new", 7)
+    return writer
+
+
+def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(tagged: Writer) -> None:
+    before, tags = read_state(tagged.store), dict(tagged.catalog.state.tags)
+    lose(tagged.store, "transactions/")
+    assert rebuild(tagged.store, dry_run=True).committed is False
+    assert list_log(tagged.store).transactions == []
+    done = rebuild(tagged.store)
+    assert (done.revision, done.proved, done.sealed, done.missing, done.tags) == (8, 7, True, (), ("new", "old"))
+    assert (done.files, done.rows, done.bytes, done.taken) == (2, 4, 19, {})
+    after = read_state(tagged.store)
+    assert (after.location_id, after.snapshot_id) == (before.location_id, before.snapshot_id)
+    assert (after.header, after.schemas) == (before.header, before.schemas)
+    assert manifest_of(after) == manifest_of(before)
+    for name, revision in (("old", SEAL), ("new", 7)):
+        assert manifest_of(after.at(revision)) == manifest_of(before.at(revision))
+        assert (after.tags[name].tag.revision, after.tags[name].tag.created_at) == (
+            revision,
+            tags[name].tag.created_at,
+        )
+    assert damage(tagged.store) == []
+    [lost] = lost_faults(tagged.store)
+    assert all(sentence in lost.message for sentence in done.lost)
+    assert "Revisions 1 to 4 are lost; revision 7 proves what they led to." in done.lost
+    assert any("Tag 'old' is taken from tag/tag-old-" in sentence for sentence in done.lost)
+
+
+def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) -> None:
+    lose(tagged.store, "transactions/")
+    rebuild(tagged.store)
+    writer = Writer(tagged.store)
+    writer.token = writer.catalog.token()
+    assert reseal(writer) == 10
+    delete_tag(writer.catalog, "old")
+    write_checkpoint(tagged.store, writer.catalog.state)
+    assert damage(tagged.store) == []
+    head = read_state(tagged.store)
+    assert (head.revision, head.plans_since, list(head.tags)) == (11, 8, ["new"])
+    with pytest.raises(LogWholeError, match="is whole up to revision 11"):
+        rebuild(tagged.store)
+
+
+def test_with_receipts_alone_consent_is_asked_for_and_the_next_seal_has_the_same_checksum(writer: Writer) -> None:
+    sealed_by(writer)
+    before = read_state(writer.store)
+    lose(writer.store, "transactions/", "manifest.json", "SHA256SUMS")
+    with pytest.raises(AcceptanceNeededError, match=r"only receipts .* --accept-undeleted"):
+        rebuild(writer.store)
+    assert list_log(writer.store).transactions == []
+    done = rebuild(writer.store, accept_undeleted=True)
+    assert (done.sealed, done.missing, sorted(done.taken), done.revision) == (False, (), [1, 2, 3], 4)
+    assert any(sentence.startswith("Chunks 1, 2, 3 rest on receipts") for sentence in done.lost)
+    after = read_state(writer.store)
+    assert facts(after) == facts(before)
+    assert after.header == before.header
+    assert damage(writer.store) == []
+    assert seal(Catalog.open_for_writing(writer.store)).seal.seal.checksum == before.seals[-1].seal.checksum
+    assert damage(writer.store) == []
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "spoil", "manifest"),
+    [
+        (0, "gone", True),
+        (4, "torn", False),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in product((0, 2, 4, 6), ("gone", "torn"), (True, False))
+        ),
+    ],
+)
+def test_a_hole_at_any_revision_loses_nothing_that_something_else_proves(
+    tagged: Writer, checkpoint: int, spoil: str, manifest: bool
+) -> None:
+    """With every transaction in turn missing or torn; receipts and checksums prove it where there is no manifest."""
+    store, before = tagged.store, read_state(tagged.store)
+    if checkpoint:
+        write_checkpoint(store, read_state(store, through=checkpoint))
+    if not manifest:
+        lose(store, "manifest.json", "SHA256SUMS", "tag/")
+    kept = {info.path: store.get(info.path) for info in store.list()}
+    for revision in range(1, 10):
+        (store.delete if spoil == "gone" else lambda path: flip(store, path))(transaction_path(revision))
+        try:
+            done = rebuild(store)
+        except LogWholeError:
+            assert spoil == "gone"
+            assert revision == 9 or revision <= checkpoint
+        else:
+            after = read_state(store)
+            assert after.plans_since == done.revision == (9 if (spoil, revision) == ("gone", 9) else 10)
+            assert facts(after) == facts(before), (revision, done.lost)
+            assert after.header == before.header
+            assert not [f for f in damage(store) if not (not manifest and f.object.startswith("tag/"))]
+            if manifest:
+                assert after.sealed
+                assert manifest_of(after) == manifest_of(before), (revision, done)
+                assert (after.tags.keys(), len(after.seals)) == (before.tags.keys(), 2)
+            assert rebuild_refuses(store)
+        lose(store, "transactions/", "tag/", "manifest.json", "SHA256SUMS")
+        for path, data in kept.items():
+            store.put(path, data)
+
+
+def rebuild_refuses(store: ObjectStore) -> bool:
+    with suppress(LogWholeError):
+        rebuild(store)
+        return False
+    return True
+
+
+def test_two_receipts_that_are_equally_new_are_named_and_not_guessed(writer: Writer) -> None:
+    writer.fill()
+    receipts = {}
+    now = datetime.now(UTC)
+    for content in (b"one", b"other"):
+        receipts[content] = writer.receipt(3, writer.file(3, content), opened_at=now)[0].path
+    lose(writer.store, "transactions/", "manifest.json")
+    done = rebuild(writer.store, accept_undeleted=True)
+    assert (done.missing, sorted(done.taken)) == ((3,), [1, 2])
+    both = " and ".join(sorted(receipts.values()))
+    assert f"Chunk 3: {both} are equally new and differ, so neither was taken." in done.lost
+    other = Writer(writer.store)
+    other.begin()
+    assert find_adoptable(other.store, other.catalog.state, [3], other.catalog.state.schemas[1].sha256)
+
+
+def test_a_receipt_whose_file_is_missing_gives_way_to_an_older_one_or_leaves_the_chunk_open(writer: Writer) -> None:
+    writer.fill()
+    old = writer.catalog.state.chunks[1].chunk.receipts[0].path
+    live = [next(writer.catalog.state.live_files(chunk)).file.path for chunk in (1, 3)]
+    newer = writer.file(1, b"newer")
+    receipt, _ = writer.receipt(1, newer)
+    for path in (newer.path, live[1]):
+        writer.store.delete(path)
+    lose(writer.store, "transactions/", "manifest.json")
+    done = rebuild(writer.store, accept_undeleted=True)
+    assert (done.taken[1], done.missing) == (old, (3,))
+    assert any(live[1] in sentence and "is not complete" in sentence for sentence in done.lost)
+    assert not any(receipt.path in sentence for sentence in done.lost)
+
+
+def test_schema_documents_that_are_missing_are_named(writer: Writer) -> None:
+    writer.fill()
+    other = SCHEMA.model_copy(update={"database": "postgresql"})
+    writer.catalog.commit(rules.add_schema(writer.token, write_schema(writer.store, other)))
+    file = replace(writer.file(1, b"by another schema"), schema_id=2)
+    writer.receipt(1, file, schema_sha256=writer.catalog.state.schemas[2].sha256)
+    lose(writer.store, "transactions/", writer.catalog.state.schemas[1].folder)
+    done = rebuild(writer.store, accept_undeleted=True, dry_run=True)
+    assert (done.missing, sorted(done.taken)) == ((3,), [1, 2])
+    assert any("Chunk 3: the documents of schema 1, with which data/3/chunk-" in line for line in done.lost)
+    lose(writer.store, "schema/")
+    with pytest.raises(DocumentError, match=r"documents below schema/ in .* without them no data can be read"):
+        rebuild(writer.store, accept_undeleted=True)
+
+
+def test_a_begin_that_was_lost_is_found_by_the_receipts_of_the_newer_snapshot(tagged: Writer) -> None:
+    """And what the older one's tags pin stays readable."""
+    old = manifest_of(tagged.catalog.state.at(7))
+    tagged.begin(replace(HEADER, name="second"), force=True)
+    tagged.fill()
+    before = read_state(tagged.store)
+    for revision in range(8, 14):
+        tagged.store.delete(transaction_path(revision))
+    done = rebuild(tagged.store)
+    after = read_state(tagged.store)
+    assert (after.snapshot_id, after.header.name, done.missing) == (before.snapshot_id, "second", ())
+    assert facts(after) == facts(before)
+    assert manifest_of(after.at(7)) == old
+    assert after.tags.keys() == {"old", "new"}
+    assert damage(tagged.store) == []
+
+
+def test_what_a_transaction_behind_a_hole_says_alone_counts(tagged: Writer) -> None:
+    """A schema, an end of the range, a failure and a deleted tag, though the log has a hole before them."""
+    tagged.catalog.commit(rules.in_progress(tagged.token, [1], "run"))
+    content = act.SchemaAdded(2, "schema/" + "0" * 12, "0" * 64, ())
+    catalog = tagged.catalog
+    catalog.commit(lambda _: [content])
+    delete_tag(catalog, "old")
+    before = catalog.state
+    tagged.store.delete(transaction_path(10))
+    done = rebuild(tagged.store)
+    after = read_state(tagged.store)
+    assert (after.schemas, after.tags.keys(), after.sealed) == (before.schemas, {"new"}, False)
+    assert done.lost == ("Revision 10 is lost; what was removed, deleted, replaced, sealed or tagged is not known.",)
+
+
+# Who else is at work
+
+
+def test_a_location_that_is_whole_empty_or_deleted_is_refused(tagged: Writer, tmp_path: Path) -> None:
+    with pytest.raises(LogWholeError, match="is whole up to revision 9; there is nothing to rebuild"):
+        rebuild(tagged.store)
+    write_checkpoint(tagged.store, tagged.catalog.state)
+    flip(tagged.store, next(tagged.catalog.state.live_files()).file.path)
+    assert rebuild_refuses(tagged.store)
+    tagged.catalog.commit(rules.delete(tagged.catalog.token(), with_tags=True))
+    tagged.store.delete(transaction_path(3))
+    with pytest.raises(LocationDeletedError):
+        rebuild(tagged.store)
+    delete_snapshot(tagged.store)
+    with pytest.raises(NoSnapshotError):
+        rebuild(tagged.store, accept_undeleted=True)
+
+
+def test_a_log_of_a_newer_format_is_not_damaged(tagged: Writer) -> None:
+    newer = replace(tagged.catalog._transaction([act.ChunksInProgress((1,), "r")]), version=2)
+    tagged.store.put(transaction_path(10), encode_transaction(newer))
+    tagged.store.delete(transaction_path(3))
+    with pytest.raises(UnsupportedVersionError, match=r"version 2; this code reads up to 1"):
+        rebuild(tagged.store)
+
+
+def rivals(store: ObjectStore, when: str, others: list[Callable[[], object]]) -> Changed:
+    """A store where others are quicker by one create."""
+
+    def create(path: str, data: bytes) -> None:
+        if path.endswith(when) and others:
+            others.pop(0)()
+        store.create(path, data)
+
+    return Changed(store, create=create)
+
+
+def test_a_writer_that_commits_meanwhile_wins(tagged: Writer) -> None:
+    """One that has the location open: a hole below a checkpoint does not stop it."""
+    write_checkpoint(tagged.store, tagged.catalog.state)
+    tagged.store.delete(transaction_path(3))
+    commit = partial(tagged.catalog.commit, rules.in_progress(tagged.token, [1], "run"))
+    for when in ("10.txn", "11.ckpt"):
+        with pytest.raises(ConflictError, match=r"took revision 1[01] while it was rebuilt"):
+            rebuild(rivals(tagged.store, when, [commit]))
+        assert read_state(tagged.store).revision == tagged.catalog.state.revision
+        assert list_log(tagged.store).checkpoints == [9]
+    assert rebuild(tagged.store).revision == 12
+    assert damage(tagged.store) == []
+
+
+def test_of_two_rebuilds_one_wins(tagged: Writer) -> None:
+    lose(tagged.store, "transactions/")
+    for when in ("1.txn", "8.ckpt", "8.txn"):
+        others = [lambda: rebuild(tagged.store)]
+        with pytest.raises(ConflictError) if when != "8.txn" else nullcontext():  # the last one finds our checkpoint
+            rebuild(rivals(tagged.store, when, others))
+        assert others == []
+        assert (read_state(tagged.store).revision, damage(tagged.store)) == (8, [])
+        lose(tagged.store, "transactions/")
+
+
+def test_a_writer_that_slept_since_before_the_loss_commits_nothing(tagged: Writer) -> None:
+    sleepers = []
+    for revision in (2, 4, 8, 9):
+        sleeper = Catalog.open_for_writing(tagged.store)
+        sleeper.state = read_state(tagged.store, through=revision)
+        sleepers.append((sleeper, sleeper.token()))
+    for revision in (3, 5, 6, 9):
+        tagged.store.delete(transaction_path(revision))
+    rebuild(tagged.store)
+    head = read_state(tagged.store).revision
+    for sleeper, token in sleepers:
+        with pytest.raises(SupersededError, match=r"upgraded or rebuilt at revision|taken back"):
+            sleeper.commit(rules.in_progress(token, [1], "late"))
+    assert read_state(tagged.store).revision == head
+    assert damage(tagged.store) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "after"),
+    [
+        ("hole", True),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in product(("all", "hole"), (False, True))),
+    ],
+)
+def test_a_rebuild_that_was_cut_off_anywhere_is_finished_by_the_next(tagged: Writer, loss: str, after: bool) -> None:
+    store = tagged.store
+    write_checkpoint(store, read_state(store, through=4))
+    if loss == "all":
+        lose(store, "transactions/")
+    else:
+        for revision in (3, 6, 7):
+            store.delete(transaction_path(revision))
+    before = facts(tagged.catalog.state)
+    kept = {info.path: store.get(info.path) for info in store.list()}
+    for number in range(1, 100):
+        calls = 0
+
+        def struck(operation: str, at: int = number) -> Callable:
+            def call(*arguments: object) -> None:
+                nonlocal calls
+                calls += 1
+                if calls == at and not after:
+                    raise Killed
+                getattr(store, operation)(*arguments)
+                if calls == at:
+                    raise Killed
+
+            return call
+
+        try:
+            rebuild(Changed(store, **{name: struck(name) for name in ("create", "put", "delete")}))
+        except Killed:
+            with suppress(LogWholeError):
+                rebuild(store)
+        assert facts(read_state(store)) == before
+        assert read_state(store).tags.keys() == {"old", "new"}
+        assert damage(store) == []
+        if calls < number:
+            break
+        lose(store, "")
+        for path, data in kept.items():
+            store.put(path, data)
+    assert 8 < number < 99
+
+
+def test_a_rebuilt_log_needs_its_checkpoint_and_says_so(tagged: Writer) -> None:
+    lose(tagged.store, "transactions/")
+    rebuild(tagged.store)
+    tagged.store.delete(checkpoint_path(8))
+    with pytest.raises(DamageError, match="began the log anew later, and its checkpoint cannot be read"):
+        read_state(tagged.store)
+    tagged.store.delete(transaction_path(1))
+    with pytest.raises(DamageError, match=transaction_path(1)):
+        read_state(tagged.store)
+    assert checkpoint_path(8) in {fault.object for fault in damage(tagged.store)}
+    assert rebuild(tagged.store).revision == 9
+    assert damage(tagged.store) == []
+
+
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 60))])
+def test_whatever_is_lost_of_whatever_history_the_rest_is_rebuilt_and_the_log_is_whole(
+    writer: Writer, seed: int
+) -> None:
+    some_history(writer, 40, seed)
+    store, before, choose = writer.store, read_state(writer.store), random.Random(seed)
+    paths = [info.path for info in store.list() if info.path.startswith(("transactions/", "tag/", "manifest"))]
+    for path in choose.sample(paths, choose.randint(1, len(paths))):
+        (store.delete if choose.random() < 0.5 else lambda path: flip(store, path))(path)
+    try:
+        done = rebuild(store, accept_undeleted=True)
+    except LogWholeError:
+        assert facts(read_state(store)) == facts(before)
+        return
+    after = read_state(store)
+    assert rebuild_refuses(store)
+    if after.snapshot_id == before.snapshot_id:
+        assert after.header == before.header
+        for chunk in before.chunks:
+            if after.completed(chunk) and chunk not in done.taken and before.completed(chunk):
+                assert after.files.chunk(chunk).keys() == before.files.chunk(chunk).keys() or done.lost
+    assert not [fault for fault in damage(store) if not fault.object.startswith("tag/")]
+    for known in after.seals:
+        assert checksum_of(after.at(known.revision)) == known.seal.checksum
+
+
+def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_is_over(writer: Writer) -> None:
+    writer.fill()
+    orphan = writer.file(1, b"nobody's").path
+    lose(writer.store, "transactions/", "manifest.json")
+    rebuild(writer.store, accept_undeleted=True)
+    when = read_state(writer.store).committed_at
+    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])
