@@ -84,7 +84,7 @@ def read_batches(
             with pq.ParquetFile(group, metadata=metadata, read_dictionary=texts) as parquet:
                 for batch in parquet.iter_batches(BATCH_ROWS, [number], columns=wanted):
                     rows += batch.num_rows
-                    yield _conformed(group.unpacked(batch), schema, file, zone)
+                    yield conformed(group.unpacked(batch), schema, file, zone)
             if rows != group.rows:
                 raise DocumentError(
                     f"Row group {number} of {file.path} holds {rows} rows; its footer says {group.rows}.",
@@ -243,7 +243,8 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
+def conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
+    """Return rows of a file in the given schema; see `read_batches`."""
     present = set(batch.schema.names)
     columns = [
         _cast(batch.column(field.name), field, file, zone)
