@@ -1,7 +1,7 @@
 """What one task of a compaction does, as plain functions that run without Spark too.
 
-Files of one table and chunk are merged into new ones. What is read is hashed before, so that no damage is written anew under a checksum that hides it; what was written is
-hashed after, and its rows are counted: the commit may then seal it.
+Files of one table and chunk are merged into new ones. What is read is hashed before, so that no damage is written anew
+under a checksum that hides it; what was written is hashed after, and its rows are counted: the commit may then seal it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ PATH = re.compile(
 DOCUMENTS = ("schemas", "tables", "views")
 UNSEALING = ("begin", "extend", "schema", "chunk", "add_file", "remove_file")
 STATUSES = {1: "Completed", 2: "Failed"}
-RECEIPT = "version snapshot_id base_revision schema_sha256 chunk attempt opened_at fence supersedes run files"
+RECEIPT = (
+    "version snapshot_id base_revision schema_sha256 chunk attempt opened_at fence supersedes run compaction files"
+)
 FILE = ("path", "schema", "table", "rows", "bytes", "sha256")
 HEADER = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 
