@@ -320,9 +320,11 @@ class Reader:
 
     def receipts(self, state: State, chunk: Any) -> None:
         held: dict[str, Any] = {}
-        for ref in chunk.receipts:
-            content = self.content(ref)
+        read = [(ref, self.content(ref)) for ref in chunk.receipts]
+        for ref, content in sorted(read, key=lambda each: json.loads(each[1])["base_revision"]):
             receipt = json.loads(content)
+            of = [(each["schema"], each["table"]) for each in (receipt["compaction"] or {"tables": []})["tables"]]
+            held = {path: f for path, f in held.items() if of and (f.schema, f.table) not in of}
             self.same(f"{ref.path} form", (content, " ".join(receipt)), (pretty(receipt), RECEIPT))
             found = [receipt[key] for key in ("version", "snapshot_id", "chunk", "fence")]
             expected = [1, state.begin.snapshot_id.hex(), chunk.id, dict(chunk.fence)]

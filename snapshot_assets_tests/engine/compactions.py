@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from snapshot_assets.engine.data_files import read_batches
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.engine.tasks import Provenance, write_table
+from snapshot_assets.format.actions import AddFile
+from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
@@ -96,24 +98,43 @@ def _provenance(catalog: Catalog, schema_id: int) -> Provenance:
     )
 
 
-def _replace(catalog: Catalog, chunk: int, files: Sequence[DataFile]) -> None:
-    state, fence = catalog.state, dict(catalog.state.chunks[chunk].chunk.fence)
-    old = [known.file for known in state.live_files(chunk)]
-    receipt = Receipt(
+def append(store: ObjectStore, chunk: int, name: TableName, rows: pa.Table) -> None:
+    """Add a file to a table of a completed chunk, in a revision of its own."""
+    catalog = Catalog.open_for_writing(store)
+    state = catalog.state
+    table, window = table_of(catalog, name, state.schema_id), str(state.window(chunk))
+    provenance = _provenance(catalog, state.schema_id)
+    new = write_table(store, provenance, chunk, window, table, rows.to_batches(), 1 << 28)
+    files = [*(known.file for known in state.live_files(chunk)), *new]
+    done = replace(
+        state.chunks[chunk].chunk,
+        checksum=chunk_checksum((file.path, file.sha256) for file in files),
+        rows=sum(file.rows for file in files),
+        receipts=(write_receipt(store, _receipt(catalog, chunk, files)),),
+    )
+    assert catalog.commit(lambda _: [done, *map(AddFile, new)])
+
+
+def _receipt(catalog: Catalog, chunk: int, files: Sequence[DataFile]) -> Receipt:
+    state = catalog.state
+    return Receipt(
         state.snapshot_id,
         state.revision,
         state.schemas[state.schema_id].sha256,
         chunk,
         new_attempt(),
         datetime.now(UTC),
-        fence,
+        dict(state.chunks[chunk].chunk.fence),
         tuple(files),
-        tuple(sorted({file.attempt for file in old})),
+        tuple(sorted({known.file.attempt for known in state.live_files(chunk)})),
         "scatter",
     )
-    ref = write_receipt(catalog.store, receipt)
-    paths = tuple(file.path for file in old)
-    finished = rules.FinishedChunk(chunk, tuple(files), (ref,), receipt.opened_at, fence, "scatter", paths)
+
+
+def _replace(catalog: Catalog, chunk: int, files: Sequence[DataFile]) -> None:
+    receipt = _receipt(catalog, chunk, files)
+    ref, paths = write_receipt(catalog.store, receipt), tuple(catalog.state.files.chunk(chunk))
+    finished = rules.FinishedChunk(chunk, tuple(files), (ref,), receipt.opened_at, receipt.fence, "scatter", paths)
     assert catalog.commit(rules.complete_chunk(catalog.token(), finished, datetime.now(UTC)))
 
 

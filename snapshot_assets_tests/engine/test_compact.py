@@ -1,8 +1,10 @@
 """What a compaction leaves: the same rows in fewer files, sealed, and every older version as it was."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +18,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,
     DatabaseError,
+    ExportFailedError,
     NoSnapshotError,
     PlanError,
     TaskLostError,
@@ -29,6 +32,7 @@ from snapshot_assets_tests.e2e.format_reader import Reader
 from snapshot_assets_tests.engine.compactions import (
     Meanwhile,
     add_schema,
+    append,
     compact,
     compaction,
     different_rows,
@@ -128,7 +132,7 @@ def test_an_older_version_is_read_from_its_own_files_which_garbage_collection_sp
     older = read_state(scattered.store, through=before.revision)
     assert paths(older) == paths(before)
     assert gone.isdisjoint(paths(before) | paths(head(scattered)))
-    assert paths(before).isdisjoint(paths(head(scattered)))
+    assert paths(before) - paths(head(scattered))
     assert manifest_of(older) == manifest_of(before)
     assert not [fault for fault in faults(scattered, at=lambda _: before.revision) if fault.is_damage]
     for table in ("readings", "events", "places"):
@@ -136,12 +140,13 @@ def test_an_older_version_is_read_from_its_own_files_which_garbage_collection_sp
 
 
 def test_only_files_below_half_the_target_size_are_merged_and_the_others_stay(scattered):
-    sizes = {known.file.path: known.file.bytes for known in head(scattered).live_files(0)}
-    target = 2 * sorted(sizes.values())[-1]  # the largest file is not small
-    outcomes = compact(scattered.store, target_size=target)
-    kept = {path for group in outcomes[0].groups for path in group.kept}
-    assert kept
-    assert kept < paths(head(scattered))
+    scatter(scattered.store, parts=5)
+    sizes = [known.file.bytes for known in head(scattered).live_files(1) if known.file.table == "readings"]
+    compacted = compact(scattered.store, chunks=(), target_size=2 * max(sizes))[1]  # the largest file is not small
+    [group] = [group for group in compacted.groups if group.table.name == "readings"]
+    assert len(group.kept) == sizes.count(max(sizes))
+    assert len(group.files) == len(sizes) - len(group.kept) > 1
+    assert group.kept < paths(head(scattered))
     assert faults(scattered) == []
     assert scattered.differences() == {}
     assert Reader(scattered.folder).faults == []
@@ -160,8 +165,9 @@ def test_a_plan_says_what_would_be_done_and_changes_nothing(scattered):
     plan = compaction(scattered.store).plan()
     assert {info.path: info.modified for info in scattered.store.list()} == before
     assert {group.reasons for group in plan.groups} == {("small files",)}
-    live = [known.file for known in head(scattered).live_files()]
-    assert (plan.files_before, plan.bytes_before) == (len(live), sum(file.bytes for file in live))
+    tables = Counter((known.file.chunk, known.file.table) for known in head(scattered).live_files())
+    assert plan.files_before == sum(count for count in tables.values() if count > 1)
+    assert plan.bytes_before == sum(file.bytes for group in plan.groups for file in group.files)
     assert plan.files_after == len(plan.groups)
     outcomes = compact(scattered.store)
     assert sum(len(each.files) for each in outcomes.values()) == plan.files_after
@@ -196,6 +202,7 @@ def test_nothing_is_compacted_where_there_is_nothing(place):
 
 
 def test_receipts_say_what_was_compacted_and_older_ones_stay_for_the_files_they_name(scattered):
+    merged = Counter(known.file.chunk for known in head(scattered).live_files() if known.file.table == "readings")
     compact(scattered.store, tables=(TableName("main", "readings"),))
     for known in head(scattered).chunks.values():
         receipts = [json.loads(scattered.store.get(ref.path)) for ref in known.chunk.receipts]
@@ -206,7 +213,7 @@ def test_receipts_say_what_was_compacted_and_older_ones_stay_for_the_files_they_
         table = {"schema": "main", "table": "readings", "rows_deleted": 0, "rows_duplicate": 0}
         assert newest["compaction"] == {"dedupe": "", "tables": [table]}
         assert {file["table"] for file in newest["files"]} == {"readings"}
-        assert len(newest["supersedes"]) == 3
+        assert len(newest["supersedes"]) == merged[known.chunk.id]
         others = {
             file.file.path for file in head(scattered).live_files(known.chunk.id) if file.file.table != "readings"
         }
@@ -273,58 +280,45 @@ def test_files_of_several_schemas_become_files_of_the_newest(place):
 # Rows that go
 
 
-def keyed(place):
-    """A snapshot with a primary key that every file holds all of, the newest with other values."""
-    place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, at TIMESTAMPTZ, version INTEGER)")
+def test_of_rows_with_one_primary_key_that_of_the_file_added_last_stays_and_only_when_asked(place):
+    place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ, version INTEGER)")
     place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i), 0 FROM range(20) r(i)")
     place.export()
-
-
-def version(number):
-    def change(rows, part):
-        place = rows.schema.get_field_index("version")
-        if place < 0:
-            return rows
-        values = [None if value is None else number + part for value in rows["version"].to_pylist()]
-        return rows.set_column(place, "version", [values]).cast(rows.schema)
-
-    return change
-
-
-def test_of_rows_with_one_primary_key_the_newest_stays_and_only_when_asked(place):
-    keyed(place)
-    once = stored(place, "items")
-
-    def doubled(rows, part):
-        if part == 1 and "version" in rows.schema.names:
-            return version(7)(full["items"], 0)
-        if part == 0 and "version" in rows.schema.names:
-            return full["items"]
-        return rows
-
     [file] = [known.file for known in head(place).live_files() if known.file.table == "items"]
-    full = {"items": pq.read_table(place.folder / file.path)}
-    full["items"] = full["items"].replace_schema_metadata(None)
-    scatter(place.store, parts=2, chunks=(1,), table="items", change=doubled)
-    newest = max(
-        (known for known in head(place).live_files(1) if known.file.table == "items"),
-        key=lambda known: (known.added, known.file.path),
+    rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
+    for version, ids in enumerate((15, 10, 10), start=1):  # the first rows, each time of another version
+        values = [rows["id"][:ids], rows["moment"][:ids], pa.array([version] * ids, pa.int32())]
+        append(place.store, 1, TableName("main", "items"), pa.table(values, schema=rows.schema))
+    append(place.store, 1, TableName("main", "items"), pa.table([[None], [None], [9]], schema=rows.schema))
+    append(place.store, 1, TableName("main", "items"), pa.table([[None], [None], [9]], schema=rows.schema))
+    compact(place.store, chunks=(1,), tables=(TableName("main", "readings"),))
+    outcomes = compact(place.store, dedupe="primary_key")
+    assert outcomes[1].rows_duplicate == 15 + 10 + 10
+    assert sorted((row["id"] or -1, row["version"]) for row in stored(place, "items") if row["id"] != 0) == sorted(
+        [(-1, 9)] * 2
+        + [(key, 3) for key in range(1, 10)]
+        + [(key, 1) for key in range(10, 15)]
+        + [(key, 0) for key in range(15, 20)]
     )
-    expected = {row["version"] for row in pq.read_table(place.folder / newest.file.path).to_pylist()}
-    assert len(expected) == 1
-    compact(place.store, chunks=(1,))
-    assert len(stored(place, "items")) == 2 * len(once)
-    # The order in the merged file is that of time; the later of two equal keys is still the one of the later file.
-    outcomes = compact(place.store, tables=(TableName("main", "items"),), dedupe="primary_key")
-    assert outcomes[1].rows_duplicate == len(once)
-    after = stored(place, "items")
-    assert sorted(row["id"] for row in after) == sorted(row["id"] for row in once)
-    assert {row["version"] for row in after} == expected
-    [ref] = [ref for ref in head(place).chunks[1].chunk.receipts if "items" in place.store.get(ref.path).decode()]
-    receipt = json.loads(place.store.get(ref.path))
-    assert receipt["compaction"]["dedupe"] == "primary_key"
-    assert receipt["compaction"]["tables"][0]["rows_duplicate"] == len(once)
-    assert faults(place) == []
+    assert [row["version"] for row in stored(place, "items") if row["id"] == 0] == [3]
+    receipts = [json.loads(place.store.get(ref.path)) for ref in head(place).chunks[1].chunk.receipts]
+    newest = receipts[-1]["compaction"]
+    assert newest["dedupe"] == "primary_key"
+    assert {"schema": "main", "table": "items", "rows_deleted": 0, "rows_duplicate": 35} in newest["tables"]
+    assert damage(place) == []
+    assert compact(place.store, dedupe="primary_key") == {}
+
+
+def test_duplicates_stay_unless_asked(place):
+    place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ)")
+    place.sql("INSERT INTO items VALUES (1, '2025-01-01 00:00:00Z')")
+    place.export()
+    [file] = [known.file for known in head(place).live_files() if known.file.table == "items"]
+    rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
+    append(place.store, 1, TableName("main", "items"), rows)
+    compact(place.store)
+    assert len(stored(place, "items")) == 2
+    assert {known.file.table for known in head(place).live_files(1)} == {"items", "readings", "events"}
 
 
 def bury(place, text, table="readings"):
@@ -382,7 +376,7 @@ def test_damage_fails_its_chunk_and_is_not_written_anew(scattered):
     data = bytearray(scattered.store.get(victim.path))
     data[len(data) // 2] ^= 1
     scattered.store.put(victim.path, bytes(data))
-    with pytest.raises(CompactionFailedError, match="1 of 6 chunks were not compacted: chunk 2: .*SHA-256") as raised:
+    with pytest.raises(CompactionFailedError, match=r"1 of 6 chunks were not compacted: chunk 2: .*SHA-256") as raised:
         compact(scattered.store)
     assert list(raised.value.attributes["chunks"]) == [2]
     state = head(scattered)
@@ -398,7 +392,7 @@ def test_a_row_that_is_lost_on_the_way_is_never_committed(scattered, monkeypatch
 
     before = paths(head(scattered))
     monkeypatch.setattr("snapshot_assets.engine.compact_tasks.sorted_batches", lossy)
-    with pytest.raises(CompactionFailedError, match="wrote .* of .* rows; nothing of it was committed"):
+    with pytest.raises(CompactionFailedError, match=r"wrote .* of .* rows; nothing of it was committed"):
         compact(scattered.store, tables=(TableName("main", "readings"),))
     assert paths(head(scattered)) == before
 
@@ -430,7 +424,7 @@ def test_a_missing_result_is_not_taken_for_no_rows(scattered):
             return super().map(function, items)[1:]
 
     before = paths(head(scattered))
-    with pytest.raises(CompactionFailedError, match="chunk 1: .* gave 1 results"):
+    with pytest.raises(CompactionFailedError, match=r"chunk 1: .* gave 1 results"):
         compact(scattered.store, Forgetful(lambda: None), chunks=(1,))
     assert paths(head(scattered)) == before
 
@@ -451,15 +445,13 @@ def test_a_compaction_of_a_chunk_that_is_replaced_meanwhile_gives_it_up_and_goes
 def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_is_refused_and_succeeds_when_repeated(scattered):
     run = scattered.run()
     run.begin()
-    before = read_state(scattered.store)
     compact(scattered.store)
-    try:
-        outcomes = list(run.export([2], replace_completed=True))
-    finally:
-        run.close()
-    assert [outcome.status for outcome in outcomes] == ["replaced"]
-    run.seal()
-    assert read_state(scattered.store).revision > before.revision
+    before = paths(head(scattered))
+    with pytest.raises(ExportFailedError, match="Chunk 2 was committed by another writer"):
+        list(run.export([2], replace_completed=True))
+    run.close()
+    assert paths(head(scattered)) == before
+    assert scattered.export(chunks=[2], replace=True)[2].status == "replaced"
     assert damage(scattered) == []
     assert scattered.differences() == {}
 
