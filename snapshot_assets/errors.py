@@ -259,3 +259,7 @@ class TaskLostError(TransientError):
 
 class ExportFailedError(SnapshotError):
     """Some chunks failed; the others are committed. `attributes["chunks"]` maps chunk id to the error text."""
+
+
+class CompactionFailedError(SnapshotError):
+    """Some chunks failed; the others are compacted. `attributes["chunks"]` maps chunk id to the error text."""

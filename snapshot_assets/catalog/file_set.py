@@ -144,6 +144,11 @@ class FileSet:
     removed: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
 
+    def __copy__(self) -> FileSet:
+        """Return a set that changes apart from this one."""
+        added = {chunk: dict(files) for chunk, files in self.added.items()}
+        return FileSet(self.base, added, list(self.closed), dict(self.removed), set(self.purged))
+
     # Changes
 
     def add(self, file: DataFile, revision: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +35,34 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
+class CompactedTable:
+    """A table of a chunk that a compaction wrote anew, and the rows that it left out.
+
+    Attributes:
+        rows_deleted: Rows that tombstones had deleted.
+        rows_duplicate: Rows whose primary key a newer row has.
+    """
+
+    schema: str
+    table: str
+    rows_deleted: int = 0
+    rows_duplicate: int = 0
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction did to a chunk.
+
+    Attributes:
+        dedupe: `primary_key` if duplicates were removed by it, of tables that have one; "" if not.
+        tables: The tables concerned; of the others the receipt says nothing.
+    """
+
+    dedupe: str
+    tables: tuple[CompactedTable, ...]
+
+
+@dataclass(frozen=True)
 class Receipt:
     """One finished attempt at a chunk.
 
@@ -46,12 +74,13 @@ class Receipt:
         attempt: 8 hex digits; part of the receipt's name.
         opened_at: When the first of its files was opened.
         fence: Database state it read.
-        files: Its data files, statistics included.
+        files: Its data files, statistics included; of a compaction all files that its tables have then.
         supersedes: Attempts whose files this one replaces.
         run: The run that made it.
         location_id: Its location, "" in receipts of before it was recorded.
         header: The snapshot's header when the attempt began, for a rebuild; None likewise.
         version: Format version.
+        compaction: What it is a compaction of; None for one that covers the whole chunk.
     """
 
     snapshot_id: str
@@ -67,6 +96,7 @@ class Receipt:
     location_id: str = ""
     header: Header | None = None
     version: int = FORMAT_VERSION
+    compaction: Compaction | None = None
 
     @property
     def path(self) -> str:
@@ -176,6 +206,7 @@ def _to_json(receipt: Receipt) -> dict[str, Any]:
         "fence": dict(sorted(receipt.fence.items())),
         "supersedes": list(receipt.supersedes),
         "run": receipt.run,
+        "compaction": asdict(receipt.compaction) if receipt.compaction else None,
         "files": [_file_to_json(file) for file in receipt.files],
     }
 
@@ -221,12 +252,23 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
             location_id=str(value.get("location_id", "")),
             header=_header_from_json(value.get("header")),
             version=int(value["version"]),
+            compaction=_compaction_from_json(value.get("compaction")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
         raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt
+
+
+def _compaction_from_json(value: dict[str, Any] | None) -> Compaction | None:
+    if value is None:
+        return None
+    tables = (
+        CompactedTable(str(each["schema"]), str(each["table"]), int(each["rows_deleted"]), int(each["rows_duplicate"]))
+        for each in value["tables"]
+    )
+    return Compaction(str(value["dedupe"]), tuple(tables))
 
 
 def _file_from_json(value: dict[str, Any]) -> DataFile:

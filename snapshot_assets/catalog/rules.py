@@ -201,7 +201,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prep
             raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
         if finished.replaces is None and state.completed(finished.id):
             return None
-        _check_age(header, finished, now)
+        check_age(header, finished.id, finished.opened_at, now)
         window = None if finished.id == UNTIMED_CHUNK else state.window(finished.id)
         chunk = act.Chunk(
             id=finished.id,
@@ -236,14 +236,19 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
     return [act.RemoveFile(path) for path in sorted(replaced)]
 
 
-def _check_age(header: act.Header, finished: FinishedChunk, now: datetime) -> None:
+def check_age(header: act.Header, chunk: int, opened_at: datetime, now: datetime) -> None:
+    """Refuse to commit a chunk's files that have waited too long.
+
+    Raises:
+        ConflictError: The first was opened more than half a grace period ago.
+    """
     half = timedelta(microseconds=header.grace) / 2
-    if now - finished.opened_at > half:
+    if now - opened_at > half:
         raise ConflictError(
-            f"The files of chunk {finished.id} were opened at {time_text(finished.opened_at)}, more than half the "
+            f"The files of chunk {chunk} were opened at {time_text(opened_at)}, more than half the "
             f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
             "Use smaller windows or a longer grace.",
-            chunk=finished.id,
+            chunk=chunk,
         )
 
 

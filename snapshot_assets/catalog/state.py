@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.file_set import FileSet, FileState
@@ -127,16 +128,28 @@ class State:
         self.location_id = transaction.location_id
         self.uuid = transaction.uuid
         self.sha256 = entry.sha256
-        changes_data = any(isinstance(action, DATA_ACTIONS) for action in transaction.actions)
-        of_files, others = _apart(transaction.actions)
-        event = Event(transaction.revision, transaction.committed_at, transaction.writer_id, others, changes_data)
-        self.fold(event, name)
-        for action in of_files:
-            self._change_files(action, name)
+        self._follow(transaction.committed_at, transaction.writer_id, transaction.actions, name)
         if transaction.version != self.format_version:
             raise DocumentError(
                 f"{name} has format version {transaction.version}; expected {self.format_version}.", object=name
             )
+
+    def _follow(self, committed_at: datetime, writer_id: str, actions: Sequence[act.Action], name: str) -> None:
+        changes_data = any(isinstance(action, DATA_ACTIONS) for action in actions)
+        of_files, others = _apart(actions)
+        self.fold(Event(self.revision + 1, committed_at, writer_id, others, changes_data), name)
+        for action in of_files:
+            self._change_files(action, name)
+
+    def after(self, actions: Sequence[act.Action]) -> State:
+        """Return the state that a commit of actions would lead to; this one stays as it is.
+
+        Raises:
+            DamageError: They contradict this state.
+        """
+        found = replace(self, **{each.name: copy(getattr(self, each.name)) for each in fields(self)})
+        found._follow(self.committed_at, "", actions, transaction_path(self.revision + 1))
+        return found
 
     def fold(self, event: Event, name: str) -> None:
         """Fold one more event; its files are not among it."""

@@ -285,6 +285,7 @@ class _Filter:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
+    """Return rows of a file in the given schema; see `read_batches`."""
     present = set(batch.schema.names)
     columns = [
         _cast(batch.column(field.name), field, file, zone)

@@ -136,7 +136,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[_RowG
     first = last = datetime.now(UTC)
     for batch in batches:
         arrived = datetime.now(UTC)
-        for piece in _pieces(batch, limit):
+        for piece in pieces(batch, limit):
             if pending and (size + piece.nbytes > limit or rows + piece.num_rows > ROW_GROUP_ROWS):
                 yield _RowGroup(pa.Table.from_batches(pending), first, last)
                 pending, rows, size = [], 0, 0
@@ -148,14 +148,14 @@ def _row_groups(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[_RowG
         yield _RowGroup(pa.Table.from_batches(pending), first, last)
 
 
-def _pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
     """Cut a batch in halves until each fits into a row group: rows may differ in width by orders of magnitude."""
     if batch.num_rows == 1 or (batch.nbytes <= limit and batch.num_rows <= ROW_GROUP_ROWS):
         yield batch
         return
     half = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, half), limit)
-    yield from _pieces(batch.slice(half), limit)
+    yield from pieces(batch.slice(0, half), limit)
+    yield from pieces(batch.slice(half), limit)
 
 
 def _write_file(

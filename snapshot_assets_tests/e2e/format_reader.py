@@ -31,7 +31,7 @@ UNSEALING = ("begin", "extend", "schema", "chunk", "add_file", "remove_file")
 STATUSES = {1: "Completed", 2: "Failed"}
 RECEIPT = (
     "version location_id snapshot_id header base_revision schema_sha256 chunk attempt opened_at fence supersedes run "
-    "files"
+    "compaction files"
 )
 FILE = ("path", "schema", "table", "rows", "bytes", "sha256")
 HEADER = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
@@ -321,9 +321,11 @@ class Reader:
 
     def receipts(self, state: State, chunk: Any) -> None:
         held: dict[str, Any] = {}
-        for ref in chunk.receipts:
-            content = self.content(ref)
+        read = [(ref, self.content(ref)) for ref in chunk.receipts]
+        for ref, content in sorted(read, key=lambda each: json.loads(each[1])["base_revision"]):
             receipt = json.loads(content)
+            of = [(each["schema"], each["table"]) for each in (receipt["compaction"] or {"tables": []})["tables"]]
+            held = {path: f for path, f in held.items() if of and (f.schema, f.table) not in of}
             self.same(f"{ref.path} form", (content, " ".join(receipt)), (pretty(receipt), RECEIPT))
             found = [receipt[key] for key in ("version", "snapshot_id", "chunk", "fence")]
             expected = [1, state.begin.snapshot_id.hex(), chunk.id, dict(chunk.fence)]
