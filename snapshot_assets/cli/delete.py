@@ -7,6 +7,7 @@ import argparse
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.rules import refuse_pinned
+from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import human_bytes, say, show, show_json
 from snapshot_assets.errors import NoSnapshotError
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if not options.with_tags:
         refuse_pinned(tag.name for tag in summary.tags)  # before anybody is asked; deleting looks again
-    if not options.yes and not _confirmed():
+    if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
         say("Nothing was deleted.")
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "foreign": []})
@@ -41,11 +42,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         show(f"Deleted {deletion.objects} objects of {store.uri}.")
     return 0
-
-
-def _confirmed() -> bool:
-    say("Everything the snapshot wrote will be removed. Type yes to go on:")
-    try:
-        return input() == "yes"
-    except EOFError:
-        return False

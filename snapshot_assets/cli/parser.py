@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     _verify(commands.add_parser("verify", help="check a snapshot and name every fault"))
     _delete(commands.add_parser("delete", help="delete a snapshot and everything it wrote"))
     _import(groups.add_parser("import", help="restore a snapshot into a database; goes on where it was cut off"))
+    _catalog(groups.add_parser("catalog", help="look at a location's log, and keep it short and its storage clean"))
     return parser
 
 
@@ -136,12 +137,54 @@ def _import(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_command("import_"), interrupted="run the same command again to go on with the import")
 
 
+def _catalog(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    log = commands.add_parser("log", help="who did what, when: a line for each revision, newest first")
+    log.add_argument("--limit", type=_count, metavar="N", help="so many revisions at most (default: all)")
+    log.add_argument("--since", type=_count, default=1, metavar="REV", help="this revision and later ones")
+    _catalog_command(log, "log")
+    show = commands.add_parser("show", help="what a state holds: chunks, tables, tags, seals, and the size of the log")
+    show.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
+    show.add_argument("--files", action="store_true", help="list the data files too")
+    _catalog_command(show, "show")
+    _catalog_command(
+        commands.add_parser("checkpoint", help="write the newest state whole, so that opening reads no older log"),
+        "checkpoint",
+    )
+    _collecting(commands.add_parser("gc", help="delete what no sealed revision, tag or writer needs any more"), "gc")
+    _collecting(commands.add_parser("prune", help="delete the log's beginning, which a checkpoint holds"), "prune")
+
+
+def _catalog_command(parser: argparse.ArgumentParser, module: str, **defaults: Any) -> None:
+    _snapshot(parser)
+    _json(parser)
+    parser.set_defaults(run=_command(f"catalog.{module}"), **defaults)
+
+
+def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
+    parser.add_argument(
+        "--grace", metavar="D", help="delete only what is older: 24h, 7d, … (default: the plan's grace)"
+    )
+    parser.add_argument(
+        "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer is at work"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list what would be deleted, touch nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _catalog_command(parser, module, interrupted="run the same command again to finish")
+
+
 def _snapshot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--snapshot", required=True, metavar="URI", help="the snapshot's location")
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
 
 
 def _tables(text: str) -> list[str]:

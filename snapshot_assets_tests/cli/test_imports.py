@@ -30,7 +30,14 @@ def loaded(names: tuple[str, ...], *arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["export", "list", "--help"], ["export", "create", "--help"], ["--version"]],
+    [
+        ["--help"],
+        ["export", "list", "--help"],
+        ["export", "create", "--help"],
+        ["catalog", "--help"],
+        ["catalog", "gc", "--help"],
+        ["--version"],
+    ],
     ids=" ".join,
 )
 def test_help_loads_nothing_of_weight(arguments: list[str]) -> None:
@@ -40,6 +47,11 @@ def test_help_loads_nothing_of_weight(arguments: list[str]) -> None:
 def test_list_verify_and_delete_load_no_engine(exported: Path) -> None:
     for command in (["list", "--location"], ["verify", "--snapshot"], ["delete", "--yes", "--snapshot"]):
         assert loaded(_HEAVY, "export", *command, exported.as_uri()) == ["0"]
+
+
+@pytest.mark.parametrize("command", ["log", "show", "checkpoint", "gc", "prune"])
+def test_commands_of_the_catalog_load_no_engine(exported: Path, command: str) -> None:
+    assert loaded(_HEAVY, "catalog", command, "--snapshot", exported.as_uri()) == ["0"]
 
 
 def test_a_refused_create_loads_no_engine(exported: Path, source: str) -> None:

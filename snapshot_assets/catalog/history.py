@@ -1,0 +1,110 @@
+"""The log as people read it: who did what, when, newest first; of a damaged log whatever can still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.replay import FAULTS, list_log
+from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.base import ObjectStore
+
+_READERS = 16
+_BATCH = 256
+"""Transactions held at a time: those of large chunks are large."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision, as far as the location still tells.
+
+    Attributes:
+        committed_at: UTC; None if it cannot be read.
+        actions: What it did; of a pruned one without the files that it added and removed.
+        checkpoint: The checkpoint that tells of a pruned one; 0 where the transaction itself is there.
+        error: Why it cannot be read, else "".
+    """
+
+    revision: int
+    committed_at: datetime | None = None
+    writer_id: str = ""
+    actions: tuple[act.Action, ...] = ()
+    checkpoint: int = 0
+    error: str = ""
+
+
+class History:
+    """A location's log, listed and not yet read.
+
+    Args:
+        store: The location.
+
+    Attributes:
+        head: The newest revision, 0 where there is no log.
+        pruned: How many revisions have no transaction any more, because pruning deleted it.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        listing = list_log(store)
+        self._there = set(listing.transactions)
+        self._checkpoints = listing.checkpoints
+        self.head = max((*listing.transactions, *listing.checkpoints), default=0)
+        whole = listing.transactions[:2] == [1, 2] or not listing.checkpoints
+        self._start = 0 if whole else listing.checkpoints[0]
+        self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
+
+    def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
+        """Yield revisions, newest first; pruned ones as far as a checkpoint tells of them, as older states need it.
+
+        Args:
+            since: The oldest revision to tell of.
+            limit: How many at most.
+        """
+        last = max(since, self._start + 1)
+        numbers = list(range(self.head, last - 1, -1))[:limit]
+        events: dict[int, Revision] = {}
+        if limit is None or len(numbers) < limit:
+            events = self._events(since) if self.pruned else {}
+            kept = {number for number in self._there if since <= number <= self._start}
+            numbers = [*numbers, *sorted(kept | events.keys(), reverse=True)][:limit]
+        for first in range(0, len(numbers), _BATCH):
+            yield from self._read(numbers[first : first + _BATCH], events)
+
+    def _read(self, numbers: Sequence[int], events: dict[int, Revision]) -> Iterator[Revision]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            yield from pool.map(lambda number: events.get(number) or self._revision(number), numbers)
+
+    def _revision(self, number: int) -> Revision:
+        path = transaction_path(number)
+        try:
+            transaction = read_entry(self._store, number).transaction
+        except FAULTS as fault:
+            return Revision(number, error=str(fault))
+        except ObjectNotFoundError:
+            return Revision(number, error=f"{path} is missing.")
+        if transaction.revision != number:
+            return Revision(number, error=f"{path} holds revision {transaction.revision}.")
+        return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
+
+    def _events(self, since: int) -> dict[int, Revision]:
+        """Return what the oldest readable checkpoint, which knows most, tells of pruned revisions."""
+        for checkpoint in self._checkpoints:
+            try:
+                state = read_checkpoint(self._store, checkpoint)
+            except (*FAULTS, ObjectNotFoundError):
+                continue
+            return {
+                event.revision: Revision(
+                    event.revision, event.committed_at, event.writer_id, event.actions, checkpoint=checkpoint
+                )
+                for event in state.events
+                if since <= event.revision <= self._start and event.revision not in self._there
+            }
+        return {}

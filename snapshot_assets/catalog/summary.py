@@ -1,0 +1,85 @@
+"""What a state holds, counted: for people and programs that ask a location what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.catalog.state import State
+from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """A table's live files."""
+
+    schema: str
+    table: str
+    files: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CheckpointSize:
+    """A checkpoint of a log."""
+
+    revision: int
+    bytes: int
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class LogSize:
+    """The objects of a log.
+
+    Attributes:
+        bytes: Of the transactions.
+        oldest: The oldest revision but the first whose transaction is there; 0 where there is none.
+    """
+
+    transactions: int
+    bytes: int
+    oldest: int
+    checkpoints: tuple[CheckpointSize, ...]
+
+
+def table_sizes(state: State) -> list[TableSize]:
+    """Return the live files of a state by table, in the order of names."""
+    groups = live_table(state).group_by(["schema", "table"])
+    counted = groups.aggregate([("path", "count"), ("rows", "sum"), ("bytes", "sum")])
+    found = (
+        TableSize(str(row["schema"]), str(row["table"]), row["path_count"], row["rows_sum"], row["bytes_sum"])
+        for row in counted.to_pylist()
+    )
+    return sorted(found, key=lambda size: (size.schema, size.table))
+
+
+def live_table(state: State) -> pa.Table:
+    """Return the live files of a state in the columns of `file_set.COLUMNS`, by chunk and path."""
+    table = state.files.merged().table
+    return table.filter(pc.equal(table["removed"], 0))
+
+
+def chunk_statuses(state: State) -> dict[str, int]:
+    """Return how many chunks have each status, as the manifest shows it."""
+    chunks = {*state.expected_chunks(), *state.chunks, *state.in_progress}
+    return dict(sorted(Counter(str(state.status(chunk)) for chunk in chunks).items()))
+
+
+def log_size(store: ObjectStore) -> LogSize:
+    """Return how many objects a log has, and how large they are."""
+    checkpoints, transactions = [], []
+    for info in store.list(TRANSACTIONS):
+        checkpoint, revision = checkpointed_revision(info.path), revision_of(info.path)
+        if checkpoint is not None:
+            checkpoints.append(CheckpointSize(checkpoint, info.size, info.modified))
+        elif revision is not None:
+            transactions.append((revision, info.size))
+    oldest = min((revision for revision, _ in transactions if revision > 1), default=0)
+    return LogSize(len(transactions), sum(size for _, size in transactions), oldest, tuple(checkpoints))

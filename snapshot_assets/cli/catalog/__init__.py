@@ -1,0 +1,1 @@
+"""`snapshots catalog`: looking at a location's log, and keeping it short and its storage clean."""

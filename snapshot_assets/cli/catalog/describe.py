@@ -1,0 +1,107 @@
+"""Actions of the log in words, one short phrase each, and as plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from snapshot_assets.cli.output import human_bytes
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.units import duration_text, time_text
+
+_SHOWN_ERROR = 100
+
+
+def in_words(actions: Iterable[act.Action]) -> list[str]:
+    """Return what a revision did, in phrases; files that it added and removed are counted in one at the end."""
+    phrases = [_phrase(action) for action in actions if not isinstance(action, act.AddFile | act.RemoveFile)]
+    files = file_changes(actions)
+    if files["files_added"]:
+        phrases.append(f"+{files['files_added']} files ({files['rows_added']:,} rows, {_size(files)})")
+    if files["files_removed"]:
+        phrases.append(f"-{files['files_removed']} files")
+    return phrases
+
+
+def _size(files: Mapping[str, int]) -> str:
+    return human_bytes(files["bytes_added"])
+
+
+def file_changes(actions: Iterable[act.Action]) -> dict[str, int]:
+    """Return how many files a revision added and removed."""
+    added = [action.file for action in actions if isinstance(action, act.AddFile)]
+    return {
+        "files_added": len(added),
+        "rows_added": sum(file.rows for file in added),
+        "bytes_added": sum(file.bytes for file in added),
+        "files_removed": sum(isinstance(action, act.RemoveFile) for action in actions),
+    }
+
+
+def as_data(actions: Iterable[act.Action]) -> list[dict[str, Any]]:
+    """Return a revision's actions but those on single files, each with its `kind`."""
+    return [
+        {"kind": _kind(action)} | plain(asdict(action))
+        for action in actions
+        if not isinstance(action, act.AddFile | act.RemoveFile)
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON holds it: times and durations as texts."""
+    match value:
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case datetime():
+            return time_text(value)
+        case timedelta():
+            return duration_text(value)
+        case Enum():
+            return value.value
+    return value
+
+
+def _kind(action: act.Action) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(action).__name__).lower()
+
+
+def _phrase(action: act.Action) -> str:
+    match action:
+        case act.Begin():
+            again = ", in place of the one before" if action.force else ""
+            return f"snapshot {action.snapshot_id[:8]} of {action.header.name!r} begins{again}"
+        case act.Extend():
+            return f"range extends to {time_text(action.end)}"
+        case act.SchemaAdded():
+            return f"schema {action.schema_id}"
+        case act.ChunksInProgress():
+            return f"{len(action.chunks)} chunks in progress by run {action.run}"
+        case act.Chunk():
+            return _chunk_phrase(action)
+        case act.Seal():
+            return f"sealed as of {action.verified_revision}, checksum {action.checksum[:8]}"
+        case act.Deleted():
+            return "snapshot deleted"
+        case act.TagCreated():
+            ttl = f" for {duration_text(action.ttl)}" if action.ttl else ""
+            return f"tag {action.name!r} pins {action.revision}{ttl}"
+        case act.TagDeleted():
+            return f"tag {action.name!r} deleted"
+        case act.Purged():
+            return f"{len(action.paths)} files given up to garbage collection"
+    return _kind(action).replace("_", " ")
+
+
+def _chunk_phrase(chunk: act.Chunk) -> str:
+    untimed = " (untimed tables)" if chunk.id == UNTIMED_CHUNK else ""
+    if chunk.status is not act.ChunkStatus.COMPLETED:
+        return f"chunk {chunk.id}{untimed} failed: {' '.join(chunk.error.split())[:_SHOWN_ERROR]}"
+    rows = f"{chunk.rows:,} rows" if chunk.rows else "empty"
+    return f"chunk {chunk.id}{untimed} completed, {rows}"

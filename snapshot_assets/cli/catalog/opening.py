@@ -1,0 +1,51 @@
+"""Opening the catalog of the location that a command names."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.cli.location import open_location
+from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format.units import parse_duration
+from snapshot_assets.storage.base import ObjectStore
+
+
+def open_log(options: argparse.Namespace) -> ObjectStore:
+    """Return the store of `--snapshot`, which has a log.
+
+    Raises:
+        LocationUriError: The URI is not one that snapshots may live at.
+        NoSnapshotError: There is no log.
+    """
+    store, _ = open_location(options, options.snapshot)
+    if "transactions" not in store.folders():
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
+    return store
+
+
+def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
+    """Return the catalog of `--snapshot`.
+
+    Args:
+        options: The call.
+        writing: Whether to prove first that the location may be written.
+
+    Raises:
+        NoSnapshotError: There is no snapshot.
+        LocationDeletedError: It was deleted.
+    """
+    store = open_log(options)
+    catalog = Catalog.open_for_writing(store) if writing else Catalog.open(store)
+    catalog.begun()
+    return catalog
+
+
+def grace_of(options: argparse.Namespace) -> timedelta | None:
+    """Return the period that `--grace` gives.
+
+    Raises:
+        PlanError: It is no duration.
+    """
+    return None if options.grace is None else parse_duration(options.grace)

@@ -1,0 +1,54 @@
+"""`snapshots catalog prune`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from functools import partial
+
+from snapshot_assets.catalog.prune import Pruning, prune
+from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
+from snapshot_assets.cli.confirm import confirmed
+from snapshot_assets.cli.output import human_bytes, say, show, show_json
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prune a log after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    pruned = partial(prune, catalog, grace=grace_of(options), unsafe=options.unsafe)
+    found = pruned(dry_run=True)
+    if options.dry_run:
+        return _report(options, catalog.store.uri, found, done=False)
+    if found.deleted and not options.yes:
+        what = f"{len(found.deleted)} objects of the log before revision {found.kept}, {human_bytes(found.bytes)},"
+        if not confirmed(f"{catalog.store.uri}: {what} will be deleted for ever; retained revisions stay readable."):
+            say("Nothing was deleted.")
+            if options.json:
+                _report(options, catalog.store.uri, found, done=False)
+            return 1
+    return _report(options, catalog.store.uri, pruned(), done=True)
+
+
+def _report(options: argparse.Namespace, uri: str, found: Pruning, *, done: bool) -> int:
+    if options.json:
+        show_json(
+            {"uri": uri, "dry_run": options.dry_run, "deleted": done, "objects": len(found.deleted)} | _facts(found)
+        )
+    else:
+        _show(found, done)
+    return 0
+
+
+def _facts(found: Pruning) -> dict[str, object]:
+    facts = asdict(found)
+    return {"bytes": facts["bytes"], "kept": facts["kept"], "paths": list(found.deleted)}
+
+
+def _show(found: Pruning, done: bool) -> None:
+    if not found.kept:
+        show("nothing to prune: two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one")
+        return
+    for path in found.deleted if not done else ():
+        show(path)
+    verb = "deleted" if done else "would be deleted"
+    show(f"{len(found.deleted)} objects, {human_bytes(found.bytes)}, {verb}; the log is whole from {found.kept} on")

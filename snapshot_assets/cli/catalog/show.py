@@ -1,0 +1,125 @@
+"""`snapshots catalog show`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.state import SealState, State
+from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size, table_sizes
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.describe import plain
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
+from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.storage.base import ObjectStore
+
+_SHOWN_SEALS = 5
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what a state holds, the newest one or that of `--at`."""
+    catalog = open_catalog(options, writing=False)
+    state = catalog.state
+    if options.at:
+        state = read_state(catalog.store, through=resolve_version(options.at, state))
+    facts = _facts(catalog.store, state, with_files=options.files)
+    if options.json:
+        show_json(facts)
+    else:
+        _show(facts)
+    return 0
+
+
+def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, Any]:
+    assert state.header is not None
+    windows = {name: timedelta(microseconds=getattr(state.header, name)) for name in ("chunk_time_window", "grace")}
+    facts: dict[str, Any] = {
+        "uri": store.uri,
+        "location_id": state.location_id,
+        "format_version": FORMAT_VERSION,
+        "revision": state.revision,
+        "committed_at": state.committed_at,
+        "snapshot_id": state.snapshot_id,
+        "created_at": state.created_at,
+        "created_by": state.created_by,
+        "sealed": state.sealed,
+        "header": asdict(state.header) | windows,
+        "schema_id": state.schema_id,
+        "chunks": chunk_statuses(state),
+        "tables": [asdict(size) for size in table_sizes(state)],
+        "tags": [_tag(state, name) for name in sorted(state.tags)],
+        "seals": [_seal(seal) for seal in state.seals],
+        "log": asdict(log_size(store)),
+    }
+    if with_files:
+        facts["files"] = _files(state)
+    found: dict[str, Any] = plain(facts)
+    return found
+
+
+def _tag(state: State, name: str) -> dict[str, Any]:
+    tag = state.tags[name].tag
+    return {"name": name, "revision": tag.revision, "created_at": tag.created_at, "ttl": tag.ttl}
+
+
+def _seal(seal: SealState) -> dict[str, Any]:
+    return {
+        "revision": seal.revision,
+        "committed_at": seal.committed_at,
+        "snapshot_id": seal.snapshot_id,
+        "checksum": seal.seal.checksum,
+        "consistency": seal.seal.consistency,
+    }
+
+
+def _files(state: State) -> list[dict[str, Any]]:
+    columns = ["path", "chunk", "schema", "table", "rows", "bytes", "sha256", "schema_id", "added"]
+    return [row | {"sha256": row["sha256"].hex()} for row in live_table(state).select(columns).to_pylist()]
+
+
+def _show(facts: dict[str, Any]) -> None:
+    header, log = facts["header"], facts["log"]
+    begin, end = header["start"] or "…", header["end"] or "…"
+    sealed = "sealed" if facts["sealed"] else "not sealed"
+    show(f"{facts['uri']}: revision {facts['revision']} of {facts['committed_at']}, {sealed}")
+    show(
+        f"  snapshot {facts['snapshot_id']} of {header['name']!r}, begun {facts['created_at']} by {facts['created_by']}"
+    )
+    show(f"  location {facts['location_id']}, format version {facts['format_version']}, schema {facts['schema_id']}")
+    show(
+        f"  {header['kind']} from {header['source']}, [{begin}, {end}), windows of {header['chunk_time_window']}, "
+        f"{header['format']}, grace {header['grace']}"
+    )
+    chunks = ", ".join(f"{count} {status}" for status, count in facts["chunks"].items())
+    show(f"  chunks: {chunks or 'none'}")
+    for seal in facts["seals"][-_SHOWN_SEALS:]:
+        show(f"  seal: revision {seal['revision']} of {seal['committed_at']}, checksum {seal['checksum']}")
+    if len(facts["seals"]) > _SHOWN_SEALS:
+        show(f"  and {len(facts['seals']) - _SHOWN_SEALS} older seals")
+    for tag in facts["tags"]:
+        kept = f"for {tag['ttl']}" if tag["ttl"] else "for ever"
+        show(f"  tag: {tag['name']}, revision {tag['revision']}, since {tag['created_at']} {kept}")
+    show(f"  log: {log['transactions']} transactions, {human_bytes(log['bytes'])}")
+    for checkpoint in log["checkpoints"]:
+        show(f"  checkpoint: revision {checkpoint['revision']}, {human_bytes(checkpoint['bytes'])}")
+    _show_tables(facts)
+
+
+def _show_tables(facts: dict[str, Any]) -> None:
+    tables = facts["tables"]
+    if tables:
+        show("")
+        rows = [
+            (f"{each['schema']}.{each['table']}", each["files"], each["rows"], human_bytes(each["bytes"]))
+            for each in tables
+        ]
+        show_table(("Table", "Files", "Rows", "Size"), rows)
+    if facts.get("files"):
+        show("")
+        headers = ("File", "Rows", "Bytes", "Added in", "SHA-256")
+        names = ("path", "rows", "bytes", "added", "sha256")
+        show_table(headers, [tuple(file[name] for name in names) for file in facts["files"]])

@@ -1,0 +1,184 @@
+"""`snapshots catalog gc | prune`: what they tell, what they ask, and what they delete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.replay import list_log
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+
+NOW = ("--grace", "0s", "--unsafe")
+
+
+def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
+    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+
+
+def contents(location: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def littered(location: Path) -> Writer:
+    """A sealed location with one replaced file, one orphan, and a file of somebody else's."""
+    writer = Writer(store_of(location))
+    writer.begin()
+    writer.fill()
+    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    seal(writer.catalog)
+    writer.file(2, b"an orphan")
+    (location / "data" / "notes.txt").write_text("mine")
+    return writer
+
+
+@pytest.fixture
+def checkpointed(location: Path) -> Writer:
+    """A location of revisions 1 to 9, with seals and checkpoints at 5, 7 and 9."""
+    writer = Writer(store_of(location))
+    writer.begin()
+    writer.fill()
+    for turn in range(3):
+        if turn:
+            writer.complete(1, writer.file(1), replaces=tuple(writer.catalog.state.files.chunk(1)))
+        seal(writer.catalog)
+        write_checkpoint(writer.store, writer.catalog.state)
+    return writer
+
+
+def test_a_dry_run_of_gc_lists_and_deletes_nothing(snapshots: Snapshots, location: Path, littered: Writer) -> None:
+    before = contents(location)
+    found = catalog(snapshots, "gc", location, *NOW, "--dry-run", "--json").json
+    assert contents(location) == before
+    assert (found["dry_run"], found["deleted"], found["grace"]) == (True, False, "0s")
+    old, orphan = found["reasons"]["replaced"], found["reasons"]["orphan"]
+    assert (old["objects"], orphan) == (2, {"objects": 1, "bytes": 9})  # the replaced file, and its receipt
+    assert (found["objects"], found["bytes"]) == (3, old["bytes"] + 9)
+    assert {each["path"] for each in found["garbage"]} <= {
+        path.relative_to(location).as_posix() for path in location.rglob("*")
+    }
+    assert found["foreign"] == ["data/notes.txt"]
+
+    text = catalog(snapshots, "gc", location, *NOW, "--dry-run")
+    assert text.status == 0
+    assert all(each["path"] in text.out for each in found["garbage"])
+    assert "orphan: 1 objects, 9 B" in text.out
+    assert "would be deleted" in text.out
+    assert "left alone: data/notes.txt" in text.err
+
+
+def test_gc_deletes_exactly_what_its_dry_run_listed(snapshots: Snapshots, location: Path, littered: Writer) -> None:
+    told = catalog(snapshots, "gc", location, *NOW, "--dry-run", "--json").json["garbage"]
+    before = contents(location)
+    done = catalog(snapshots, "gc", location, *NOW, "--yes", "--json")
+    assert (done.status, done.json["deleted"], done.json["garbage"]) == (0, True, told)
+    gone = {Path(path).relative_to(location).as_posix() for path in before.keys() - contents(location).keys()}
+    assert gone == {each["path"] for each in told}
+    assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
+    again = catalog(snapshots, "gc", location, *NOW)  # nothing to delete, nothing to ask
+    assert (again.status, again.out) == (0, "0 objects, 0 B, deleted\n")
+
+
+def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
+    snapshots: Snapshots, location: Path, littered: Writer
+) -> None:
+    before = contents(location)
+    shown = catalog(snapshots, "gc", location)
+    assert shown.status == 0
+    assert "0 objects, 0 B, deleted" in shown.out
+    assert "are garbage for less than 1d and stay" in shown.out
+    waiting = catalog(snapshots, "gc", location, "--dry-run", "--json").json["waiting"]
+    assert f"{len(waiting)} objects, " in shown.out
+    assert len(waiting) == 3
+    assert contents(location) == before
+
+
+@pytest.mark.parametrize("command", ["gc", "prune"])
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["--grace", "1h"], "shorter than the plan's 1d"), (["--grace", "soon"], "'soon'")]
+)
+def test_a_grace_that_will_not_do_is_a_wrong_call(
+    snapshots: Snapshots, location: Path, littered: Writer, command: str, arguments: list[str], told: str
+) -> None:
+    shown = catalog(snapshots, command, location, *arguments)
+    assert (shown.status, shown.out) == (2, "")
+    assert told in shown.err
+
+
+@pytest.mark.parametrize("answer", ["y", "YES", "", "no"])
+@pytest.mark.parametrize("command", ["gc", "prune"])
+def test_nothing_is_deleted_unless_the_answer_is_exactly_yes(
+    snapshots: Snapshots,
+    location: Path,
+    checkpointed: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    answer: str,
+) -> None:
+    checkpointed.file(2)
+    before = contents(location)
+    monkeypatch.setattr("builtins.input", lambda *_: answer)
+    shown = catalog(snapshots, command, location, *NOW)
+    assert (shown.status, shown.out) == (1, "")
+    assert "Nothing was deleted" in shown.err
+    as_json = catalog(snapshots, command, location, *NOW, "--json")
+    assert (as_json.status, as_json.json["deleted"]) == (1, False)
+    assert contents(location) == before
+
+
+@pytest.mark.parametrize("command", ["gc", "prune"])
+def test_an_answer_of_yes_deletes(
+    snapshots: Snapshots, location: Path, checkpointed: Writer, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    checkpointed.file(2)
+    before = contents(location)
+    monkeypatch.setattr("builtins.input", lambda *_: "yes")
+    assert catalog(snapshots, command, location, *NOW).status == 0
+    assert len(contents(location)) < len(before)
+
+
+def test_a_dry_run_of_prune_lists_and_deletes_nothing(
+    snapshots: Snapshots, location: Path, checkpointed: Writer
+) -> None:
+    before = contents(location)
+    found = catalog(snapshots, "prune", location, *NOW, "--dry-run", "--json").json
+    assert contents(location) == before
+    assert (found["dry_run"], found["deleted"], found["kept"], found["objects"]) == (True, False, 7, 6)
+    text = catalog(snapshots, "prune", location, *NOW, "--dry-run").out.splitlines()
+    assert text[:-1] == found["paths"]
+    assert "the log is whole from 7 on" in text[-1]
+
+
+def test_prune_deletes_exactly_what_its_dry_run_listed(
+    snapshots: Snapshots, location: Path, checkpointed: Writer
+) -> None:
+    told = catalog(snapshots, "prune", location, *NOW, "--dry-run", "--json").json
+    done = catalog(snapshots, "prune", location, *NOW, "--yes", "--json")
+    assert (done.status, done.json) == (0, told | {"dry_run": False, "deleted": True})
+    assert list_log(checkpointed.store).transactions == [1, 7, 8, 9]
+    for version in ("rev:5", "rev:7", "rev:9"):
+        assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--at", version).status == 0
+
+
+def test_prune_without_two_checkpoints_says_what_is_missing(
+    snapshots: Snapshots, location: Path, littered: Writer
+) -> None:
+    shown = catalog(snapshots, "prune", location, *NOW)
+    assert shown.status == 0
+    assert "snapshots catalog checkpoint" in shown.out
+
+
+@pytest.mark.parametrize("command", ["gc", "prune"])
+def test_a_damaged_root_fails_closed(snapshots: Snapshots, location: Path, checkpointed: Writer, command: str) -> None:
+    checkpointed.file(2)
+    for name in ("00000000000000000009.ckpt", "00000000000000000008.txn"):
+        path = location / "transactions" / name
+        path.write_bytes(path.read_bytes()[:-1])
+    before = contents(location)
+    shown = catalog(snapshots, command, location, *NOW, "--yes")
+    assert (shown.status, shown.out) == (1, "")
+    assert contents(location) == before
