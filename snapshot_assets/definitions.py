@@ -1,4 +1,4 @@
-"""The code location: every plan of `snapshots.yaml` as assets, checks, a job and an IO manager. Only wiring."""
+"""The code location: every plan of `snapshots.yaml`, as Dagster definitions. Only wiring."""
 
 import dagster as dg
 

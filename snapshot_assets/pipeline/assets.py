@@ -1,4 +1,4 @@
-"""The factory: a plan's assets, checks and job, under the key prefix of the plan's name. Nothing here connects."""
+"""The factory: a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from typing import Any
@@ -14,6 +14,7 @@ from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
 from snapshot_assets.plan import Plan
 
 CODE_VERSION = "1"
@@ -55,15 +56,17 @@ def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:
-    """Return a plan's assets, checks, job and IO manager; the resources `snapshots` and `pyspark` are the caller's.
+    """Return all definitions of a plan but the resources `snapshots` and `pyspark`, which are the caller's.
 
     Args:
         plan: A plan with a start time.
     """
+    upkeep = upkeep_jobs(plan)
     return dg.Definitions(
         assets=snapshot_assets(plan),
         asset_checks=snapshot_checks(plan),
-        jobs=[] if plan.schema_only else [_chunks_job(plan)],
+        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *upkeep],
+        schedules=upkeep_schedules(plan, upkeep),
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
     )
 

@@ -1,4 +1,4 @@
-"""What Dagster's UI shows of a chunk, a seal and a check: numbers as numbers, so that they are plotted."""
+"""What Dagster's UI shows of a chunk, a seal, a check and a job: numbers as numbers, so that they are plotted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.checkpointing import Written
+from snapshot_assets.catalog.garbage import Collection
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seal import Sealed
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Fault
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.units import duration_text, time_text
 
 _MOST_ROWS = 50
 
@@ -78,4 +81,38 @@ def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
     if faults:
         rows = [dg.TableRecord({"object": f.object, "kind": str(f.kind), "message": f.message}) for f in faults]
         metadata["first_faults"] = dg.MetadataValue.table(records=rows[:_MOST_ROWS])
+    return metadata
+
+
+def checkpoint_metadata(written: Written) -> dict[str, Any]:
+    """Return the metadata of a run that wrote a checkpoint, or found it there."""
+    return {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
+
+
+def garbage_metadata(found: Collection, *, dry_run: bool) -> dict[str, Any]:
+    """Return the metadata of a garbage collection: counts by reason, and the first 50 objects."""
+    metadata: dict[str, Any] = {
+        "dry_run": dry_run,
+        "objects": len(found.deleted),
+        "bytes": sum(each.bytes for each in found.deleted),
+        "waiting_objects": len(found.waiting),
+        "waiting_bytes": sum(each.bytes for each in found.waiting),
+        "foreign_objects": len(found.foreign),
+        "grace": duration_text(found.grace),
+    }
+    for reason in sorted({each.reason for each in found.deleted}):
+        metadata[f"{reason}_bytes"] = sum(each.bytes for each in found.deleted if each.reason == reason)
+    if found.deleted:
+        rows = [
+            dg.TableRecord(
+                {
+                    "object": each.path,
+                    "bytes": each.bytes,
+                    "reason": each.reason,
+                    "since": time_text(each.since),
+                }
+            )
+            for each in found.deleted[:_MOST_ROWS]
+        ]
+        metadata["garbage"] = dg.MetadataValue.table(records=rows)
     return metadata

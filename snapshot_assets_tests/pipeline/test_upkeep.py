@@ -1,0 +1,141 @@
+"""The jobs of regular work, run as Dagster runs them, on a location that was filled without Spark."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.pipeline.project import Project, open_project
+
+JOBS = {"demo_checkpoint", "demo_gc"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with open_project(tmp_path) as project:
+        yield project
+
+
+@pytest.fixture
+def writer(project: Project) -> Writer:
+    """A sealed location with an orphan of two days ago, `old`, and garbage that is younger than the grace of a day."""
+    writer = Writer(open_store(parse_location(project.plan.to)))
+    writer.begin()
+    writer.fill()
+    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    seal(writer.catalog)
+    return writer
+
+
+@pytest.fixture
+def old(project: Project, writer: Writer) -> str:
+    path = writer.file(2, b"an orphan").path
+    then = time.time() - 2 * 86_400
+    os.utime(project.location / path, (then, then))
+    return path
+
+
+def run(project: Project, job: str, **config: object) -> dg.ExecuteInProcessResult:
+    ops = {"demo_collect_garbage": {"config": config}} if config else {}
+    return (
+        project.definitions()
+        .resolve_job_def(job)
+        .execute_in_process(
+            instance=project.instance,
+            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+            raise_on_error=False,
+        )
+    )
+
+
+def told(project: Project, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """Return the metadata of the run's one op, as the instance has recorded it."""
+    assert result.success
+    events = [
+        record.event_log_entry.dagster_event for record in project.instance.get_records_for_run(result.run_id).records
+    ]
+    [output] = [event for event in events if event is not None and event.is_successful_output]
+    return {name: value.value for name, value in output.step_output_data.metadata.items()}
+
+
+def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project, writer: Writer) -> None:
+    first = told(project, run(project, "demo_checkpoint"))
+    head = writer.catalog.state.revision
+    size = (project.location / checkpoint_path(head)).stat().st_size
+    assert first == {
+        "revision": head,
+        "object": checkpoint_path(head),
+        "bytes": size,
+        "newly_written": True,
+    }
+    assert list_log(writer.store).checkpoints == [head]
+    assert told(project, run(project, "demo_checkpoint")) == first | {"newly_written": False}
+    assert read_state(writer.store).checkpointed == head
+
+
+def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, writer: Writer, old: str) -> None:
+    found = told(project, run(project, "demo_gc"))
+    assert not (project.location / old).exists()
+    assert (found["dry_run"], found["objects"], found["bytes"], found["orphan_bytes"]) == (False, 1, 9, 9)
+    assert found["waiting_objects"] == 2  # the replaced file, and its receipt
+    [row] = found["garbage"].records
+    assert (row.data["object"], row.data["reason"], row.data["bytes"]) == (old, "orphan", 9)
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    assert told(project, run(project, "demo_gc"))["objects"] == 0
+
+
+def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Writer, old: str) -> None:
+    before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
+    found = told(project, run(project, "demo_gc", dry_run=True))
+    assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, 1, old)
+    assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_a_job_where_nothing_was_exported_fails_and_makes_nothing(project: Project, job: str) -> None:
+    result = run(project, job)
+    assert not result.success
+    assert "There is no snapshot at" in project.failure(result).description
+    assert read_state(open_store(parse_location(project.plan.to))).revision == 0
+
+
+def test_a_damaged_log_fails_the_job_with_its_words(project: Project, writer: Writer, old: str) -> None:
+    torn = project.location / "transactions" / "00000000000000000004.txn"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    result = run(project, "demo_gc")
+    assert "00000000000000000004.txn" in project.failure(result).description
+    assert project.failure(result).metadata["error"].value == "TornObjectError"
+    assert (project.location / old).exists()
+
+
+def test_each_job_has_a_schedule_that_is_stopped_and_asks_for_a_run_of_it(project: Project) -> None:
+    repository = project.definitions().get_repository_def()
+    schedules = {schedule.job_name: schedule for schedule in repository.schedule_defs}
+    assert set(schedules) == JOBS
+    for schedule in schedules.values():
+        assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+        assert schedule.execution_timezone == "UTC"
+        tick = schedule.evaluate_tick(dg.build_schedule_context(instance=project.instance))
+        assert tick.run_requests is not None
+        assert len(tick.run_requests) == 1
+    assert not project.location.exists()  # definitions and ticks connect to nothing
+
+
+def test_a_plan_without_rows_has_them_too(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"schema_only": True, "start_time": None, "end_time": None, "chunk_time_window": None}
+    with open_project(tmp_path, parallelism=None, **fields) as project:
+        names = {job.name for job in project.definitions().resolve_all_job_defs()}
+        assert names >= JOBS
