@@ -63,6 +63,8 @@ class History:
     def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
         """Yield revisions, newest first; pruned ones as far as a checkpoint tells of them, as older states need it.
 
+        What cannot be read below a rebuild is left out: it is no part of the log any more.
+
         Args:
             since: The oldest revision to tell of.
             limit: How many at most.
@@ -74,12 +76,17 @@ class History:
             events = self._events(since) if self.pruned else {}
             kept = {number for number in self._there if since <= number <= self._start}
             numbers = [*numbers, *sorted(kept | events.keys(), reverse=True)][:limit]
-        for first in range(0, len(numbers), _BATCH):
-            yield from self._read(numbers[first : first + _BATCH], events)
+        below = False
+        for revision in self._read(numbers, events):
+            if not below or revision.committed_at is not None:
+                yield revision
+            below = below or any(isinstance(action, act.Rebuilt) for action in revision.actions)
 
     def _read(self, numbers: Sequence[int], events: dict[int, Revision]) -> Iterator[Revision]:
         with ThreadPoolExecutor(_READERS) as pool:
-            yield from pool.map(lambda number: events.get(number) or self._revision(number), numbers)
+            for first in range(0, len(numbers), _BATCH):
+                some = numbers[first : first + _BATCH]
+                yield from pool.map(lambda number: events.get(number) or self._revision(number), some)
 
     def _revision(self, number: int) -> Revision:
         path = transaction_path(number)

@@ -93,7 +93,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 
 def _delete(parser: argparse.ArgumentParser) -> None:
     _snapshot(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _yes(parser)
     parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
     _json(parser)
     parser.set_defaults(run=_command("delete"), interrupted="run the same command again to finish the deletion")
@@ -153,6 +153,11 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     )
     _collecting(commands.add_parser("gc", help="delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(commands.add_parser("prune", help="delete the log's beginning, which a checkpoint holds"), "prune")
+    _tombstone(commands.add_parser("tombstone", help="delete the rows of a predicate; older versions keep them"))
+    upgrade = commands.add_parser("upgrade", help="raise the format version; older code then reads it no longer")
+    upgrade.add_argument("--to", type=_count, metavar="N", help="format version (default: the newest)")
+    _dry_run(upgrade, "tell what would be done, touch nothing")
+    _catalog_command(upgrade, "upgrade")
 
 
 def _catalog_command(parser: argparse.ArgumentParser, module: str, **defaults: Any) -> None:
@@ -168,9 +173,30 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     parser.add_argument(
         "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer is at work"
     )
-    parser.add_argument("--dry-run", action="store_true", help="list what would be deleted, touch nothing")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _dry_run(parser, "list what would be deleted, touch nothing")
+    _yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
+
+
+def _tombstone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--table", required=True, metavar="s.t", help="the table")
+    parser.add_argument(
+        "--where",
+        required=True,
+        metavar="PREDICATE",
+        help="""which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not""",
+    )
+    _dry_run(parser, "list the files that hold such rows, touch nothing")
+    _yes(parser)
+    _catalog_command(parser, "tombstone")
+
+
+def _dry_run(parser: argparse.ArgumentParser, help_: str) -> None:
+    parser.add_argument("--dry-run", action="store_true", help=help_)
+
+
+def _yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _snapshot(parser: argparse.ArgumentParser) -> None:

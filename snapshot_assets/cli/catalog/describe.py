@@ -9,9 +9,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.predicates import predicate_json
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
 
 _SHOWN_ERROR = 100
@@ -46,10 +50,16 @@ def file_changes(actions: Iterable[act.Action]) -> dict[str, int]:
 def as_data(actions: Iterable[act.Action]) -> list[dict[str, Any]]:
     """Return a revision's actions but those on single files, each with its `kind`."""
     return [
-        {"kind": _kind(action)} | plain(asdict(action))
+        {"kind": _kind(action)} | plain(_fields(action))
         for action in actions
         if not isinstance(action, act.AddFile | act.RemoveFile)
     ]
+
+
+def _fields(action: act.Action) -> dict[str, Any]:
+    if isinstance(action, act.Tombstone):
+        return {"schema": action.schema, "table": action.table, "where": predicate_json(action.predicate)}
+    return asdict(action)
 
 
 def plain(value: Any) -> Any:
@@ -96,6 +106,14 @@ def _phrase(action: act.Action) -> str:
             return f"tag {action.name!r} deleted"
         case act.Purged():
             return f"{len(action.paths)} files given up to garbage collection"
+        case act.Tombstone():
+            table = table_text(TableName(action.schema, action.table))
+            return f"rows of {table} deleted where {predicate_words(action.predicate)}"
+        case act.Upgraded():
+            return f"format version {action.previous} becomes {action.version}"
+        case act.Rebuilt():
+            lost = f", and tells of {len(action.lost)} losses" if action.lost else ""
+            return f"the log was rebuilt{lost}" if action.snapshot_id else "a hole, closed by a rebuild"
     return _kind(action).replace("_", " ")
 
 

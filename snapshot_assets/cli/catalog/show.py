@@ -13,8 +13,11 @@ from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
-from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN_SEALS = 5
@@ -40,7 +43,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
     facts: dict[str, Any] = {
         "uri": store.uri,
         "location_id": state.location_id,
-        "format_version": FORMAT_VERSION,
+        "format_version": state.format_version,
         "revision": state.revision,
         "committed_at": state.committed_at,
         "snapshot_id": state.snapshot_id,
@@ -51,6 +54,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "schema_id": state.schema_id,
         "chunks": chunk_statuses(state),
         "tables": [asdict(size) for size in table_sizes(state)],
+        "tombstones": [_tombstone(revision, tombstone) for revision, tombstone in state.tombstones.items()],
         "tags": [_tag(state, name) for name in sorted(state.tags)],
         "seals": [_seal(seal) for seal in state.seals],
         "log": asdict(log_size(store)),
@@ -59,6 +63,14 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         facts["files"] = _files(state)
     found: dict[str, Any] = plain(facts)
     return found
+
+
+def _tombstone(revision: int, tombstone: act.Tombstone) -> dict[str, Any]:
+    return {
+        "revision": revision,
+        "table": table_text(TableName(tombstone.schema, tombstone.table)),
+        "where": predicate_words(tombstone.predicate),
+    }
 
 
 def _tag(state: State, name: str) -> dict[str, Any]:
@@ -103,6 +115,8 @@ def _show(facts: dict[str, Any]) -> None:
     for tag in facts["tags"]:
         kept = f"for {tag['ttl']}" if tag["ttl"] else "for ever"
         show(f"  tag: {tag['name']}, revision {tag['revision']}, since {tag['created_at']} {kept}")
+    for tombstone in facts["tombstones"]:
+        show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}")
     show(f"  log: {log['transactions']} transactions, {human_bytes(log['bytes'])}")
     for checkpoint in log["checkpoints"]:
         show(f"  checkpoint: revision {checkpoint['revision']}, {human_bytes(checkpoint['bytes'])}")

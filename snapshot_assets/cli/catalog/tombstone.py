@@ -1,0 +1,79 @@
+"""`snapshots catalog tombstone`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+from snapshot_assets.catalog.tombstones import DeletedRows, delete_rows
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.catalog.predicate_words import predicate_words
+from snapshot_assets.cli.confirm import confirmed
+from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.predicates import predicate_json
+
+
+def run(options: argparse.Namespace) -> int:
+    """Delete the rows of a predicate after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    table = parse_table(options.table)
+    catalog = open_catalog(options, writing=not options.dry_run)
+    delete = partial(delete_rows, catalog, table, options.where)
+    found = delete(dry_run=True)
+    if options.dry_run:
+        return _report(options, catalog.store.uri, found)
+    question = f"{catalog.store.uri}: {_words(found)} will be deleted; older versions keep them."
+    if found.files and not options.yes and not confirmed(question):
+        say("Nothing was deleted.")
+        if options.json:
+            _report(options, catalog.store.uri, found)
+        return 1
+    return _report(options, catalog.store.uri, delete())
+
+
+def _words(found: DeletedRows) -> str:
+    return (
+        f"the rows of {table_text(found.table)} where {predicate_words(found.predicate)}, "
+        f"{found.whole_rows:,} to {found.rows:,} of {found.files} files,"
+    )
+
+
+def _report(options: argparse.Namespace, uri: str, found: DeletedRows) -> int:
+    if options.json:
+        show_json(_as_json(options, uri, found))
+    elif not found.files:
+        show(f"no file may hold such a row of {table_text(found.table)}; nothing to delete")
+    elif found.revision is None:
+        _show_files(found)
+        show(f"{_words(found)} would be deleted")
+    else:
+        show(f"{_words(found)} are deleted as of revision {found.revision}")
+    return 0
+
+
+def _as_json(options: argparse.Namespace, uri: str, found: DeletedRows) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "dry_run": options.dry_run,
+        "deleted": found.revision is not None,
+        "revision": found.revision,
+        "table": table_text(found.table),
+        "where": predicate_json(found.predicate),
+        "files": found.files,
+        "rows_at_most": found.rows,
+        "whole_files": found.whole_files,
+        "rows_at_least": found.whole_rows,
+        "matches": [
+            {"path": match.known.file.path, "rows": match.known.file.rows, "whole": match.certain}
+            for match in found.matches
+        ],
+    }
+
+
+def _show_files(found: DeletedRows) -> None:
+    rows = [
+        (match.known.file.path, match.known.file.rows, "all" if match.certain else "some, or none")
+        for match in found.matches
+    ]
+    show_table(("File", "Rows", "Deleted"), rows)
