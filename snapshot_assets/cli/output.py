@@ -63,3 +63,8 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TB"
+
+
+def counted(number: int, thing: str) -> str:
+    """Return how many of a thing there are, in words such as `2 files`."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"

@@ -55,7 +55,7 @@ def test_log_is_a_line_a_revision_newest_first_with_who_when_and_what(
     assert all(line.split()[1].endswith("Z") and writer.catalog.writer_id in line for line in lines)
     what = [line.split(writer.catalog.writer_id)[1].strip() for line in lines]
     assert what[0].startswith("sealed as of 4, checksum ")
-    assert what[1] == "chunk 3 completed, 2 rows; +1 files (2 rows, 10 B)"
+    assert what[1] == "chunk 3 completed, 2 rows; +1 file (2 rows, 10 B)"
     assert what[2] == "chunk 2 completed, empty"
     assert what[4].endswith("of 'demo' begins; schema 1")
 
@@ -107,7 +107,7 @@ def test_of_pruned_revisions_the_log_shows_what_a_checkpoint_still_tells_and_mar
     marks = {line.split()[0]: line for line in shown.out.splitlines()}
     assert list(marks) == ["9", "8", "7", "6", "5", "4*", "3*", "2*", "1"]
     assert "chunk 3 completed, 2 rows" in marks["4*"]
-    assert "+1 files" not in marks["4*"]
+    assert "+1 file" not in marks["4*"]
     assert "3 revisions of this log are pruned" in shown.err
 
     found = catalog(snapshots, "log", location, "--json").json

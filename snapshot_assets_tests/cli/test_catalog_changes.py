@@ -42,7 +42,7 @@ def test_a_dry_run_of_tombstone_tells_which_files_and_touches_nothing(snapshots:
     ]
     text = tombstone(snapshots, exported, WHERE, "--dry-run").out
     assert found["matches"][0]["path"] in text
-    assert "0 to 24 of 1 files, would be deleted" in text
+    assert "0 to 24 of 1 file, would be deleted" in text
     assert """("moment" >= '2025-01-02T00:00:00.000000Z') and ("value" < 36.0)""" in text
 
 
@@ -75,7 +75,7 @@ def test_no_row_is_deleted_unless_the_answer_is_exactly_yes(
     before = contents(exported)
     refused = tombstone(snapshots, exported, WHERE)
     assert (refused.status, refused.out) == (1, "")
-    assert "0 to 24 of 1 files, will be deleted" in refused.err
+    assert "0 to 24 of 1 file, will be deleted" in refused.err
     assert tombstone(snapshots, exported, WHERE, "--json").json["deleted"] is False
     assert contents(exported) == before
 

@@ -66,7 +66,7 @@ def test_a_dry_run_of_gc_lists_and_deletes_nothing(snapshots: Snapshots, locatio
     text = catalog(snapshots, "gc", location, *NOW, "--dry-run")
     assert text.status == 0
     assert all(each["path"] in text.out for each in found["garbage"])
-    assert "orphan: 1 objects, 9 B" in text.out
+    assert "orphan: 1 object, 9 B" in text.out
     assert "would be deleted" in text.out
     assert "left alone: data/notes.txt" in text.err
 
@@ -90,7 +90,7 @@ def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
     shown = catalog(snapshots, "gc", location)
     assert shown.status == 0
     assert "0 objects, 0 B, deleted" in shown.out
-    assert "are garbage for less than 1d and stay" in shown.out
+    assert "garbage for less than 1d: kept so long" in shown.out
     waiting = catalog(snapshots, "gc", location, "--dry-run", "--json").json["waiting"]
     assert f"{len(waiting)} objects, " in shown.out
     assert len(waiting) == 3
@@ -162,6 +162,14 @@ def test_prune_deletes_exactly_what_its_dry_run_listed(
     assert list_log(checkpointed.store).transactions == [1, 7, 8, 9]
     for version in ("rev:5", "rev:7", "rev:9"):
         assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--at", version).status == 0
+
+
+def test_prune_of_a_young_log_says_that_it_is_young(snapshots: Snapshots, location: Path, checkpointed: Writer) -> None:
+    before = contents(location)
+    shown = catalog(snapshots, "prune", location)
+    assert shown.status == 0
+    assert "nothing that lies before revision 7 is older than the grace period" in shown.out
+    assert contents(location) == before
 
 
 def test_prune_without_two_checkpoints_says_what_is_missing(

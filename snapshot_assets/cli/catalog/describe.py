@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from snapshot_assets.cli.catalog.predicate_words import predicate_words
-from snapshot_assets.cli.output import human_bytes
+from snapshot_assets.cli.output import counted, human_bytes
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
@@ -26,9 +26,9 @@ def in_words(actions: Iterable[act.Action]) -> list[str]:
     phrases = [_phrase(action) for action in actions if not isinstance(action, act.AddFile | act.RemoveFile)]
     files = file_changes(actions)
     if files["files_added"]:
-        phrases.append(f"+{files['files_added']} files ({files['rows_added']:,} rows, {_size(files)})")
+        phrases.append(f"+{counted(files['files_added'], 'file')} ({files['rows_added']:,} rows, {_size(files)})")
     if files["files_removed"]:
-        phrases.append(f"-{files['files_removed']} files")
+        phrases.append(f"-{counted(files['files_removed'], 'file')}")
     return phrases
 
 
@@ -92,7 +92,7 @@ def _phrase(action: act.Action) -> str:
         case act.SchemaAdded():
             return f"schema {action.schema_id}"
         case act.ChunksInProgress():
-            return f"{len(action.chunks)} chunks in progress by run {action.run}"
+            return f"{counted(len(action.chunks), 'chunk')} in progress by run {action.run}"
         case act.Chunk():
             return _chunk_phrase(action)
         case act.Seal():
@@ -105,14 +105,14 @@ def _phrase(action: act.Action) -> str:
         case act.TagDeleted():
             return f"tag {action.name!r} deleted"
         case act.Purged():
-            return f"{len(action.paths)} files given up to garbage collection"
+            return f"{counted(len(action.paths), 'file')} given up to garbage collection"
         case act.Tombstone():
             table = table_text(TableName(action.schema, action.table))
             return f"rows of {table} deleted where {predicate_words(action.predicate)}"
         case act.Upgraded():
             return f"format version {action.previous} becomes {action.version}"
         case act.Rebuilt():
-            lost = f", and tells of {len(action.lost)} losses" if action.lost else ""
+            lost = f", {counted(len(action.lost), 'thing')} lost" if action.lost else ""
             return f"the log was rebuilt{lost}" if action.snapshot_id else "a hole, closed by a rebuild"
     return _kind(action).replace("_", " ")
 

@@ -10,7 +10,7 @@ from typing import Any
 from snapshot_assets.catalog.garbage import Collection, Garbage, collect_garbage
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.output import human_bytes, say, show, show_json, show_table
+from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json, show_table
 from snapshot_assets.format.units import duration_text, time_text
 
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _report(options, catalog.store.uri, found, done=False)
     if found.deleted and not options.yes:
-        due = f"{len(found.deleted)} objects, {_bytes(found.deleted)}"
+        due = f"{counted(len(found.deleted), 'object')}, {_bytes(found.deleted)}"
         if not confirmed(f"{catalog.store.uri}: {due} that nothing needs will be deleted for ever."):
             say("Nothing was deleted.")
             _report(options, catalog.store.uri, found, done=False, quiet=True)
@@ -63,9 +63,9 @@ def by_reason(found: Iterable[Garbage]) -> dict[str, dict[str, int]]:
     """Return how many objects and bytes there are by the reason why nothing needs them."""
     reasons: dict[str, dict[str, int]] = {}
     for each in found:
-        counted = reasons.setdefault(each.reason, {"objects": 0, "bytes": 0})
-        counted["objects"] += 1
-        counted["bytes"] += each.bytes
+        sums = reasons.setdefault(each.reason, {"objects": 0, "bytes": 0})
+        sums["objects"] += 1
+        sums["bytes"] += each.bytes
     return dict(sorted(reasons.items()))
 
 
@@ -74,14 +74,14 @@ def _show(found: Collection, done: bool) -> None:
         marked = [("delete", each) for each in found.deleted] + [("wait", each) for each in found.waiting]
         rows = [(mark, each.reason, time_text(each.since), each.bytes, each.path) for mark, each in marked]
         show_table(("", "Reason", "Garbage since", "Bytes", "Object"), rows)
-    for reason, counted in by_reason(found.deleted).items():
-        show(f"{reason}: {counted['objects']} objects, {human_bytes(counted['bytes'])}")
+    for reason, sums in by_reason(found.deleted).items():
+        show(f"{reason}: {counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}")
     verb = "deleted" if done else "would be deleted"
-    show(f"{len(found.deleted)} objects, {_bytes(found.deleted)}, {verb}")
+    show(f"{counted(len(found.deleted), 'object')}, {_bytes(found.deleted)}, {verb}")
     if found.waiting:
         show(
-            f"{len(found.waiting)} objects, {_bytes(found.waiting)}, are garbage for less than "
-            f"{duration_text(found.grace)} and stay"
+            f"{counted(len(found.waiting), 'object')}, {_bytes(found.waiting)}, garbage for less than "
+            f"{duration_text(found.grace)}: kept so long"
         )
 
 

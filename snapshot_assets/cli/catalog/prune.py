@@ -9,7 +9,7 @@ from functools import partial
 from snapshot_assets.catalog.prune import Pruning, prune
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.output import human_bytes, say, show, show_json
+from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _report(options, catalog.store.uri, found, done=False)
     if found.deleted and not options.yes:
-        what = f"{len(found.deleted)} objects of the log before revision {found.kept}, {human_bytes(found.bytes)},"
+        what = f"{_objects(found)}, of the log before revision {found.kept}"
         if not confirmed(f"{catalog.store.uri}: {what} will be deleted for ever; retained revisions stay readable."):
             say("Nothing was deleted.")
             if options.json:
@@ -48,7 +48,14 @@ def _show(found: Pruning, done: bool) -> None:
     if not found.kept:
         show("nothing to prune: two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one")
         return
+    if not found.deleted:
+        show(f"nothing to prune: nothing that lies before revision {found.kept} is older than the grace period")
+        return
     for path in found.deleted if not done else ():
         show(path)
     verb = "deleted" if done else "would be deleted"
-    show(f"{len(found.deleted)} objects, {human_bytes(found.bytes)}, {verb}; the log is whole from {found.kept} on")
+    show(f"{_objects(found)}, {verb}; the log is whole from {found.kept} on")
+
+
+def _objects(found: Pruning) -> str:
+    return f"{counted(len(found.deleted), 'object')}, {human_bytes(found.bytes)}"

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.tombstones import DeletedRows, delete_rows
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.output import counted, say, show, show_json, show_table
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.predicates import predicate_json
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 def _words(found: DeletedRows) -> str:
     return (
         f"the rows of {table_text(found.table)} where {predicate_words(found.predicate)}, "
-        f"{found.whole_rows:,} to {found.rows:,} of {found.files} files,"
+        f"{found.whole_rows:,} to {found.rows:,} of {counted(found.files, 'file')},"
     )
 
 
