@@ -154,6 +154,14 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     _collecting(commands.add_parser("gc", help="delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(commands.add_parser("prune", help="delete the log's beginning, which a checkpoint holds"), "prune")
     _tombstone(commands.add_parser("tombstone", help="delete the rows of a predicate; older versions keep them"))
+    _compact(commands.add_parser("compact", help="merge small files, and write files anew without deleted rows"))
+    rebuild = commands.add_parser("rebuild", help="begin a lost or damaged log anew, and tell exactly what was lost")
+    rebuild.add_argument(
+        "--accept-undeleted", action="store_true", help="rest on receipts alone: data removed since may come back"
+    )
+    rebuild.add_argument("--from-files", action="store_true", help="take data files that no receipt names, too")
+    _dry_run(rebuild, "tell what would be done, touch nothing")
+    _catalog_command(rebuild, "rebuild")
     upgrade = commands.add_parser("upgrade", help="raise the format version; older code then reads it no longer")
     upgrade.add_argument("--to", type=_count, metavar="N", help="format version (default: the newest)")
     _dry_run(upgrade, "tell what would be done, touch nothing")
@@ -191,6 +199,17 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
     _catalog_command(parser, "tombstone")
 
 
+def _compact(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--table", type=_tables, default=[], metavar="s.t,…", help="whole, whether it needs it or not")
+    parser.add_argument("--chunk", type=_chunks, default=[], metavar="N,…", help="these chunks, whole likewise")
+    parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
+    parser.add_argument(
+        "--dedupe", choices=("primary_key",), default="", help="keep only the newest of rows with one primary key"
+    )
+    _dry_run(parser, "tell what would be merged, touch nothing")
+    _catalog_command(parser, "compact", interrupted="run the same command again to go on")
+
+
 def _dry_run(parser: argparse.ArgumentParser, help_: str) -> None:
     parser.add_argument("--dry-run", action="store_true", help=help_)
 
@@ -211,6 +230,13 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
     return int(text)
+
+
+def _chunks(text: str) -> list[int]:
+    numbers = text.split(",")
+    if not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of chunk ids such as 1,2")
+    return [int(number) for number in numbers]
 
 
 def _tables(text: str) -> list[str]:

@@ -12,11 +12,14 @@ import dagster as dg
 from snapshot_assets import errors
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
+from snapshot_assets.engine.compact import Compacted
+from snapshot_assets.engine.compact_plan import Wanted
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.restore import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -103,6 +106,36 @@ def run_restore(
     """
     definitions = _definitions(configuration, plan, imports={plan.name: settings}, on_loaded=on_loaded)
     return _execute(definitions, plan, ["restored"], keys, instance, {})
+
+
+def run_compaction(
+    configuration: Configuration,
+    plan: Plan,
+    wanted: Wanted,
+    *,
+    instance: dg.DagsterInstance,
+    on_compacted: Callable[[Compacted], None] = lambda _: None,
+) -> str:
+    """Run a plan's job `<plan>_compact`; returns the run's id.
+
+    Args:
+        configuration: Where storage options come from.
+        plan: A plan of the location.
+        wanted: What is compacted.
+        instance: Where the run is recorded.
+        on_compacted: Told of every chunk as soon as it is committed.
+
+    Raises:
+        SnapshotError: What made the run fail.
+    """
+    definitions = _definitions(configuration, plan, on_compacted=on_compacted)
+    config = {"ops": {f"{plan.name}_compact_files": {"config": compact_config(wanted)}}}
+    result = definitions.resolve_job_def(f"{plan.name}_compact").execute_in_process(
+        instance=instance, run_config=_QUIET | config, raise_on_error=False
+    )
+    if not result.success:
+        raise _failure(result)
+    return result.run_id
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:

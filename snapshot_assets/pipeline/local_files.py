@@ -22,9 +22,21 @@ def refuse_local_files(plan: Plan, source: DatabaseAddress, master: Callable[[],
     Raises:
         PlanError: The location is a folder, or the source a DuckDB file, and the master is not local.
     """
-    files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
-    if kind_of(source.uri) == "duckdb":
-        files.append(f"its source {source.alias!r}, a DuckDB file,")
+    in_file = kind_of(source.uri) == "duckdb"
+    _refuse(plan, [f"its source {source.alias!r}, a DuckDB file,"] if in_file else [], master)
+
+
+def refuse_local_location(plan: Plan, master: Callable[[], str]) -> None:
+    """Refuse a plan that writes this machine's disk, as `refuse_local_files` does; for work that reads no source.
+
+    Raises:
+        PlanError: The location is a folder, and the master is not local.
+    """
+    _refuse(plan, [], master)
+
+
+def _refuse(plan: Plan, others: list[str], master: Callable[[], str]) -> None:
+    files = [*([f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []), *others]
     if not files or is_local(found := master()):
         return
     raise PlanError(

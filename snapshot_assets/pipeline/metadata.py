@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,8 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seal import Sealed
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Fault
+from snapshot_assets.engine.compact import Compacted
+from snapshot_assets.engine.compact_plan import CompactionPlan
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import duration_text, time_text
@@ -116,3 +119,50 @@ def garbage_metadata(found: Collection, *, dry_run: bool) -> dict[str, Any]:
         ]
         metadata["garbage"] = dg.MetadataValue.table(records=rows)
     return metadata
+
+
+def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
+    """Return the metadata of a compaction that was only planned."""
+    rows = [
+        dg.TableRecord(
+            {
+                "chunk": group.chunk,
+                "table": str(group.table.table_name),
+                "files": len(group.files),
+                "bytes": group.bytes,
+                "reasons": ", ".join(group.reasons),
+            }
+        )
+        for group in plan.groups[:_MOST_ROWS]
+    ]
+    metadata = {"dry_run": True, "files_before": plan.files_before, "bytes_before": plan.bytes_before}
+    return metadata | ({"groups": dg.MetadataValue.table(records=rows)} if rows else {})
+
+
+def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
+    """Return the metadata of a compaction: sums, and the first 50 chunks."""
+    rows = [
+        dg.TableRecord(
+            {
+                "chunk": each.chunk,
+                "status": each.status,
+                "files_before": each.files_before,
+                "files_after": len(each.files),
+                "bytes_before": each.bytes_before,
+                "bytes_after": each.bytes_after,
+                "rows_deleted": each.rows_deleted,
+            }
+        )
+        for each in outcomes[:_MOST_ROWS]
+    ]
+    metadata: dict[str, Any] = {
+        "dry_run": False,
+        "chunk_count": len(outcomes),
+        "files_before": sum(each.files_before for each in outcomes),
+        "files_after": sum(len(each.files) for each in outcomes),
+        "bytes_before": sum(each.bytes_before for each in outcomes),
+        "bytes_after": sum(each.bytes_after for each in outcomes),
+        "rows_deleted": sum(each.rows_deleted for each in outcomes),
+        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
+    }
+    return metadata | ({"chunks": dg.MetadataValue.table(records=rows)} if rows else {})

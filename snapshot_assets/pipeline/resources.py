@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.engine.begin import RequestedRange
+from snapshot_assets.engine.compact import Compacted, CompactRun
+from snapshot_assets.engine.compact_plan import Wanted
 from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.restore import ImportRun, ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
@@ -29,7 +31,7 @@ from snapshot_assets.engine.session import session_config, use_this_python
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
-from snapshot_assets.pipeline.local_files import refuse_local_files
+from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
@@ -91,6 +93,7 @@ class Snapshots:
         force: Names of plans whose snapshot is begun anew.
         on_outcome: Told of every chunk as soon as it is committed.
         on_loaded: Told of every chunk as soon as it is restored.
+        on_compacted: Told of every chunk as soon as it is compacted.
         imports: By plan name, what restricts its import.
         master: Spark's master, where it is known without starting a session.
     """
@@ -103,6 +106,7 @@ class Snapshots:
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
+    on_compacted: Callable[[Compacted], None] = lambda _: None
     imports: dict[str, ImportSettings] = field(default_factory=dict)
     master: str = ""
     _runs: dict[str, ExportRun] = field(default_factory=dict)
@@ -152,6 +156,19 @@ class Snapshots:
                 session=self.session,
             )
         return self._imports[name]
+
+    def compact_run(self, name: str, wanted: Wanted) -> CompactRun:
+        """Return a compaction of a plan's location; Spark starts when there is something to merge."""
+        plan = self.plan(name)
+        refuse_local_location(plan, self._master)
+        return CompactRun(
+            store=self.store(name),
+            runner=LazyRunner(self.session),
+            run_id=self.run_id,
+            wanted=wanted,
+            parallelism=plan.parallelism,
+            single_writer=plan.single_writer,
+        )
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""

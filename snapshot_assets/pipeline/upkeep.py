@@ -6,6 +6,7 @@ An op, not an asset: what it does makes no new data, and what it did is in the m
 # Dagster reads the annotations of ops, so they must not be postponed here.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast, get_args
 
 import dagster as dg
 from pydantic import Field
@@ -13,13 +14,17 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpointing import checkpoint_head
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.engine.compact import Compacted
+from snapshot_assets.engine.compact_plan import TARGET_BYTES, Dedupe, Wanted
+from snapshot_assets.errors import PlanError, SnapshotError
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.units import parse_size, size_text
 from snapshot_assets.pipeline.io_manager import as_failure
-from snapshot_assets.pipeline.metadata import checkpoint_metadata, garbage_metadata
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan import Plan
 
-SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *"}
+SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "compact": "15 3 * * 0"}
 """When the schedule of each job would run, UTC."""
 
 
@@ -29,11 +34,46 @@ class DryRunConfig(dg.Config):
     dry_run: bool = Field(default=False, description="Only tell what would be done; touch nothing.")
 
 
+class CompactConfig(DryRunConfig):
+    """Run config of a compaction; by default it does what is needed."""
+
+    target_size: str = Field(default=size_text(TARGET_BYTES), description="Size of a merged file.")
+    tables: list[str] = Field(default=[], description="Tables to write anew, whether they need it or not.")
+    chunks: list[int] = Field(default=[], description="Chunks to write anew, likewise.")
+    dedupe: str = Field(default="", description="`primary_key` keeps only the newest of rows with one primary key.")
+
+    def wanted(self) -> Wanted:
+        """Return what is asked for.
+
+        Raises:
+            PlanError: A field is wrong.
+        """
+        if self.dedupe not in get_args(Dedupe):
+            raise PlanError(f"dedupe {self.dedupe!r} is not known; write primary_key, or leave it out.")
+        return Wanted(
+            parse_size(self.target_size),
+            tuple(self.chunks),
+            tuple(map(parse_table, self.tables)),
+            cast(Dedupe, self.dedupe),
+        )
+
+
+def compact_config(wanted: Wanted) -> dict[str, Any]:
+    """Return the run config that asks for a compaction."""
+    return {
+        "target_size": size_text(wanted.target_size),
+        "tables": [table_text(name) for name in wanted.tables],
+        "chunks": list(wanted.chunks),
+        "dedupe": wanted.dedupe,
+    }
+
+
 def upkeep_jobs(plan: Plan) -> list[dg.JobDefinition]:
-    """Return a plan's jobs: `<plan>_checkpoint` and `<plan>_gc`."""
+    """Return a plan's jobs: `<plan>_checkpoint`, `<plan>_gc` and `<plan>_compact`."""
     return [
         _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes the newest state of `{plan.to}` whole."),
         _job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
+        _job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, and leaves deleted rows out."),
     ]
 
 
@@ -84,6 +124,30 @@ def _gc_op(plan: Plan) -> dg.OpDefinition:
             context.add_output_metadata(garbage_metadata(found, dry_run=config.dry_run))
 
     return collect
+
+
+def _compact_op(plan: Plan) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{plan.name}_compact_files",
+        required_resource_keys={SNAPSHOTS, SPARK},
+        description="Merges small files of a table and chunk, and files with deleted rows; older versions keep theirs.",
+    )
+    def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
+        snapshots = snapshots_of(context)
+        outcomes: list[Compacted] = []
+        try:
+            run = snapshots.compact_run(plan.name, config.wanted())
+            if config.dry_run:
+                context.add_output_metadata(plan_metadata(run.plan()))
+                return
+            for outcome in run.run():
+                outcomes.append(outcome)
+                snapshots.on_compacted(outcome)
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        context.add_output_metadata(compaction_metadata(outcomes))
+
+    return compact
 
 
 @contextmanager

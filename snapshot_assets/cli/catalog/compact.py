@@ -1,0 +1,110 @@
+"""`snapshots catalog compact`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
+from snapshot_assets.configuration import ad_hoc_configuration
+from snapshot_assets.engine.compact_plan import TARGET_BYTES, CompactionPlan, Documents, Wanted, plan_compaction
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.units import parse_size
+
+_NO_SOURCE = "duckdb:///dev/null"
+"""A plan has a source; a compaction reads none."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compact a snapshot as the job of a plan does; Spark starts only if there is something to merge."""
+    wanted = Wanted(
+        target_size=parse_size(options.target_size) if options.target_size else TARGET_BYTES,
+        chunks=tuple(options.chunk),
+        tables=tuple(map(parse_table, options.table)),
+        dedupe=options.dedupe,
+    )
+    catalog = open_catalog(options, writing=False)
+    plan = plan_compaction(catalog.state, Documents(catalog.store, catalog.state), wanted)
+    if options.dry_run or not plan.groups:
+        return _report_plan(options, catalog.store.uri, plan)
+    with only_results_on_stdout():
+        outcomes, run_id = _compact(options, wanted, len(plan.by_chunk()))
+    return _report(options, Catalog.open(catalog.store), outcomes, run_id)
+
+
+def _compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[Sequence[Any], str]:
+    fields = {"to": options.snapshot, "source": _NO_SOURCE, "schema_only": True}
+    configuration = ad_hoc_configuration(options.config, fields)
+    # Dagster and Spark are imported only here, when data is about to move.
+    from snapshot_assets.cli.progress import progress
+    from snapshot_assets.pipeline.execute import open_instance, run_compaction
+
+    instance = open_instance()
+    say(f"Runs are recorded in {instance.root_directory}")
+    outcomes: list[Any] = []
+    with progress("compacting", chunks) as advance:
+
+        def note(outcome: Any) -> None:
+            outcomes.append(outcome)
+            advance(sum(file.rows for file in outcome.files), outcome.bytes_after)
+
+        plan = configuration.plans[-1]
+        run_id = run_compaction(configuration, plan, wanted, instance=instance, on_compacted=note)
+    return outcomes, run_id
+
+
+def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:
+    if options.json:
+        groups = [
+            {
+                "chunk": group.chunk,
+                "table": table_text(group.table.table_name),
+                "files": len(group.files),
+                "rows": group.rows,
+                "bytes": group.bytes,
+                "reasons": list(group.reasons),
+            }
+            for group in plan.groups
+        ]
+        report = {"uri": uri, "dry_run": options.dry_run, "run_id": None, "revision": plan.base_revision}
+        sizes = {"files_before": plan.files_before, "files_after": plan.files_after, "bytes_before": plan.bytes_before}
+        show_json(report | sizes | {"groups": groups})
+    elif not plan.groups:
+        show("nothing to compact")
+    else:
+        rows = [
+            (each.chunk, table_text(each.table.table_name), len(each.files), each.bytes, ", ".join(each.reasons))
+            for each in plan.groups
+        ]
+        show_table(("Chunk", "Table", "Files", "Bytes", "Because of"), rows)
+        show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after}")
+    return 0
+
+
+def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[Any], run_id: str) -> int:
+    report = {
+        "uri": catalog.store.uri,
+        "dry_run": False,
+        "run_id": run_id,
+        "revision": catalog.state.revision,
+        "chunks": len(outcomes),
+        "files_before": sum(each.files_before for each in outcomes),
+        "files_after": sum(len(each.files) for each in outcomes),
+        "bytes_before": sum(each.bytes_before for each in outcomes),
+        "bytes_after": sum(each.bytes_after for each in outcomes),
+        "rows_deleted": sum(each.rows_deleted for each in outcomes),
+        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
+    }
+    if options.json:
+        show_json(report)
+        return 0
+    show(f"{report['uri']}: {counted(len(outcomes), 'chunk')} compacted by run {run_id}, revision {report['revision']}")
+    show(
+        f"  {counted(report['files_before'], 'file')}, {human_bytes(report['bytes_before'])}, became "
+        f"{report['files_after']}, {human_bytes(report['bytes_after'])}; {report['rows_deleted']:,} deleted rows and "
+        f"{report['rows_duplicate']:,} duplicates left out"
+    )
+    return 0

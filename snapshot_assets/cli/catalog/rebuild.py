@@ -1,0 +1,44 @@
+"""`snapshots catalog rebuild`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from snapshot_assets.catalog.rebuild import Rebuild, rebuild
+from snapshot_assets.cli.location import open_location
+from snapshot_assets.cli.output import counted, human_bytes, show, show_json
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rebuild a log that was lost or has holes, and tell exactly what was lost."""
+    store, _ = open_location(options, options.snapshot)
+    done = rebuild(
+        store, accept_undeleted=options.accept_undeleted, from_files=options.from_files, dry_run=options.dry_run
+    )
+    if options.json:
+        show_json(_as_json(done))
+    else:
+        _show(done)
+    return 0
+
+
+def _as_json(done: Rebuild) -> dict[str, Any]:
+    texts = {"taken": {str(chunk): path for chunk, path in done.taken.items()}}
+    return {"dry_run": not done.committed} | asdict(done) | texts
+
+
+def _show(done: Rebuild) -> None:
+    verb = "begins anew" if done.committed else "would begin anew"
+    show(f"{done.uri}: the log {verb} at revision {done.revision}; everything up to {done.proved} is proved")
+    show(f"  {counted(done.files, 'file')}, {counted(done.rows, 'row')}, {human_bytes(done.bytes)}")
+    for chunk, path in sorted(done.taken.items()):
+        show(f"  chunk {chunk} rests on {path}, which nothing proves")
+    for sentence in done.lost:
+        show(f"  lost: {sentence}")
+    if done.tags:
+        show(f"  tags: {', '.join(done.tags)}")
+    if done.missing:
+        show(f"  to be exported again: chunks {', '.join(map(str, done.missing))}")
+    show("  sealed" if done.sealed else "  not sealed: run the export again, which verifies and seals it")
