@@ -17,7 +17,7 @@ from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.faults import Fault, read_object
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import DamageError, PlanError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import in_layout, is_probe, is_receipt
@@ -140,7 +140,7 @@ def _files_removed_at(store: ObjectStore, path: str, unneeded: Mapping[str, date
         return None
     try:
         receipt, _ = read_receipt(store, path)
-    except DamageError:
+    except (DamageError, ObjectNotFoundError):  # torn, or collected by another since it was listed
         return None
     return max((unneeded[file.path] for file in receipt.files if file.path in unneeded), default=None)
 
