@@ -66,7 +66,7 @@ def _commit(catalog: Recorded, token: rules.Token, receipt: Receipt, ref: act.Ob
     finished = rules.FinishedChunk(
         receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "r", replaces
     )
-    catalog.commit(rules.complete_chunk(token, finished, catalog.store.world.clock()))
+    catalog.commit(rules.complete_chunk(token, finished, catalog.store.world.clock))
 
 
 def _export(catalog: Recorded, chunk: int) -> None:
