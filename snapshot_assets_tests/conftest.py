@@ -1,5 +1,11 @@
 """Fixtures shared by all tests: real servers, started once per run on free loopback ports."""
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
@@ -10,3 +16,14 @@ pytest_plugins = [
 
 settings.register_profile("project", deadline=None)  # no test measures wall time
 settings.load_profile("project")
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory) -> Iterator[Path]:
+    """A folder in memory where there is one: what survives a power cut is not asked here, and flushing takes long."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path_factory.mktemp("scratch")
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)

@@ -16,8 +16,9 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.faults import Fault, read_object
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import DamageError, PlanError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import in_layout, is_probe, is_receipt
@@ -80,12 +81,11 @@ def collect_garbage(
     catalog.refresh()
     grace = checked_grace(catalog.begun(), grace, unsafe)
     now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
-    found = _find(catalog.store, catalog.state, now - grace, grace)
+    found = _find_at_head(catalog.store, now - grace, grace)
     if dry_run or not found.deleted:
         return found
-    known = catalog.state.files.paths()
-    catalog.commit(rules.purge(tuple(each.path for each in found.deleted if each.path in known)))
-    again = {each.path for each in _find(catalog.store, catalog.refresh(), now - grace, grace).deleted}
+    catalog.commit(rules.purge(tuple(each.path for each in found.deleted)))
+    again = {each.path for each in _find_at_head(catalog.store, now - grace, grace).deleted}
     for each in found.deleted:
         if each.path in again:
             catalog.store.delete(each.path)
@@ -108,6 +108,21 @@ def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timede
             " rely on; give --unsafe only if none is at work."
         )
     return grace
+
+
+def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta) -> Collection:
+    """Return what nothing at the head needs.
+
+    The head is read from storage: to a process that slept while the log after its own state was pruned, that state
+    looks like the newest. What cannot be read is a fault only if nobody has committed since, such as a tag's deletion.
+    """
+    while True:
+        state = Catalog.open(store).begun()
+        try:
+            return _find(store, state, before, grace)
+        except DamageError:
+            if read_state(store).revision == state.revision:
+                raise
 
 
 def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) -> Collection:
@@ -148,7 +163,7 @@ def _files_removed_at(store: ObjectStore, path: str, unneeded: Mapping[str, date
         return None
     try:
         receipt, _ = read_receipt(store, path)
-    except DamageError:
+    except (DamageError, ObjectNotFoundError):  # torn, or collected by another since it was listed
         return None
     return max((unneeded[file.path] for file in receipt.files if file.path in unneeded), default=None)
 

@@ -168,8 +168,8 @@ def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) 
         if is_receipt(info.path) and chunk_of(info.path) in wanted:
             try:
                 receipt, ref = read_receipt(store, info.path)
-            except (DamageError, UnsupportedVersionError):
-                continue
+            except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
+                continue  # the last: collected since it was listed
             if _fits(store, state, receipt):
                 yield receipt, ref
 

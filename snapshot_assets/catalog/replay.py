@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
 from snapshot_assets.catalog.log import read_entry
@@ -36,6 +38,8 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.storage.base import ObjectStore
 
 _READERS = 16
+_READS = 10
+_Read = TypeVar("_Read")
 _LOG = logging.getLogger(__name__)
 
 FAULTS = (DamageError, UnsupportedVersionError)
@@ -94,6 +98,18 @@ def read_state(store: ObjectStore, *, through: int | None = None) -> State:
         DamageError: The log has a fault; the first one.
         LocationDeletedError: A deletion of the snapshot was begun and not finished.
     """
+    return _despite_pruning(lambda: _read_state(store, through))
+
+
+def _despite_pruning(read: Callable[[], _Read]) -> _Read:
+    """Read anew where an object is gone since it was listed: others prune the log's beginning, or delete all of it."""
+    for _ in range(_READS):
+        with suppress(ObjectNotFoundError):
+            return read()
+    return read()
+
+
+def _read_state(store: ObjectStore, through: int | None) -> State:
     listing = list_log(store)
     if through is None:
         return _replayed(store, listing)
@@ -130,7 +146,7 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing) -> State | None:
     for revision in reversed(listing.checkpoints):
         try:
             return read_checkpoint(store, revision)
-        except (DamageError, ObjectNotFoundError) as fault:
+        except DamageError as fault:
             _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
     return None
 
@@ -207,6 +223,10 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
         store: The location.
         through: Last revision to read; None for the head.
     """
+    return _despite_pruning(lambda: _scan_log(store, through))
+
+
+def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
     scan = LogScan(store, foreign=listing.foreign)
     whole = not listing.checkpoints or listing.transactions[:2] == [1, 2]
@@ -230,8 +250,6 @@ def _begin_at(scan: LogScan, revision: int) -> bool:
     """Let a scan go on from a checkpoint; False, with its fault noted, where it cannot be read."""
     try:
         scan.state = read_checkpoint(scan.store, revision)
-    except ObjectNotFoundError:
-        return False
     except FAULTS as fault:
         _note(scan, checkpoint_path(revision), fault)
         return False

@@ -7,7 +7,7 @@ actions, or return None where another writer has done the same work already.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -184,10 +184,15 @@ class FinishedChunk:
     replaces: tuple[str, ...] | None = None
 
 
-def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prepare:
+def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Prepare:
     """Finish a chunk in one transaction: its chunk action and all its add-file actions.
 
     Prepares None where another writer completed it already: then nothing is deleted, and the chunk counts as done.
+
+    Args:
+        token: The snapshot it was exported for.
+        finished: What lies on storage.
+        clock: The present: a commit that lost races for hours is asked for the age of its files again.
 
     Raises (on commit):
         SupersededError: Another snapshot began.
@@ -201,7 +206,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, now: datetime) -> Prep
             raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
         if finished.replaces is None and state.completed(finished.id):
             return None
-        check_age(header, finished.id, finished.opened_at, now)
+        check_age(header, finished.id, finished.opened_at, clock())
         window = None if finished.id == UNTIMED_CHUNK else state.window(finished.id)
         chunk = act.Chunk(
             id=finished.id,

@@ -305,7 +305,7 @@ def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
         run=export.provenance.run,
         replaces=tuple(known.file.path for known in export.replaced[result.chunk]) if export.replace else None,
     )
-    revision = catalog.commit(rules.complete_chunk(export.token, finished, datetime.now(UTC)))
+    revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
     if revision is None:
         files = tuple(known.file for known in catalog.state.live_files(result.chunk))
         return Outcome(result.chunk, "skipped", files)

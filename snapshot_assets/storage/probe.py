@@ -68,7 +68,8 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
 def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> tuple[bool, datetime]:
     """Create twice; return whether the second one was refused, and this machine's time between the two."""
     try:
-        store.create(path, data)
+        with suppress(ObjectExistsError):  # nobody else can want this name: the client repeated what had taken effect
+            store.create(path, data)
     except ConditionalCreateUnsupportedError:
         if not single_writer:
             raise

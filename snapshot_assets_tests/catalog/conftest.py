@@ -94,7 +94,7 @@ class Writer:
         finished = self.finished(chunk, *files, replaces=replaces)
         if replaces is not None:
             self.token = self.catalog.token()  # as a run that opens its source now
-        return self.catalog.commit(rules.complete_chunk(self.token, finished, datetime.now(UTC)))
+        return self.catalog.commit(rules.complete_chunk(self.token, finished, self.catalog.now))
 
     def fill(self) -> None:
         """Chunks 1 and 3 with a file each; window 2 is empty."""

@@ -302,7 +302,7 @@ def test_a_replace_of_what_was_committed_after_the_source_was_opened_is_refused(
     writer.complete(1, late, replaces=(old.path,))
     finished = writer.finished(1, writer.file(1, b"older rows"), replaces=(late.path,))
     with pytest.raises(ConflictError, match="older rows would replace newer ones"):
-        writer.catalog.commit(rules.complete_chunk(opened, finished, datetime.now(UTC)))
+        writer.catalog.commit(rules.complete_chunk(opened, finished, writer.catalog.now))
 
 
 def test_a_failed_chunk_never_undoes_a_completed_one(writer):
@@ -324,7 +324,26 @@ def test_a_chunk_outside_the_range_is_refused(writer):
 def test_files_older_than_half_the_grace_period_are_not_committed(writer):
     finished = replace(writer.finished(1), opened_at=datetime.now(UTC) - timedelta(hours=13))
     with pytest.raises(ConflictError, match="half the grace period"):
-        writer.catalog.commit(rules.complete_chunk(writer.token, finished, datetime.now(UTC)))
+        writer.catalog.commit(rules.complete_chunk(writer.token, finished, writer.catalog.now))
+
+
+def test_the_age_of_files_is_asked_again_when_a_commit_lost_a_race_and_hours(writer):
+    """Else a process that slept could commit files that were collected meanwhile."""
+    now = [datetime.now(UTC)]
+
+    def create(path, data):
+        if path == transaction_path(2):
+            other.complete(1, other.file(1))
+            now[0] += timedelta(hours=13)
+        writer.store.create(path, data)
+
+    other = Writer(writer.store)
+    other.begin()
+    finished = writer.finished(2, writer.file(2))
+    catalog = Catalog(Wrapped(writer.store, create=create), read_state(writer.store), clock=lambda: now[0])
+    with pytest.raises(ConflictError, match="half the grace period"):
+        catalog.commit(rules.complete_chunk(writer.token, finished, catalog.now))
+    assert not read_state(writer.store).completed(2)
 
 
 def test_a_schema_only_snapshot_takes_no_data(store):

@@ -82,7 +82,7 @@ class Forged:
             run="r",
         )
         done = rules.FinishedChunk(0, files, (write_receipt(store, receipt),), receipt.opened_at, receipt.fence, "r")
-        catalog.commit(rules.complete_chunk(catalog.token(), done, datetime.now(UTC)))
+        catalog.commit(rules.complete_chunk(catalog.token(), done, catalog.now))
         seal(catalog)
 
     def _schema(self, store: ObjectStore) -> rules.SchemaContent:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,17 +52,6 @@ def driver() -> Iterator[Driver]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Driver(process)
         process.stdin.close()
-
-
-@pytest.fixture(scope="session")
-def scratch(tmp_path_factory) -> Iterator[Path]:
-    """A folder in memory where there is one: what survives a power cut is not asked here, and flushing takes long."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path_factory.mktemp("faults")
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

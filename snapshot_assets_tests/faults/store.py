@@ -1,4 +1,4 @@
-"""A real store that counts its calls and, at one of them, kills the process, fails, or loses the reply."""
+"""A real store that counts its calls and, at one of them, ends the process, fails, or loses the reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,23 @@ from typing import Any
 from snapshot_assets.errors import ObjectExistsError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectStore
 
-KINDS = ("kill-before", "kill-after", "fail-before", "fail-after", "exists-after", "pause-before")
+KINDS = (
+    "kill-before",
+    "kill-after",
+    "drop-before",
+    "drop-after",
+    "fail-before",
+    "fail-after",
+    "exists-after",
+    "throttle",
+    "pause-before",
+)
+THROTTLED = 4
+"""Calls in a row that a throttling store refuses, after its client gave up repeating each."""
+
+
+class Dropped(BaseException):
+    """What a process that is to end here sees of its store, in the tests that run it in their own process."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +40,10 @@ class Fault:
     """What happens at one storage call.
 
     Attributes:
-        kind: `kill-…` is SIGKILL; `fail-before` leaves the call undone; `fail-after` loses the reply of a call that
-            took effect; `exists-after` is what a client sees whose own retry met the object it had created;
-            `pause-before` waits.
+        kind: `kill-…` is SIGKILL; after `drop-…` no call does anything any more, so no clean-up has an effect;
+            `fail-before` leaves the call undone; `throttle` leaves some calls in a row undone; `fail-after` loses the
+            reply of a call that took effect; `exists-after` is what a client sees whose own retry met the object it
+            had created; `pause-before` waits.
         at: Number of the call, from 1; 0 for no fault.
         reached: File that is made when a pause begins.
         go: File that ends the pause once it exists.
@@ -44,11 +61,13 @@ class FaultyStore:
 
     Attributes:
         trace: Every call so far: operation and kind of object.
+        dropped: Whether the process is to do nothing any more.
     """
 
     inner: ObjectStore
     fault: Fault = field(default_factory=Fault)
     trace: list[str] = field(default_factory=list)
+    dropped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -58,8 +77,10 @@ class FaultyStore:
     @contextmanager
     def _call(self, operation: str, path: str) -> Iterator[None]:
         with self._lock:
+            if self.dropped:
+                raise Dropped
             self.trace.append(f"{operation} {kind_of_object(path)}")
-            struck = len(self.trace) == self.fault.at
+            struck = self._strikes(len(self.trace))
         if struck:
             self._strike_before(operation, path)
         try:
@@ -68,18 +89,31 @@ class FaultyStore:
             if struck:
                 self._strike_after(operation, path)
 
+    def _strikes(self, number: int) -> bool:
+        first = self.fault.at
+        last = first + THROTTLED - 1 if self.fault.kind == "throttle" else first
+        return 0 < first <= number <= last
+
     def _strike_before(self, operation: str, path: str) -> None:
         if self.fault.kind == "kill-before":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.fault.kind == "fail-before":
+        if self.fault.kind == "drop-before":
+            self._drop()
+        if self.fault.kind in ("fail-before", "throttle"):
             raise StoreUnavailableError(f"The store did not take {operation} {path}.")
         if self.fault.kind == "pause-before":
             Path(self.fault.reached).touch()
             wait_for(Path(self.fault.go))
 
+    def _drop(self) -> None:
+        self.dropped = True
+        raise Dropped
+
     def _strike_after(self, operation: str, path: str) -> None:
         if self.fault.kind == "kill-after":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault.kind == "drop-after":
+            self._drop()
         if self.fault.kind == "exists-after" and operation == "create":
             raise ObjectExistsError(f"{path} exists.")
         if self.fault.kind in ("fail-after", "exists-after"):

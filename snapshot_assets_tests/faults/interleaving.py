@@ -1,0 +1,226 @@
+"""Actors whose storage calls are interleaved at will, on a clock of their own.
+
+Each actor is a thread that stands still before every storage call until the scheduler lets it go on, and only one moves
+at a time: so a schedule gives the same run each time, and hypothesis can shorten it. A listing is two calls, as it is
+several pages on a cloud store. Objects are real; when they were written is told by the simulated clock.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format import actions as act
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets_tests.faults.operations import store_at
+
+
+@dataclass
+class Clock:
+    """The present of all actors and of the store."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class World:
+    """A location, its clock, when each object was written, and all that anybody committed or tried to.
+
+    Attributes:
+        won: Transactions whose commit was reported as won.
+        tried: The id of every transaction that was sent.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self.store, self.clock = store, clock
+        self.written: dict[str, datetime] = {}
+        self.won: list[act.Transaction] = []
+        self.tried: set[str] = set()
+
+    def copy(self, folder: Path) -> World:
+        """Return an equal world in another folder."""
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(Path(self.store._root), folder)
+        copy = World(store_at(folder), Clock(self.clock.now))
+        copy.written, copy.won, copy.tried = dict(self.written), list(self.won), set(self.tried)
+        return copy
+
+
+class SeenStore:
+    """A world's store as one actor sees it.
+
+    Args:
+        pause: Called before each call that reaches the store.
+    """
+
+    def __init__(self, world: World, pause: Callable[[], None] = lambda: None) -> None:
+        self.world, self.pause = world, pause
+        self.uri = world.store.uri
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        self.pause()
+        return self.world.store.get(path, limit=limit)
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        self.pause()
+        return self.world.store.get_range(path, start, length)
+
+    def open_reader(self, path: str) -> Any:
+        self.pause()
+        return self.world.store.open_reader(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        self.pause()
+        self.world.store.put(path, data)
+        self.world.written[path] = self.world.clock.now
+
+    def create(self, path: str, data: bytes) -> None:
+        self.pause()
+        self.world.store.create(path, data)
+        self.world.written[path] = self.world.clock.now
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        self.pause()
+        found = list(self.world.store.list(prefix))
+        page = found[: (len(found) + 1) // 2]
+        self.pause()
+        page += [info for info in self.world.store.list(prefix) if not page or info.path > page[-1].path]
+        return iter([self._dated(info) for info in page])
+
+    def head(self, path: str) -> ObjectInfo:
+        self.pause()
+        return self._dated(self.world.store.head(path))
+
+    def delete(self, path: str) -> None:
+        self.pause()
+        self.world.store.delete(path)
+
+    def _dated(self, info: ObjectInfo) -> ObjectInfo:
+        return replace(info, modified=self.world.written[info.path])
+
+
+class Recorded(Catalog):
+    """A catalog that notes what it tried and what it was told to have won."""
+
+    def commit(self, prepare):
+        revision = super().commit(prepare)
+        if revision is not None:
+            self.store.world.won.append(self._last)
+        return revision
+
+    def _transaction(self, actions):
+        self._last = super()._transaction(actions)
+        self.store.world.tried.add(self._last.uuid)
+        return self._last
+
+
+class Actor(threading.Thread):
+    """Somebody who works on the world's location.
+
+    Attributes:
+        waiting_since: When it came to the call that it waits at; None before its first one.
+        error: What it was refused with.
+        crash: What it must not end with.
+    """
+
+    def __init__(self, world: World, name: str, work: Callable[[Actor], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.world, self.work = world, work
+        self.waiting_since: datetime | None = None
+        self.ended = False
+        self.error: SnapshotError | None = None
+        self.crash: BaseException | None = None
+        self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
+        self._free = False
+        self.store = SeenStore(world, self._pause)
+
+    def open(self) -> Recorded:
+        """Open the location, without standing still: a clock that moves while it is probed is refused as wrong."""
+        with self._unhindered():
+            return Recorded.open_for_writing(self.store, clock=self.world.clock)
+
+    @contextmanager
+    def _unhindered(self) -> Iterator[None]:
+        self._free = True
+        yield
+        self._free = False
+
+    def _pause(self) -> None:
+        # Helpers of an actor's own thread work while that waits for them, so within its turn.
+        if self._free or threading.current_thread() is not self:
+            return
+        self.waiting_since = self.world.clock.now
+        self._stands.release()
+        self._go.acquire()
+
+    def run(self) -> None:
+        self._go.acquire()
+        try:
+            self.work(self)
+        except SnapshotError as error:
+            self.error = error
+        except BaseException as error:
+            self.crash = error
+        self.ended = True
+        self._stands.release()
+
+    def step(self) -> None:
+        """Let it make the call that it waits at, and go on to the next one or to its end."""
+        self._go.release()
+        self._stands.acquire()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A piece of a schedule.
+
+    Attributes:
+        actor: Who goes on; counted among those that have not ended.
+        calls: For how many storage calls.
+        pause: How far the clock moves before that.
+    """
+
+    actor: int
+    calls: int
+    pause: timedelta
+
+
+def play(world: World, actors: Sequence[Actor], schedule: Sequence[Turn], patience: timedelta) -> None:
+    """Let actors go on as a schedule says, and then one after the other, until all have ended.
+
+    Args:
+        world: Where they work.
+        actors: None of them started.
+        schedule: Who moves when.
+        patience: How long a process stands still before one storage call at most; the clock moves no further.
+    """
+    for actor in actors:
+        actor.start()
+    for turn in schedule:
+        alive = [actor for actor in actors if not actor.ended]
+        if not alive:
+            return
+        waits = [actor.waiting_since for actor in alive if actor.waiting_since is not None]
+        if all(world.clock.now + turn.pause - since <= patience for since in waits):
+            world.clock.now += turn.pause
+        _advance(alive[turn.actor % len(alive)], turn.calls)
+    for actor in actors:
+        while not actor.ended:
+            actor.step()
+
+
+def _advance(actor: Actor, calls: int) -> None:
+    for _ in range(calls):
+        if actor.ended:
+            return
+        actor.step()

@@ -1,0 +1,262 @@
+"""The operations of the catalog in one table: the location each starts from, what it does, and when it is done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.schemas import write_schema
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.faults.source import location
+
+CONTINUOUS = replace(HEADER, kind="continuous", requested_end="")
+OTHER_SCHEMA = SCHEMA.model_copy(update={"database": "postgresql"})
+_NOW = {"grace": timedelta(0), "unsafe": True}
+
+
+def store_at(folder: Path) -> ObjectStore:
+    return open_store(parse_location(location(folder)))
+
+
+def opened(store: ObjectStore) -> Writer:
+    """Return a writer of the snapshot that is there, as a process of its own opens it."""
+    writer = Writer(store)
+    writer.token = writer.catalog.token()
+    return writer
+
+
+# Where they start
+
+
+def _begun(writer: Writer) -> None:
+    writer.begin(CONTINUOUS)
+    writer.complete(1, writer.file(1))
+
+
+def _full(writer: Writer) -> None:
+    writer.begin(CONTINUOUS)
+    writer.fill()
+
+
+def _tagged(writer: Writer) -> None:
+    _full(writer)
+    create_tag(writer.catalog, "kept", seal(writer.catalog).seal.revision)
+
+
+def _long(writer: Writer) -> None:
+    """Three seals with checkpoints, a file that no seal has, orphans of each kind, and a failed chunk's word."""
+    _tagged(writer)
+    for content in (b"second", b"never sealed", b"third"):
+        writer.complete(1, writer.file(1, content), replaces=tuple(writer.catalog.state.files.chunk(1)))
+        if content != b"never sealed":
+            write_checkpoint(writer.store, writer.catalog.state)
+            seal(writer.catalog)
+    write_checkpoint(writer.store, writer.catalog.state)
+    writer.receipt(1, writer.file(1, b"too late"))
+    writer.store.put("tag/tag-nobody-01234567", b"{}")
+    writer.store.put("transactions/probe-" + "0" * 32, b"0")
+
+
+def _unsealed(writer: Writer) -> None:
+    """A chunk was replaced since the last seal, whose hints lie there."""
+    _tagged(writer)
+    writer.complete(1, writer.file(1, b"second"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+
+
+LOCATIONS: dict[str, Callable[[Writer], None]] = {
+    "empty": lambda writer: None,
+    "begun": _begun,
+    "full": _full,
+    "tagged": _tagged,
+    "unsealed": _unsealed,
+    "long": _long,
+}
+
+
+def prepare(folder: Path) -> dict[str, Path]:
+    """Make every location once."""
+    for name, make in LOCATIONS.items():
+        make(Writer(store_at(folder / name)))
+        (folder / name).mkdir(exist_ok=True)
+    return {name: folder / name for name in LOCATIONS}
+
+
+def place(prepared: Path, folder: Path) -> ObjectStore:
+    """Put a prepared location into a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(prepared, folder)
+    return store_at(folder)
+
+
+# What they do
+
+
+def _begin(store: ObjectStore) -> None:
+    Writer(store).begin(CONTINUOUS)
+
+
+def _force(store: ObjectStore) -> None:
+    Writer(store).begin(replace(CONTINUOUS, name="forced"), force=True)
+
+
+def _extend(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.catalog.commit(rules.extend(writer.token, START + 5 * DAY))
+
+
+def _add_schema(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.catalog.commit(rules.add_schema(writer.token, write_schema(store, OTHER_SCHEMA)))
+
+
+def _in_progress(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.catalog.commit(rules.in_progress(writer.token, [2, 3], "run"))
+
+
+def _chunk(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.complete(2, writer.file(2, b"rows of 2"))
+
+
+def _replace(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+
+
+def _fail_chunk(store: ObjectStore) -> None:
+    writer = opened(store)
+    writer.catalog.commit(rules.fail_chunk(writer.token, 2, "the source is gone", "run"))
+
+
+def _seal(store: ObjectStore) -> None:
+    seal(opened(store).catalog)
+
+
+def _create_tag(store: ObjectStore) -> None:
+    catalog = opened(store).catalog
+    create_tag(catalog, "nightly", catalog.state.seals[-1].revision)
+
+
+def _delete_tag(store: ObjectStore) -> None:
+    delete_tag(opened(store).catalog, "kept")
+
+
+def _checkpoint(store: ObjectStore) -> None:
+    write_checkpoint(store, opened(store).catalog.state)
+
+
+def _collect(store: ObjectStore) -> None:
+    collect_garbage(opened(store).catalog, **_NOW)
+
+
+def _prune(store: ObjectStore) -> None:
+    prune(opened(store).catalog, **_NOW)
+
+
+def _delete(store: ObjectStore) -> None:
+    with suppress(NoSnapshotError):  # a deletion that was finished
+        delete_snapshot(store, with_tags=True)
+
+
+# When they are done
+
+
+def _hints_are_of_the_seal(store: ObjectStore) -> bool:
+    return not [fault for fault in verify(store).faults if fault.kind == "stale"]
+
+
+def _checkpoint_at_head(store: ObjectStore) -> bool:
+    return list_log(store).checkpoints[-1:] == [read_state(store).revision]
+
+
+def _nothing_to_collect(store: ObjectStore) -> bool:
+    return not collect_garbage(Catalog.open(store), dry_run=True, **_NOW).deleted
+
+
+def _nothing_to_prune(store: ObjectStore) -> bool:
+    return not prune(Catalog.open(store), dry_run=True, **_NOW).deleted
+
+
+def _nothing_there(store: ObjectStore) -> bool:
+    return not list(store.list())
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the catalog, done by a process of its own.
+
+    Attributes:
+        start: The location it starts from.
+        run: Opens the location and does it; doing it again is no failure.
+        done: What holds beside the state when it came to its end.
+    """
+
+    start: str
+    run: Callable[[ObjectStore], None]
+    done: Callable[[ObjectStore], bool] = lambda store: True
+
+
+OPERATIONS = {
+    "begin": Operation("empty", _begin),
+    "begin by force": Operation("tagged", _force),
+    "extend": Operation("begun", _extend),
+    "add a schema": Operation("full", _add_schema),
+    "say what is in progress": Operation("begun", _in_progress),
+    "complete a chunk": Operation("begun", _chunk),
+    "replace a chunk": Operation("tagged", _replace),
+    "fail a chunk": Operation("begun", _fail_chunk),
+    "seal": Operation("full", _seal, _hints_are_of_the_seal),
+    "seal again": Operation("unsealed", _seal, _hints_are_of_the_seal),
+    "create a tag": Operation("tagged", _create_tag),
+    "delete a tag": Operation("tagged", _delete_tag),
+    "checkpoint": Operation("tagged", _checkpoint, _checkpoint_at_head),
+    "collect garbage": Operation("long", _collect, _nothing_to_collect),
+    "prune": Operation("long", _prune, _nothing_to_prune),
+    "delete": Operation("long", _delete, _nothing_there),
+}
+
+
+def facts(store: ObjectStore) -> dict[str, Any] | None:
+    """Return what a location says, without names that are drawn anew each time; None where there is no snapshot."""
+    try:
+        state = read_state(store)
+    except LocationDeletedError:
+        return None
+    if not state.begun:
+        return None
+    return {
+        "header": state.header,
+        "schemas": {number: added.sha256 for number, added in state.schemas.items()},
+        "chunks": {n: (known.chunk.status, known.chunk.rows, known.chunk.error) for n, known in state.chunks.items()},
+        "in progress": dict(state.in_progress),
+        "files": _contents(state),
+        "known files": {digest.hex() for digest in state.files.merged().table["sha256"].to_pylist()},
+        "seals": [_contents(state.at(known.revision)) for known in state.seals],
+        "sealed": state.sealed,
+        "tags": {name: _contents(state.at(known.tag.revision)) for name, known in state.tags.items()},
+    }
+
+
+def _contents(state: State) -> list[tuple[int, str]]:
+    return sorted((known.file.chunk, known.file.sha256) for known in state.live_files())

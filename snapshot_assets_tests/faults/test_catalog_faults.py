@@ -1,0 +1,137 @@
+"""Every operation of the catalog, struck at every storage call by every kind of fault.
+
+After each the location opens, is in the state before or after the operation, and verifies without damage; then the
+operation is repeated, as by the next process, and gives the state after.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog import log
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.faults.operations import OPERATIONS, Operation, facts, place, prepare
+from snapshot_assets_tests.faults.store import Dropped, Fault, FaultyStore
+
+KINDS = ("drop-before", "drop-after", "fail-before", "fail-after", "exists-after", "throttle")
+CHANGES = ("create", "put", "delete")
+
+
+@pytest.fixture(scope="module")
+def prepared(scratch) -> dict[str, Path]:
+    return prepare(scratch / "catalog faults")
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch):
+    monkeypatch.setattr(log, "_SETTLE_WAIT", 0)
+
+
+class Struck:
+    """An operation, its start, the state after it, and its calls when nothing strikes it."""
+
+    def __init__(self, operation: Operation, prepared: dict[str, Path], folder: Path) -> None:
+        self.operation, self.start, self.folder = operation, prepared[operation.start], folder
+        store = FaultyStore(place(self.start, folder))
+        self.before = facts(store.inner)
+        operation.run(store)
+        self.after, self.trace = facts(store.inner), store.trace
+        self._check_done(store.inner, "undisturbed")
+
+    def strike(self, kind: str, at: int) -> None:
+        what = f"{kind} call {at} of {len(self.trace)}, {self.trace[at - 1]}"
+        store = FaultyStore(place(self.start, self.folder), Fault(kind, at))
+        ended = self._run(store)
+        assert len(store.trace) >= at, f"{what}: the fault was never met"
+        assert store.dropped == kind.startswith("drop"), what
+        assert ended or kind != "exists-after", f"{what}: the client's retry met its own object, which is no failure"
+        found = facts(store.inner)
+        assert found in ((self.after,) if ended else (self.before, self.after)), f"{what}: {found}"
+        self._check_whole(store.inner, what)
+        self.operation.run(store.inner)
+        self._check_done(store.inner, what)
+
+    def _run(self, store: FaultyStore) -> bool:
+        """Run it and tell whether it came to its end."""
+        try:
+            self.operation.run(store)
+        except (SnapshotError, Dropped):
+            return False
+        return not store.dropped
+
+    def _check_done(self, store: ObjectStore, what: str) -> None:
+        found = facts(store)
+        assert found == self.after, f"{what}, repeated: {found}"
+        assert self.operation.done(store), f"{what}: repeated, and not done"
+        self._check_whole(store, what)
+
+    @staticmethod
+    def _check_whole(store: ObjectStore, what: str) -> None:
+        if facts(store) is not None:
+            damage = [fault for fault in verify(store).faults if fault.is_damage]
+            assert not damage, f"{what}: {damage}"
+
+    def cases(self) -> list[tuple[str, int]]:
+        """All of them."""
+        return [(kind, at) for at, call in enumerate(self.trace, 1) for kind in KINDS if _answers(call, kind)]
+
+    def sample(self) -> list[tuple[str, int]]:
+        """The first and the last change of each kind, by one kind of fault after the other."""
+        numbers: dict[str, list[int]] = {}
+        for at, call in enumerate(self.trace, 1):
+            if call.startswith(CHANGES):
+                numbers.setdefault(call, []).append(at)
+        struck = sorted({at for each in numbers.values() for at in (each[0], each[-1])})
+        kinds = [KINDS[place % len(KINDS)] for place in range(len(struck))]
+        return [(kind, at) for kind, at in zip(kinds, struck, strict=True) if _answers(self.trace[at - 1], kind)]
+
+
+def _answers(call: str, kind: str) -> bool:
+    """Tell whether a call may have such an answer: that an object exists is one to creates only."""
+    return kind != "exists-after" or call.startswith("create")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_struck_at_changes_of_every_kind_is_done_or_not_and_can_be_repeated(prepared, scratch, name):
+    struck = Struck(OPERATIONS[name], prepared, scratch / "struck operation")
+    for case in struck.sample():
+        struck.strike(*case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_struck_at_any_call_by_any_fault_is_done_or_not_and_can_be_repeated(prepared, scratch, name):
+    struck = Struck(OPERATIONS[name], prepared, scratch / "struck operation")
+    for case in struck.cases():
+        struck.strike(*case)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_order_in_which_a_folder_is_read_is_nothing_to_an_operation(prepared, scratch, monkeypatch, name):
+    """A listing is sorted by the driver: the interface promises it, so it is reordered below the driver."""
+    operation = OPERATIONS[name]
+    expected = Struck(operation, prepared, scratch / "ordered").after
+    store = place(prepared[operation.start], scratch / "disordered")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", _disordered(os.scandir))
+        operation.run(store)
+        assert facts(store) == expected
+        assert operation.done(store)
+
+
+def _disordered(scandir):
+    @contextmanager
+    def read(folder):
+        with scandir(folder) as entries:
+            found = list(entries)
+        random.Random(len(found)).shuffle(found)
+        yield found
+
+    return read
