@@ -49,7 +49,7 @@ def file_parts(
     """
     files = [known.file for known in state.live_files() if (known.file.schema, known.file.table) == table.table_name]
     if time_range is None:
-        return [FilePart(_bare(file)) for file in files]
+        return [FilePart(bare(file)) for file in files]
     if table.time_index is None:
         raise PlanError(
             f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
@@ -60,7 +60,7 @@ def file_parts(
             continue
         window = state.window(file.chunk)
         if time_range.covers(window.start, window.end):
-            found.append(FilePart(_bare(file)))
+            found.append(FilePart(bare(file)))
         elif time_range.overlaps(window.start, window.end):
             _check_comparable(table)
             found.extend(_edge(file, table, documents, time_range))
@@ -81,7 +81,8 @@ def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
     return groups
 
 
-def _bare(file: DataFile) -> DataFile:
+def bare(file: DataFile) -> DataFile:
+    """Return a file without its statistics."""
     return replace(file, columns=(), row_groups=())
 
 
@@ -105,15 +106,15 @@ def _edge(
     """Yield the part of a file at the range's edge; nothing if its statistics exclude it."""
     bounds = _Bounds.of(file, table, documents, time_range)
     if bounds is None:
-        yield FilePart(_bare(file), cut=True)
+        yield FilePart(bare(file), cut=True)
         return
     if not all(bounds.overlap([file.columns])):
         return
     kept = bounds.overlap([group.columns for group in file.row_groups])
     if all(kept):
-        yield FilePart(_bare(file), cut=True)
+        yield FilePart(bare(file), cut=True)
     elif any(kept):
-        yield FilePart(_bare(file), tuple(number for number, keep in enumerate(kept) if keep), cut=True)
+        yield FilePart(bare(file), tuple(number for number, keep in enumerate(kept) if keep), cut=True)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
 
 def _plan_metadata(state: State, name: str, columns: Sequence[str]) -> PlannedRead:
     rows = METADATA_TABLES[name].read(state)
-    rows = rows.select(_chosen(rows.schema, columns, name).names)
+    rows = rows.select(chosen_columns(rows.schema, columns, name).names)
     return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
 
@@ -90,20 +90,28 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     schemas = [schema.name for schema in newest.schemas]
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
-    schema = batch_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
-    time_range = None
-    documents: dict[int, DatabaseSchema] = {}
-    if options.start or options.end:
-        time_range = TimeRange(options.start, options.end, state.header.time_zone)
-        used = {known.file.schema_id for known in state.live_files()} - {state.schema_id}
-        documents = {number: read_schema(store, state.schemas[number]) for number in sorted(used)}
-        documents[state.schema_id] = newest
+    schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name)))
+    time_range = time_range_of(options, state)
+    documents = written_schemas(store, state, newest) if time_range else {}
     parts = file_parts(state, table, documents, time_range)
     read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
     return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
-def _chosen(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
+def time_range_of(options: ReadOptions, state: State) -> TimeRange | None:
+    """Return the range of time that is asked for, as a snapshot's own zone has it; None for all rows."""
+    assert state.header is not None
+    asked = options.start or options.end
+    return TimeRange(options.start, options.end, state.header.time_zone) if asked else None
+
+
+def written_schemas(store: ObjectStore, state: State, newest: DatabaseSchema) -> dict[int, DatabaseSchema]:
+    """Return the schemas that a state's files were written with, by id."""
+    used = {known.file.schema_id for known in state.live_files()} - {state.schema_id}
+    return {number: read_schema(store, state.schemas[number]) for number in sorted(used)} | {state.schema_id: newest}
+
+
+def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
     """Return the fields of the named columns, in that order; all where none is named."""
     for column in columns:
         if column not in schema.names:
