@@ -203,6 +203,10 @@ class IncompleteError(SnapshotError):
     """A seal was asked for while windows are missing or files are damaged."""
 
 
+class FederationError(SnapshotError):
+    """The locations of several writers disagree, so they cannot be read as one."""
+
+
 # Databases
 
 

@@ -6,7 +6,7 @@ own, so that the newest sealed state can be read at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -49,7 +49,7 @@ class CompactedChunk:
     run: str
 
 
-def compact_chunk(token: Token, compacted: CompactedChunk, now: datetime) -> Prepare:
+def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], datetime]) -> Prepare:
     """Put new files in the place of those that they were made of, in one transaction.
 
     Raises (on commit):
@@ -62,7 +62,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, now: datetime) -> Pre
         header = check_unchanged(state, token)
         live = state.files.chunk(compacted.id)
         _check_live(compacted, live)
-        check_age(header, compacted.id, compacted.opened_at, now)
+        check_age(header, compacted.id, compacted.opened_at, clock())
         others = [known.file for path, known in live.items() if path not in compacted.removed]
         files, known = [*others, *compacted.files], state.chunks[compacted.id].chunk
         paths = {file.path for file in others}

@@ -49,15 +49,21 @@ class SnapshotSummary:
     error: str = ""
 
 
-def list_snapshots(store: ObjectStore, open_child: Callable[[str], ObjectStore]) -> list[SnapshotSummary]:
-    """Return the snapshots at a URI and at its direct children, newest first, unreadable ones last.
+def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -> list[SnapshotSummary]:
+    """Return the snapshots at a URI, at its children, and at theirs, newest first, unreadable ones last.
+
+    Two levels below lie the members of a federation: `<root>/<writer id>/<database>`.
 
     Args:
         store: The URI itself.
-        open_child: Opens the store of a direct child by name.
+        open_below: Opens the store of a folder below by the names on the way to it.
     """
     folders = store.folders()
-    stores = [store] if "transactions" in folders else [open_child(name) for name in folders]
+    stores = [store] if "transactions" in folders else []
+    for name in () if stores else folders:
+        child = open_below(name)
+        inner = child.folders()
+        stores += [child] if "transactions" in inner else [open_below(name, each) for each in inner]
     summaries = [summarize(candidate) for candidate in stores if _has_log(candidate)]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
 

@@ -13,8 +13,8 @@ from snapshot_assets.format.units import duration_text, time_text
 
 def run(options: argparse.Namespace) -> int:
     """List snapshots; exit status 1 if one of them cannot be read."""
-    store, open_child = open_location(options, options.location, allow_root=True)
-    found = list_snapshots(store, open_child)
+    store, open_below = open_location(options, options.location, allow_root=True)
+    found = list_snapshots(store, open_below)
     if options.json:
         show_json([_as_json(summary) for summary in found])
     elif found:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import reduce
 
 from snapshot_assets.configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
 
 
 def open_location(
     options: argparse.Namespace, uri: str, *, allow_root: bool = False
-) -> tuple[ObjectStore, Callable[[str], ObjectStore]]:
-    """Return the store of a URI, and a function that opens the store of a direct child.
+) -> tuple[ObjectStore, Callable[..., ObjectStore]]:
+    """Return the store of a URI, and a function that opens a store below it by the names on the way to it.
 
     Args:
         options: The command's options.
@@ -27,4 +28,4 @@ def open_location(
     configuration = load_configuration(options.config, storage_only=True)
     location = parse_location(uri, allow_root=allow_root)
     storage = configuration.store_options_for(location)
-    return open_store(location, storage), lambda name: open_store(location.child(name), storage)
+    return open_store(location, storage), lambda *names: open_store(reduce(Location.child, names, location), storage)

@@ -76,7 +76,9 @@ def _create(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--location", required=True, metavar="URI", help="a location, or the folder above several")
+    parser.add_argument(
+        "--location", required=True, metavar="URI", help="a location, or a folder one or two levels above several"
+    )
     _json(parser)
     parser.set_defaults(run=_command("list_"))
 

@@ -11,7 +11,6 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from snapshot_assets.catalog.catalog import Catalog, Token
@@ -250,7 +249,7 @@ class _Work:
             opened_at=receipt.opened_at,
             run=self.run.run_id,
         )
-        revision = catalog.commit(compact_chunk(self.token, compacted, datetime.now(UTC)))
+        revision = catalog.commit(compact_chunk(self.token, compacted, catalog.now))
         return Compacted(
             job.chunk.id,
             "compacted",

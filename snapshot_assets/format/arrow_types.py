@@ -149,3 +149,26 @@ class _Parser:
             if self.take(name):
                 return _SIMPLE[name]
         raise self.error()
+
+
+_SIGNED = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_UNSIGNED = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+_LADDERS = (
+    _SIGNED,
+    _UNSIGNED,
+    *((_UNSIGNED[step], *_SIGNED[step + 1 :]) for step in range(3)),
+    (pa.float32(), pa.float64()),
+    (pa.string(), pa.large_string()),
+    (pa.binary(), pa.large_binary()),
+)
+"""Types of which each holds every value of those before it."""
+
+
+def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """Return the one of two types that holds every value of both; None if neither does."""
+    if one == other:
+        return one
+    for ladder in _LADDERS:
+        if one in ladder and other in ladder:
+            return ladder[max(ladder.index(one), ladder.index(other))]
+    return None

@@ -248,3 +248,11 @@ def test_an_unfit_location_is_refused_with_what_to_write_instead(
     shown = snapshots("export", command, "--snapshot", uri)
     assert (shown.status, shown.out) == (2, "")
     assert told in shown.err
+
+
+def test_list_shows_the_members_of_a_federation(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+    for writer in ("one", "two"):
+        folder = tmp_path / "all" / writer / "shop"
+        export(make_plan(source, folder.as_uri(), name=writer), store_of(folder))
+    found = snapshots("export", "list", "--location", (tmp_path / "all").as_uri(), "--json").json
+    assert {each["uri"] for each in found} == {(tmp_path / "all" / name / "shop").as_uri() for name in ("one", "two")}

@@ -22,7 +22,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 
 PROTO = Path(__file__).parents[2] / "snapshot_assets/format/log.proto"
 PATH = re.compile(
-    r"manifest\.json|SHA256SUMS|schema/[0-9a-f]{12}/(schemas|tables|views)\.json|transactions/([0-9]{20}\.txn|probe-.+)"
+    r"manifest\.json|SHA256SUMS|schema/[0-9a-f]{12}/(schemas|tables|views)\.json|transactions/([0-9]{20}\.(txn|ckpt)|probe-.+)"
     r"|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}"
     r"|data/(0|[1-9][0-9]*)/(chunk-[0-9a-f]{8}\.json|[A-Za-z0-9_.%~-]+-[0-9a-f]{8}-[0-9]{4,}\.parquet)"
 )
@@ -139,6 +139,8 @@ class State:
                 self.tags[value.name] = value, transaction.writer_id
             elif kind == "tag_deleted" and value.name in self.tags:
                 del self.tags[value.name]
+            elif kind == "purged" and self.files.keys().isdisjoint(value.paths):
+                pass
             elif kind == "deleted":
                 self.deleted = True
             else:

@@ -18,7 +18,9 @@ from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.options import StoreOptions
 
 _READ = ("path", "table", "columns", "version", "start", "end", "verify")
+_FEDERATED = ("federation", "database", "dedupe")
 _STORE = tuple(field.name for field in fields(StoreOptions))
+_ALL = _READ + _FEDERATED + _STORE
 _SWITCHES = ("allow_http", "virtual_hosted_style")
 _CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "account_name", "account_key", "service_account")
 _COLUMN = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",]*[^",\s]))\s*(?:,|$)')
@@ -35,6 +37,9 @@ class ReadOptions:
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         verify: Whether every file is hashed before its first row.
+        federation: Whether the location is a folder above those of several writers, to be read as one.
+        database: The database of a federation; None if all writers have the same one.
+        dedupe: How overlapping windows of writers are read; None refuses them.
     """
 
     location: Location
@@ -45,6 +50,9 @@ class ReadOptions:
     start: datetime | None = None
     end: datetime | None = None
     verify: bool = True
+    federation: bool = False
+    database: str | None = None
+    dedupe: str | None = None
 
 
 def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:
@@ -59,16 +67,21 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         LocationUriError: The path is not a place for snapshots.
     """
     for name in given:
-        if name not in _READ + _STORE:
-            raise PlanError(f"{name!r} is not an option of the snapshot source. {suggestion(name, _READ + _STORE)}")
+        if name not in _ALL:
+            raise PlanError(f"{name!r} is not an option of the snapshot source. {suggestion(name, _ALL)}")
     if "path" not in given:
         raise PlanError("the location is missing: name it in load(), such as .load('s3://backups/shop')")
-    location = parse_location(given["path"])
+    federation = _switch("federation", given.get("federation", "false"))
+    location = parse_location(given["path"], allow_root=federation)
     table = _table(given.get("table"))
     start, end = (_time(name, given.get(name)) for name in ("start", "end"))
     TimeRange(start, end)  # refuses an empty one
     if isinstance(table, str) and (start or end):
         raise PlanError(f"{table} has no rows in time: leave start and end out")
+    if federation and isinstance(table, str):
+        raise PlanError(f"{table} is a table of one writer's location: load <root>/<writer id>/<database>")
+    if not federation and (alone := [name for name in _FEDERATED if name in given and name != "federation"]):
+        raise PlanError(f"option {alone[0]} is for a read with option federation")
     return ReadOptions(
         location=location,
         store=_store(given, storage.get(location.scheme)),
@@ -78,6 +91,9 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         start=start,
         end=end,
         verify=_switch("verify", given.get("verify", "true")),
+        federation=federation,
+        database=given.get("database"),
+        dedupe=given.get("dedupe"),
     )
 
 
@@ -116,6 +132,25 @@ def _time(name: str, text: str | None) -> datetime | None:
         return None if text is None else parse_time(text)
     except PlanError as error:
         raise PlanError(f"option {name}: {error}") from None
+
+
+def parse_versions(text: str | None) -> dict[str, str] | None:
+    """Return the version of each writer of a federation.
+
+    Args:
+        text: Such as `3837527170=12, 2815898179=tag:friday`; None for the newest of each.
+
+    Raises:
+        PlanError: It is not a list of them.
+    """
+    if text is None:
+        return None
+    pairs = [entry.strip().partition("=") for entry in text.split(",")]
+    if not all(writer and version for writer, _, version in pairs) or len({pair[0] for pair in pairs}) < len(pairs):
+        raise PlanError(
+            f"option version is {text!r}; for a federation write the version of each writer, such as 'a=12, b=tag:x'"
+        )
+    return {writer: version for writer, _, version in pairs}
 
 
 def _switch(name: str, text: str) -> bool:

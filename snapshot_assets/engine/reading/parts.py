@@ -110,6 +110,7 @@ def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
 
 
 def _bare(file: DataFile) -> DataFile:
+    """Return a file without its statistics."""
     return replace(file, columns=(), row_groups=())
 
 

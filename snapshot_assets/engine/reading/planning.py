@@ -80,7 +80,7 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
 
 def _plan_metadata(state: State, name: str, columns: Sequence[str]) -> PlannedRead:
     rows = METADATA_TABLES[name].read(state)
-    rows = rows.select(_chosen(rows.schema, columns, name).names)
+    rows = rows.select(chosen_columns(rows.schema, columns, name).names)
     return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
 
@@ -90,19 +90,29 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     schemas = [schema.name for schema in newest.schemas]
     check_relation(name, schemas, [table.table_name for table in newest.tables])
     table = newest.table(name)
-    schema = batch_schema(_chosen(table.arrow_schema(), options.columns, str(name)))
-    time_range = None
-    if options.start or options.end:
-        time_range = TimeRange(options.start, options.end, state.header.time_zone)
-    documents: dict[int, DatabaseSchema] = {}
-    if time_range or any((each.schema, each.table) == name for each in state.tombstones.values()):
-        documents = read_schemas(store, state)
-    parts = file_parts(state, table, documents, time_range)
+    schema = batch_schema(chosen_columns(table.arrow_schema(), options.columns, str(name)))
+    time_range = time_range_of(options, state)
+    parts = file_parts(state, table, documents_for(store, state, name, time_range), time_range)
     read = FileRows(store, table, schema, time_range, options.verify, state.header.time_zone)
     return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
-def _chosen(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
+def time_range_of(options: ReadOptions, state: State) -> TimeRange | None:
+    """Return the range of time that is asked for, as a snapshot's own zone has it; None for all rows."""
+    assert state.header is not None
+    asked = options.start or options.end
+    return TimeRange(options.start, options.end, state.header.time_zone) if asked else None
+
+
+def documents_for(
+    store: ObjectStore, state: State, table: TableName, time_range: TimeRange | None
+) -> dict[int, DatabaseSchema]:
+    """Return the schemas that a state's files were written with, by id; none where nothing of a table is filtered."""
+    filtered = time_range or any((each.schema, each.table) == table for each in state.tombstones.values())
+    return read_schemas(store, state) if filtered else {}
+
+
+def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
     """Return the fields of the named columns, in that order; all where none is named."""
     for column in columns:
         if column not in schema.names:

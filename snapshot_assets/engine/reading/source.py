@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
 from snapshot_assets.engine.session import is_local, send_package
 from snapshot_assets.errors import PlanError
-from snapshot_assets.storage.location import FILE
+from snapshot_assets.storage.location import FILE, Location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
@@ -96,8 +98,14 @@ class SnapshotSource(DataSource):
                 f"{location.uri} can be on one machine only, and Spark's master is {self._master!r}, whose tasks run on"
                 " others. Use object storage (s3, gs, azblob, oss), or a local master."
             )
-        store = open_store(location, options.store.resolved(location.scheme, self._environment))
-        return plan_read(store, options)
+        storage = options.store.resolved(location.scheme, self._environment)
+        if options.federation:
+            return plan_federated(
+                open_store(location, storage),
+                lambda *names: open_store(reduce(Location.child, names, location), storage),
+                options,
+            )
+        return plan_read(open_store(location, storage), options)
 
 
 class SnapshotReader(DataSourceReader):

@@ -1,0 +1,179 @@
+"""A read of several writers' locations as one (seed, section 1.3 "Writer Federation")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.federated_table import FederatedTable, Member, Span
+from snapshot_assets.catalog.federation import Federation, OpenBelow, open_federation
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.engine.reading.options import ReadOptions, parse_versions
+from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
+from snapshot_assets.engine.reading.planning import (
+    FileRows,
+    PlannedRead,
+    chosen_columns,
+    documents_for,
+    time_range_of,
+)
+from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+Work = list[tuple[int, list[FilePart]]]
+"""Parts of files, each list with the number of its member; of the highest rank first."""
+
+
+def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOptions) -> PlannedRead:
+    """Choose a revision of each member, and what must be read of it. Opens logs and schema documents, no data.
+
+    Args:
+        root: The folder above the writers' folders.
+        open_below: Opens a location by the names of its writer and database.
+        options: What is asked for.
+
+    Raises:
+        FederationError: Members disagree on the table, or windows of two overlap.
+        PlanError: There is no such column, or the table cannot be read by time; and others of `open_federation`.
+    """
+    assert isinstance(options.table, TableName)
+    federation = open_federation(
+        root,
+        open_below,
+        database=options.database,
+        version=parse_versions(options.version),
+        dedupe=options.dedupe,
+    )
+    found = federation.table(options.table)
+    chosen = chosen_columns(found.table.arrow_schema(), options.columns, str(options.table))
+    schema = batch_schema(chosen)
+    if found.deduplicated:
+        return _plan_deduplicated(federation, found, schema, options)
+    read = MemberRows(
+        tuple(
+            FileRows(
+                member.store, found.table, schema, time_range_of(options, member.state), options.verify, _zone(member)
+            )
+            for member in federation.members
+        )
+    )
+    work: list[Work] = []
+    for number, member in enumerate(federation.members):
+        time_range = time_range_of(options, member.state)
+        work += [[(number, group)] for group in grouped(_parts(member, found.table, time_range))]
+    return PlannedRead(spark_schema(schema), read, work)
+
+
+def _parts(member: Member, table: Table, time_range: TimeRange | None) -> list[FilePart]:
+    documents = documents_for(member.store, member.state, table.table_name, time_range)
+    return file_parts(member.state, table, documents, time_range)
+
+
+def _zone(member: Member) -> str:
+    assert member.state.header is not None
+    return member.state.header.time_zone
+
+
+@dataclass(frozen=True)
+class MemberRows:
+    """Reads parts of members' files, in Spark's processes.
+
+    Attributes:
+        members: How the files of each member are read.
+    """
+
+    members: tuple[FileRows, ...]
+
+    def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some parts."""
+        for number, parts in work:
+            yield from self.members[number](parts)
+
+
+# Rows with one key
+
+
+def _plan_deduplicated(
+    federation: Federation, found: FederatedTable, schema: pa.Schema, options: ReadOptions
+) -> PlannedRead:
+    """Plan to read whole files: which row wins must be known before any is left out for its time."""
+    table = found.table
+    assert table.primary_key is not None
+    ranges = [time_range_of(options, member.state) for member in federation.members]
+    if ranges[0] and table.time_index is None:
+        raise PlanError(
+            f"table {table.table_name} has no time index, so it has no range of time: leave start and end out"
+        )
+    needed = [*table.primary_key.columns, *([table.time_index] if ranges[0] and table.time_index else [])]
+    wide = list(schema) + [
+        table.column(name).arrow_field() for name in dict.fromkeys(needed) if name not in schema.names
+    ]
+    rows = tuple(
+        FileRows(member.store, table, pa.schema(wide), None, options.verify, _zone(member))
+        for member in federation.members
+    )
+    read = DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
+    groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
+    parts = [{part.file.path: part for part in _parts(member, table, None)} for member in federation.members]
+    return PlannedRead(spark_schema(schema), read, [_work(federation, group, parts) for group in groups])
+
+
+def _may_hold(group: Sequence[Span], time_range: TimeRange) -> bool:
+    return any(span.window and time_range.overlaps(span.window.start, span.window.end) for span in group)
+
+
+def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping[str, FilePart]]) -> Work:
+    """Return what is read of a group; a file that a tombstone deletes whole has no part."""
+    found: Work = []
+    for number, member in enumerate(federation.members):
+        paths = [file.path for span in group if span.member is member for file in span.files]
+        own = [parts[number][path] for path in paths if path in parts[number]]
+        if own:
+            found.append((number, own))
+    return found
+
+
+@dataclass(frozen=True)
+class DistinctRows:
+    """Reads groups of files, and of rows with one key only that of the member of the highest rank.
+
+    What one member has twice stays twice: its own database let it.
+
+    Attributes:
+        members: How the files of each member are read, whole.
+        names: The columns that are wanted.
+        key: The columns of the primary key.
+        ranges: By member, which times are wanted; None for all.
+    """
+
+    members: tuple[FileRows, ...]
+    table: Table
+    names: tuple[str, ...]
+    key: tuple[str, ...]
+    ranges: tuple[TimeRange | None, ...]
+
+    def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group."""
+        known: set[tuple[object, ...]] = set()
+        for number, parts in work:
+            own: set[tuple[object, ...]] = set()
+            time_range = self.ranges[number]
+            for batch in self.members[number](parts):
+                if len(work) > 1:
+                    keys = list(zip(*(_values(batch.column(name)) for name in self.key), strict=True))
+                    own.update(keys)
+                    batch = batch.filter(pa.array([each not in known for each in keys], pa.bool_()))
+                yield (time_range.filter(batch, self.table) if time_range else batch).select(self.names)
+            known |= own
+
+
+def _values(array: pa.Array) -> list[object]:
+    """Return values that can be compared; times as their numbers, since Python has no nanoseconds."""
+    if pa.types.is_temporal(array.type):
+        array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    values: list[object] = array.to_pylist()
+    return values
