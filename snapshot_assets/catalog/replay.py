@@ -230,19 +230,20 @@ def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
     scan = LogScan(store, foreign=listing.foreign)
     whole = not listing.checkpoints or listing.transactions[:2] == [1, 2]
-    folding = _Folding(scan, whole or _begin_at(scan, listing.checkpoints[0]))
-    known, start = set(listing.checkpoints), scan.first or (0 if whole else listing.checkpoints[0])
+    known = set(listing.checkpoints)
+    folding = _Folding(scan, known, whole or _begin_at(scan, listing.checkpoints[0]))
+    start = scan.first or (0 if whole else listing.checkpoints[0])
     previous = start
     for revision, entry in read_entries(store, listing.after(start)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
-            folding.meet_checkpoint(skipped, known)
+            folding.meet_checkpoint(skipped)
         folding.meet(revision, entry)
-        folding.meet_checkpoint(revision, known)
+        folding.meet_checkpoint(revision)
         previous = revision
     for skipped in range(previous + 1, max(known, default=0) + 1):
         folding.miss(skipped, max(known))
-        folding.meet_checkpoint(skipped, known)
+        folding.meet_checkpoint(skipped)
     return scan
 
 
@@ -262,11 +263,13 @@ class _Folding:
     """A scan under way.
 
     Attributes:
+        known: Revisions that have a checkpoint.
         usable: Whether the state is that of the revision before the one that is looked at.
         gap: Whether the revision before is missing, and that is noted.
     """
 
     scan: LogScan
+    known: set[int]
     usable: bool
     gap: bool = False
 
@@ -296,16 +299,17 @@ class _Folding:
 
     def _begin_anew(self, entry: LogEntry, path: str) -> bool:
         """Go on from a rebuild's checkpoint: what lies below is no part of the log, and its faults are none."""
-        if not _begin_at(self.scan, entry.transaction.revision):
+        revision = entry.transaction.revision
+        if revision not in self.known or not _begin_at(self.scan, revision):
             return False
         self.scan.faults.clear()
         if self.scan.state.sha256 != entry.sha256:
             _note(self.scan, path, ForkError(f"{path} is not the transaction that its checkpoint names.", object=path))
         return True
 
-    def meet_checkpoint(self, revision: int, known: set[int]) -> None:
+    def meet_checkpoint(self, revision: int) -> None:
         """Where a checkpoint lies, compare it with the state, or go on from it if the state is lost."""
-        if revision not in known or revision == self.scan.first:
+        if revision not in self.known or revision == self.scan.first:
             return
         if not self.usable:
             self.usable = _begin_at(self.scan, revision)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def test_eventual_preservation(writer: Writer) -> None:
     collect_garbage(later, grace=NOW, unsafe=True)
     [(receipt, ref)] = adoptable_receipts(writer.store, later.state, later.state.missing())
     finished = rules.FinishedChunk(receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "later")
-    later.commit(rules.complete_chunk(later.token(), finished, datetime.now(UTC)))
+    later.commit(rules.complete_chunk(later.token(), finished, later.now))
     assert [known.file for known in read_state(writer.store).live_files()] == [file]
 
 
