@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State, TagState
-from snapshot_assets.errors import DamageError, LocationDeletedError, UnsupportedVersionError
+from snapshot_assets.errors import LocationDeletedError, SnapshotError
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -77,10 +77,10 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
     """Return the summary of one location."""
     try:
         state = read_state(store)
-    except (DamageError, UnsupportedVersionError) as error:
-        return SnapshotSummary(store.uri, "unreadable", error=str(error))
     except LocationDeletedError as error:
         return SnapshotSummary(store.uri, "deleted", error=str(error))
+    except SnapshotError as error:  # whatever is wrong with one, the others are shown
+        return SnapshotSummary(store.uri, "unreadable", error=str(error))
     if state.header is None:
         return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")
     _, rows, size = state.files.totals()

@@ -254,16 +254,22 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
     if scan.faults:
         return
     if isinstance(revision, int) and revision > scan.state.revision:
-        path = transaction_path(scan.state.revision + 1)
-        with suppress(ObjectNotFoundError):
-            store.head(path)
-            return  # committed while this verification ran
-        yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
+        if not _moved_on(store, scan):
+            path = transaction_path(scan.state.revision + 1)
+            yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
     elif isinstance(revision, int) and 0 < revision < scan.first:
         message = f"{MANIFEST} is of revision {revision}, which was pruned; the next writer makes it again."
         yield Fault(FaultKind.STALE, MANIFEST, message)
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
+
+
+def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
+    """Tell whether somebody committed since the log was read."""
+    with suppress(ObjectNotFoundError):
+        store.head(transaction_path(scan.state.revision + 1))
+        return True
+    return False
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
@@ -281,7 +287,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
     if any(found == sums_of(other) for other in scan.states()):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}; the next writer repairs both."
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
-    else:
+    elif not _moved_on(store, scan):
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
 
 

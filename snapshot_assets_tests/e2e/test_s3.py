@@ -95,6 +95,7 @@ def test_the_command_line_on_s3(snapshots: Snapshots, s3_user: Any, s3_location:
     assert snapshots(*options, "export", "verify", "--snapshot", s3_location).status == 0
     above = s3_location.rpartition("/")[0]
     found = snapshots(*options, "export", "list", "--location", above, "--json").json
+    assert isinstance(found, list), found
     assert [item["status"] for item in found if item["uri"] == s3_location] == ["schema-only"]
     assert snapshots(*options, "export", "delete", "--snapshot", s3_location, "--yes").status == 0
     assert snapshots(*options, "export", "list", "--location", s3_location, "--json").json == []

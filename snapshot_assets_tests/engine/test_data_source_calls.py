@@ -30,7 +30,7 @@ from snapshot_assets_tests.servers.s3 import S3Server
     [
         (
             {"tabel": "main.readings"},
-            "PlanError: 'tabel' is not an option of the snapshot source. Did you mean 'table'?",
+            "PlanError: 'tabel' is not an option of the snapshot source. Did you mean 'table'",
         ),
         ({}, "PlanError: the option table is missing"),
         ({"table": "readings"}, "PlanError: 'readings' is not a schema and a table"),

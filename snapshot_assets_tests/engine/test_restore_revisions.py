@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.catalog.log import read_state
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.engine import restore_pins
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters

@@ -19,6 +19,7 @@ import pyarrow.compute
 import pyarrow.parquet  # noqa: F401  (the children need both)
 
 from snapshot_assets.catalog import log
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.duckdb import database, definition  # noqa: F401
@@ -131,7 +132,7 @@ def compare(source: str, location: str, target: str) -> dict[str, Any]:
     into = Into(target)
     return {
         "differences": {table: len(rows) for table, rows in into.differences(source, IN_RANGE).items()},
-        "tags": sorted(log.read_state(open_store(parse_location(location))).tags),
+        "tags": sorted(read_state(open_store(parse_location(location))).tags),
         "imports": len(into.imports()),
     }
 
