@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.manifest import checksum_of
+from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     ConflictError,
@@ -26,6 +27,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
 
 _COMPARED = (
@@ -302,6 +304,9 @@ def _same_seal(one: act.Seal, other: act.Seal) -> bool:
 def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
     """Delete rows of a table; on a sealed base with a seal in the same transaction, so that it can be read at once.
 
+    Prepares None where an equal tombstone deletes them in all files of the table already: one that is repeated because
+    its outcome was unknown changes nothing.
+
     What others commit later of what they read before is filtered by it, because their files say so
     (`tombstones_through`).
 
@@ -317,6 +322,8 @@ def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
                 f"Schema {state.schema_id} was added while rows of {wanted.schema}.{wanted.table} were to be deleted by"
                 f" a predicate made for schema {token.schema_id}; nothing was deleted. Run again."
             )
+        if _is_deleted(state, wanted):
+            return None
         if not state.sealed or state.newest_seal is None:
             return [wanted]
         after = replace(state, tombstones=state.tombstones | {state.revision + 1: wanted})
@@ -324,6 +331,13 @@ def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
         return [wanted, sealed]
 
     return prepare
+
+
+def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
+    """Tell whether all live files of the table are filtered by an equal tombstone."""
+    equal = max((revision for revision, known in state.tombstones.items() if known == wanted), default=0)
+    table = TableName(wanted.schema, wanted.table)
+    return bool(equal) and match_files(state, table).totals() == match_files(state, table, older_than=equal).totals()
 
 
 def delete(token: Token, *, with_tags: bool = False) -> Prepare:

@@ -31,7 +31,8 @@ class DeletedRows:
         rows: How many rows these files have: at most so many are deleted.
         whole_files: How many of them are deleted whole.
         whole_rows: How many rows those have: at least so many are deleted.
-        revision: The revision of the tombstone; None for a dry run, and where no file may hold such a row.
+        revision: The revision of the tombstone; None for a dry run, and where no file may hold such a row or an equal
+            tombstone deletes them all already.
     """
 
     table: TableName
@@ -49,7 +50,7 @@ def delete_rows(
 ) -> DeletedRows:
     """Delete the rows of a table of which a predicate is true, in all files that are there; the hints follow.
 
-    Where no file may hold such a row, nothing is committed.
+    Where no file may hold such a row, or an equal deletion is there, nothing is committed.
 
     Args:
         catalog: The location, opened for writing; a dry run needs no more than to read it.

@@ -72,6 +72,17 @@ def test_where_no_file_may_hold_such_a_row_nothing_is_committed(sealed: Writer) 
     assert read_state(sealed.store).revision == before
 
 
+def test_an_equal_deletion_is_committed_once_until_there_are_files_that_it_does_not_filter(sealed: Writer) -> None:
+    first = delete_rows(sealed.catalog, M, OLD).revision
+    assert delete_rows(Catalog.open_for_writing(sealed.store), M, OLD).revision is None
+    [old] = sealed.catalog.refresh().live_files(1)
+    sealed.complete(1, timed(sealed, 1, 0, 0.9), replaces=(old.file.path,))
+    again = delete_rows(sealed.catalog, M, OLD).revision
+    assert (first, again) == (6, 8)
+    assert [*sealed.catalog.state.deleting(next(sealed.catalog.state.live_files(1)).file)] == [again]
+    assert not verify(sealed.store).damaged
+
+
 def test_on_a_sealed_base_a_tombstone_seals_itself_and_is_what_the_manifest_shows(sealed: Writer) -> None:
     before = sealed.catalog.state
     base, newest = before.revision, before.newest_seal

@@ -39,6 +39,7 @@ class World:
     Attributes:
         won: Transactions whose commit was reported as won.
         tried: The id of every transaction that was sent.
+        applied: By file, the tombstones that whoever wrote it knew.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -46,6 +47,7 @@ class World:
         self.written: dict[str, datetime] = {}
         self.won: list[act.Transaction] = []
         self.tried: set[str] = set()
+        self.applied: dict[str, set[int]] = {}
 
     def copy(self, folder: Path) -> World:
         """Return an equal world in another folder."""
@@ -53,6 +55,7 @@ class World:
         shutil.copytree(Path(self.store._root), folder)
         copy = World(store_at(folder), Clock(self.clock.now))
         copy.written, copy.won, copy.tried = dict(self.written), list(self.won), set(self.tried)
+        copy.applied = dict(self.applied)
         return copy
 
 

@@ -1,9 +1,12 @@
-"""Concurrent writers, taggers, collectors, pruners and checkpointers, their storage calls interleaved by hypothesis.
+"""Concurrent writers, compactors, deleters of rows, taggers, upgraders, collectors, pruners and checkpointers.
+
+Their storage calls are interleaved by hypothesis.
 
 What is proved, for every schedule that is drawn: with the plan's own grace period, and as long as no process stands
 still before one storage call for longer than half of it, no commit is lost or doubled, nobody who was refused left a
-trace in the log, the state is what a simple model gives for the commits in their order, and no file that a live or
-sealed state needs was deleted, though collectors and pruners work at the same time. What lies on storage from before
+trace in the log, the state is what a simple model gives for the commits in their order, every deletion of rows filters
+every file that was not made with it, and no file that a live or sealed state needs was deleted, though collectors and
+pruners work at the same time. What lies on storage from before
 is days older than the grace period, so they have something to delete from the first call on.
 """
 
@@ -13,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,14 +32,19 @@ from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_rece
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.catalog.upgrade import upgrade
 from snapshot_assets.catalog.verify import verify
-from snapshot_assets.errors import ConflictError, IncompleteError, TagExistsError
+from snapshot_assets.errors import ConflictError, IncompleteError, ObjectNotFoundError, TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
+from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, Turn, World, play
 from snapshot_assets_tests.faults.operations import store_at
 
@@ -49,8 +58,8 @@ REFUSALS = (ConflictError, IncompleteError, TagExistsError)
 # What actors do
 
 
-def _write(catalog: Recorded, chunk: int) -> tuple[rules.Token, Receipt, act.ObjectRef]:
-    """Write a file and its receipt, as an export does before it commits."""
+def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[rules.Token, Receipt, act.ObjectRef]:
+    """Write a file and its receipt, as an export does before it commits; a compaction says more."""
     store, clock = catalog.store, catalog.store.world.clock
     token, opened_at, attempt = catalog.token(), clock(), new_attempt()
     content = b"rows of " + attempt.encode()
@@ -58,7 +67,11 @@ def _write(catalog: Recorded, chunk: int) -> tuple[rules.Token, Receipt, act.Obj
     store.put(path, content)
     file = DataFile(path, "main", "m", chunk, attempt, 2, len(content), sha256_hex(content), 1, token.revision)
     schema = catalog.state.schemas[token.schema_id].sha256
-    receipt = Receipt(token.snapshot_id, token.revision, schema, chunk, attempt, opened_at, {"run": "r"}, (file,))
+    fence, plan = {"run": "r"}, {"location_id": catalog.state.location_id, "header": catalog.state.header}
+    receipt = Receipt(
+        token.snapshot_id, token.revision, schema, chunk, attempt, opened_at, fence, (file,), **plan, **facts
+    )
+    store.world.applied[path] = set(catalog.state.tombstones)
     return token, receipt, write_receipt(store, receipt)
 
 
@@ -115,6 +128,34 @@ def failing(chunk: int) -> Callable[[Actor], None]:
     return work
 
 
+def compactor(*chunks: int) -> Callable[[Actor], None]:
+    """Merges the files of chunks. One that finds its input gone was overtaken, and gives up."""
+
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        for chunk in chunks:
+            if catalog.refresh().files.chunk(chunk):
+                token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
+                inputs = set(catalog.state.files.chunk(chunk))
+                try:
+                    commit_merged(catalog, token, receipt, ref)
+                except ObjectNotFoundError:
+                    assert not inputs <= set(catalog.refresh().files.chunk(chunk))
+
+    return work
+
+
+def tombstoner(where: str) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        delete_rows(actor.open(), TableName("main", "m"), where)
+
+    return work
+
+
+def upgrader(actor: Actor) -> None:
+    upgrade(actor.open())
+
+
 def forcer(actor: Actor) -> None:
     catalog = actor.open()
     header = replace(HEADER, name="forced")
@@ -162,6 +203,10 @@ KINDS: dict[str, Callable[[Actor], None]] = {
     **{f"dying writer of {chunk}": dying(chunk) for chunk in (1, 2)},
     "failing writer of 2": failing(2),
     "resumer": resumer,
+    **{f"compactor of {chunks}": compactor(*chunks) for chunks in ((1,), (2, 1), (3, 2))},
+    "tombstoner": tombstoner("t is null"),
+    "other tombstoner": tombstoner("t < '2025-01-02T00:00:00Z'"),
+    "upgrader": upgrader,
     "tagger": tagger("nightly"),
     "tagger of first": tagger("first"),
     "untagger": untagger,
@@ -188,18 +233,22 @@ class Model:
     known: set[str] = field(default_factory=set)
     chunks: dict[int, act.ChunkStatus] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
-    sealed: dict[int, set[str]] = field(default_factory=dict)
+    sealed: dict[int, tuple[set[str], dict[str, set[int]]]] = field(default_factory=dict)
+    tombstones: list[int] = field(default_factory=list)
+    through: dict[str, int] = field(default_factory=dict)
+    version: int = 1
 
     def fold(self, transaction: act.Transaction) -> None:
         for action in transaction.actions:
             match action:
                 case act.Begin():
-                    self.snapshot_id, self.live, self.chunks = action.snapshot_id, {}, {}
+                    self.snapshot_id, self.live, self.chunks, self.tombstones = action.snapshot_id, {}, {}, []
                 case act.Chunk():
                     self.chunks[action.id] = action.status
                 case act.AddFile():
                     self.live[action.file.path] = action.file.chunk
                     self.known.add(action.file.path)
+                    self.through[action.file.path] = action.file.tombstones_through
                 case act.RemoveFile():
                     del self.live[action.path]
                 case act.Purged():
@@ -209,22 +258,40 @@ class Model:
                 case act.TagDeleted():
                     del self.tags[action.name]
                 case act.Seal():
-                    self.sealed[transaction.revision] = set(self.live)
+                    self.sealed[transaction.revision] = set(self.live), self.pending()
+                case act.Tombstone():
+                    self.tombstones.append(transaction.revision)
+                case act.Upgraded():
+                    self.version = action.version
 
-    @classmethod
-    def of(cls, state) -> Model:
-        """Return what the catalog says."""
-        return cls(
-            state.snapshot_id,
-            {known.file.path: known.file.chunk for known in state.live_files()},
-            state.files.paths(),
-            {number: known.chunk.status for number, known in state.chunks.items()},
-            {name: known.tag.revision for name, known in state.tags.items()},
-            {
-                known.revision: {file.file.path for file in state.at(known.revision).live_files()}
-                for known in state.seals
-            },
-        )
+    def pending(self) -> dict[str, set[int]]:
+        """Return the tombstones that the live files are to be filtered by."""
+        return {path: {each for each in self.tombstones if each > self.through[path]} for path in self.live}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the catalog says too."""
+        found = {name: value for name, value in vars(self).items() if name != "through"}
+        return found | {"pending": self.pending()}
+
+
+def facts_of(state: State) -> dict[str, Any]:
+    """Return what the catalog says."""
+    return {
+        "snapshot_id": state.snapshot_id,
+        "live": {known.file.path: known.file.chunk for known in state.live_files()},
+        "known": state.files.paths(),
+        "chunks": {number: known.chunk.status for number, known in state.chunks.items()},
+        "tags": {name: known.tag.revision for name, known in state.tags.items()},
+        "sealed": {known.revision: _files_of(state.at(known.revision)) for known in state.seals},
+        "tombstones": sorted(state.tombstones),
+        "pending": _files_of(state)[1],
+        "version": state.format_version,
+    }
+
+
+def _files_of(state: State) -> tuple[set[str], dict[str, set[int]]]:
+    files = [known.file for known in state.live_files()]
+    return {file.path for file in files}, {file.path: set(state.deleting(file)) for file in files}
 
 
 # The world before
@@ -271,7 +338,11 @@ def check(world: World, actors: list[Actor]) -> None:
     model = Model()
     for transaction in sorted(world.won, key=lambda won: won.revision):
         model.fold(transaction)
-    assert Model.of(state) == model
+    assert facts_of(state) == model.facts()
+    for path, pending in model.pending().items():
+        applied = world.applied[path] & set(model.tombstones)
+        assert not applied & pending, f"{path} is filtered by what it was made with"
+        assert applied | pending == set(model.tombstones), f"a deletion does not reach {path}"
     _check_objects(world, model)
 
 
@@ -290,7 +361,7 @@ def _check_log(world: World) -> None:
 
 def _check_objects(world: World, model: Model) -> None:
     there = {info.path for info in world.store.list()}
-    for revision, files in model.sealed.items():
+    for revision, (files, _) in model.sealed.items():
         assert files <= there, f"sealed revision {revision} lost {sorted(files - there)}"
     damage = [fault for fault in verify(world.store, depth="quick").faults if fault.is_damage]
     assert not damage, damage
@@ -311,8 +382,9 @@ PLAYS = {
 def _play(world: World, folder: Path, names: list[str], schedule: list[Turn]) -> None:
     copy = world.copy(folder)
     actors = [Actor(copy, f"{number} {name}", KINDS[name]) for number, name in enumerate(names)]
-    play(copy, actors, schedule, GRACE / 2)
-    check(copy, actors)
+    with next_version():
+        play(copy, actors, schedule, GRACE / 2)
+        check(copy, actors)
 
 
 _SETTINGS = {"suppress_health_check": list(HealthCheck), "print_blob": True}

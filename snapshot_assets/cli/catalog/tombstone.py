@@ -44,9 +44,11 @@ def _report(options: argparse.Namespace, uri: str, found: DeletedRows) -> int:
         show_json(_as_json(options, uri, found))
     elif not found.files:
         show(f"no file may hold such a row of {table_text(found.table)}; nothing to delete")
-    elif found.revision is None:
+    elif options.dry_run:
         _show_files(found)
         show(f"{_words(found)} would be deleted")
+    elif found.revision is None:
+        show(f"{_words(found)} were deleted before; nothing to do")
     else:
         show(f"{_words(found)} are deleted as of revision {found.revision}")
     return 0

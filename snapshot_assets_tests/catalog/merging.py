@@ -1,0 +1,30 @@
+"""Compactions of files that are no Parquet."""
+
+from __future__ import annotations
+
+from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.compaction import CompactedChunk, compact_chunk, receipts_of
+from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.relations import TableName
+
+MERGED = Compaction("", (CompactedTable("main", "m"),))
+"""What the receipt of such a compaction says."""
+
+
+def commit_merged(catalog: Catalog, token: Token, receipt: Receipt, ref: ObjectRef) -> int | None:
+    """Put a receipt's files in the place of all that its chunk has, as a compaction does."""
+    state = catalog.state
+    older = receipts_of(catalog.store, state.chunks[receipt.chunk].chunk)
+    compacted = CompactedChunk(
+        id=receipt.chunk,
+        tables=frozenset({TableName("main", "m")}),
+        removed=frozenset(state.files.chunk(receipt.chunk)),
+        kept=frozenset(),
+        files=receipt.files,
+        receipt=ref,
+        older={path: frozenset(file.path for file in each.files) for path, each in older.items()},
+        opened_at=receipt.opened_at,
+        run=receipt.run,
+    )
+    return catalog.commit(compact_chunk(token, compacted, catalog.now))
