@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
@@ -17,16 +21,27 @@ from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.catalog.upgrade import upgrade
 from snapshot_assets.catalog.verify import verify
-from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
+from snapshot_assets.engine.compact import CompactRun
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.engine.tasks import Provenance, write_table
+from snapshot_assets.errors import DamageError, LocationDeletedError, LogWholeError, NoSnapshotError
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import TRANSACTIONS, transaction_path
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.faults.source import location
 
 CONTINUOUS = replace(HEADER, kind="continuous", requested_end="")
@@ -77,6 +92,41 @@ def _long(writer: Writer) -> None:
     writer.store.put("transactions/probe-" + "0" * 32, b"0")
 
 
+def _scattered(writer: Writer) -> None:
+    """One chunk has rows, in three files of real Parquet; some of them were deleted since."""
+    writer.begin(CONTINUOUS)
+    writer.complete(1, *(file for number in range(3) for file in _parquet(writer, number)))
+    writer.complete(2)
+    writer.complete(3)
+    seal(writer.catalog)
+    delete_rows(writer.catalog, TableName("main", "m"), "t = '2025-01-01T01:00:00Z'")
+
+
+def _parquet(writer: Writer, number: int) -> list[DataFile]:
+    """Write a file of three rows of window 1, in no order."""
+    state, [table] = writer.catalog.state, SCHEMA.tables
+    times = [START + timedelta(hours=hour + number) for hour in (5, 1, 3)]
+    batches = pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))}).to_batches()
+    origin = Provenance(state.location_id, state.snapshot_id, state.revision, 1, state.schemas[1].sha256, "r1")
+    return list(write_table(writer.store, origin, 1, str(state.window(1)), table, batches, 1 << 20))
+
+
+def _sealed_twice(writer: Writer) -> None:
+    _unsealed(writer)
+    seal(writer.catalog)
+
+
+def _with_a_hole(writer: Writer) -> None:
+    _sealed_twice(writer)
+    writer.store.delete(transaction_path(3))
+
+
+def _without_a_log(writer: Writer) -> None:
+    _sealed_twice(writer)
+    for info in list(writer.store.list(TRANSACTIONS)):
+        writer.store.delete(info.path)
+
+
 def _unsealed(writer: Writer) -> None:
     """A chunk was replaced since the last seal, whose hints lie there."""
     _tagged(writer)
@@ -90,6 +140,9 @@ LOCATIONS: dict[str, Callable[[Writer], None]] = {
     "tagged": _tagged,
     "unsealed": _unsealed,
     "long": _long,
+    "scattered": _scattered,
+    "with a hole": _with_a_hole,
+    "without a log": _without_a_log,
 }
 
 
@@ -153,6 +206,24 @@ def _seal(store: ObjectStore) -> None:
     seal(opened(store).catalog)
 
 
+def _tombstone(store: ObjectStore) -> None:
+    delete_rows(opened(store).catalog, TableName("main", "m"), "t is not null")
+
+
+def _compact(store: ObjectStore) -> None:
+    for _ in CompactRun(store, InlineRunner(), "compact", retry=RetryPolicy(base=0)).run():
+        pass
+
+
+def _upgrade(store: ObjectStore) -> None:
+    upgrade(opened(store).catalog)
+
+
+def _rebuild(store: ObjectStore) -> None:
+    with suppress(LogWholeError):
+        rebuild(store)
+
+
 def _create_tag(store: ObjectStore) -> None:
     catalog = opened(store).catalog
     create_tag(catalog, "nightly", catalog.state.seals[-1].revision)
@@ -210,12 +281,18 @@ class Operation:
         start: The location it starts from.
         run: Opens the location and does it; doing it again is no failure.
         done: What holds beside the state when it came to its end.
+        code: By which code it is done.
+        between: What the location may be between the states before and after.
     """
 
     start: str
     run: Callable[[ObjectStore], None]
     done: Callable[[ObjectStore], bool] = lambda store: True
+    code: Callable[[], AbstractContextManager[None]] = nullcontext
+    between: tuple[str, ...] = ()
 
+
+DAMAGED = "a log with a fault"
 
 OPERATIONS = {
     "begin": Operation("empty", _begin),
@@ -230,6 +307,11 @@ OPERATIONS = {
     "seal again": Operation("unsealed", _seal, _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),
     "delete a tag": Operation("tagged", _delete_tag),
+    "delete rows": Operation("tagged", _tombstone, _hints_are_of_the_seal),
+    "compact": Operation("scattered", _compact, _hints_are_of_the_seal),
+    "upgrade": Operation("tagged", _upgrade, code=next_version),
+    "rebuild a log with a hole": Operation("with a hole", _rebuild, _hints_are_of_the_seal),
+    "rebuild a lost log": Operation("without a log", _rebuild, _hints_are_of_the_seal, between=(DAMAGED,)),
     "checkpoint": Operation("tagged", _checkpoint, _checkpoint_at_head),
     "collect garbage": Operation("long", _collect, _nothing_to_collect),
     "prune": Operation("long", _prune, _nothing_to_prune),
@@ -237,26 +319,48 @@ OPERATIONS = {
 }
 
 
-def facts(store: ObjectStore) -> dict[str, Any] | None:
-    """Return what a location says, without names that are drawn anew each time; None where there is no snapshot."""
+def facts(store: ObjectStore) -> dict[str, Any] | str | None:
+    """Return what a location says, without names that are drawn anew each time.
+
+    Returns:
+        None where there is no snapshot, `DAMAGED` where the log has a fault.
+    """
     try:
         state = read_state(store)
     except LocationDeletedError:
         return None
+    except DamageError:
+        return DAMAGED
     if not state.begun:
         return None
     return {
+        "version": state.format_version,
         "header": state.header,
         "schemas": {number: added.sha256 for number, added in state.schemas.items()},
         "chunks": {n: (known.chunk.status, known.chunk.rows, known.chunk.error) for n, known in state.chunks.items()},
         "in progress": dict(state.in_progress),
-        "files": _contents(state),
-        "known files": {digest.hex() for digest in state.files.merged().table["sha256"].to_pylist()},
-        "seals": [_contents(state.at(known.revision)) for known in state.seals],
+        "files": _contents(store, state),
+        "known files": _known(store, state),
+        "seals": [_contents(store, state.at(known.revision)) for known in state.seals],
         "sealed": state.sealed,
-        "tags": {name: _contents(state.at(known.tag.revision)) for name, known in state.tags.items()},
+        "tags": {name: _contents(store, state.at(known.tag.revision)) for name, known in state.tags.items()},
     }
 
 
-def _contents(state: State) -> list[tuple[int, str]]:
-    return sorted((known.file.chunk, known.file.sha256) for known in state.live_files())
+def _contents(store: ObjectStore, state: State) -> list[tuple[int, str, int]]:
+    """Return of each live file the chunk, what it holds, and how many tombstones filter it."""
+    return sorted(
+        (known.file.chunk, _content(store, known.file.path, known.file.sha256), len(state.deleting(known.file)))
+        for known in state.live_files()
+    )
+
+
+def _known(store: ObjectStore, state: State) -> set[str]:
+    table = state.files.merged().table.select(["path", "sha256"])
+    return {_content(store, each["path"], each["sha256"].hex()) for each in table.to_pylist()}
+
+
+def _content(store: ObjectStore, path: str, sha256: str) -> str:
+    """Return the rows of a Parquet file, whose footer is another each time; of others the checksum."""
+    data = store.get(path)
+    return str(pq.read_table(BytesIO(data))["t"].to_pylist()) if data.startswith(b"PAR1") else sha256
