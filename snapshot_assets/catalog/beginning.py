@@ -21,10 +21,10 @@ from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, tag_path
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
 
 
 @dataclass
@@ -86,18 +86,16 @@ class Beginning:
             ConflictError: Another writer was quicker; the checkpoint is taken back.
         """
         for path, data in self.objects.items():
-            store.create(path, data)
+            create_own(store, path, data)
         for revision in _first_holes(self.proof.evidence):
             plug = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
             if append(store, plug)[0] is Won.NO:
                 raise conflict(store, revision)
         path = checkpoint_path(self.transaction.revision)
-        data = checkpoint_bytes(self.state)
         try:
-            store.create(path, data)
-        except ObjectExistsError:  # the store's client may have met what it wrote before a reply was lost
-            if store.get(path, limit=MAX_DOCUMENT_BYTES) != data:
-                raise conflict(store, self.transaction.revision) from None
+            create_own(store, path, checkpoint_bytes(self.state))
+        except ObjectExistsError:
+            raise conflict(store, self.transaction.revision) from None
         if append(store, self.transaction)[0] is Won.NO:
             store.delete(path)
             raise conflict(store, self.transaction.revision)

@@ -19,7 +19,6 @@ from snapshot_assets.catalog.state import State, TagState
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
     LocationDeletedError,
-    ObjectExistsError,
     PlanError,
     SupersededError,
     TagExistsError,
@@ -27,10 +26,11 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, pretty_json
+from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import new_attempt, tag_path
 from snapshot_assets.format.names import check_tag_name
 from snapshot_assets.format.units import duration_text, parse_duration, time_text
+from snapshot_assets.storage.create import create_own
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,5 @@ def _write_object(catalog: Catalog, wanted: act.TagCreated, version: int) -> act
     manifest = manifest_of(read_state(catalog.store, through=wanted.revision))
     data = tag_document(wanted, catalog.writer_id, version, manifest)
     path = tag_path(wanted.name, new_attempt())
-    try:
-        catalog.store.create(path, data)
-    except ObjectExistsError:  # the store's client may have met what it wrote before a reply was lost
-        if catalog.store.get(path, limit=MAX_DOCUMENT_BYTES) != data:
-            raise
+    create_own(catalog.store, path, data)
     return replace(wanted, object=act.ObjectRef(path, sha256_hex(data), len(data)))

@@ -17,7 +17,6 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,
-    ObjectExistsError,
     ObjectNotFoundError,
     SnapshotError,
     UnsupportedVersionError,
@@ -32,6 +31,7 @@ from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt,
 from snapshot_assets.format.transactions import decode_header, encode_header
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,7 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
         ObjectExistsError: Another receipt has that name.
     """
     data = pretty_json(_to_json(receipt))
-    try:
-        store.create(receipt.path, data)
-    except ObjectExistsError:  # the store's client may have met what it wrote before a reply was lost
-        if store.get(receipt.path, limit=MAX_DOCUMENT_BYTES) != data:
-            raise
+    create_own(store, receipt.path, data)
     return ObjectRef(receipt.path, sha256_hex(data), len(data))
 
 

@@ -282,7 +282,8 @@ class Operation:
         run: Opens the location and does it; doing it again is no failure.
         done: What holds beside the state when it came to its end.
         code: By which code it is done.
-        between: What the location may be between the states before and after.
+        between: What the location may be between the states before and after. Where there is something, it may not be
+            whole either until the operation is repeated.
     """
 
     start: str
@@ -310,7 +311,7 @@ OPERATIONS = {
     "delete rows": Operation("tagged", _tombstone, _hints_are_of_the_seal),
     "compact": Operation("scattered", _compact, _hints_are_of_the_seal),
     "upgrade": Operation("tagged", _upgrade, code=next_version),
-    "rebuild a log with a hole": Operation("with a hole", _rebuild, _hints_are_of_the_seal),
+    "rebuild a log with a hole": Operation("with a hole", _rebuild, _hints_are_of_the_seal, between=(DAMAGED,)),
     "rebuild a lost log": Operation("without a log", _rebuild, _hints_are_of_the_seal, between=(DAMAGED,)),
     "checkpoint": Operation("tagged", _checkpoint, _checkpoint_at_head),
     "collect garbage": Operation("long", _collect, _nothing_to_collect),

@@ -1,0 +1,19 @@
+"""Creating an object under a name that nobody else can want."""
+
+from __future__ import annotations
+
+from snapshot_assets.errors import ObjectExistsError
+from snapshot_assets.storage.base import ObjectStore
+
+
+def create_own(store: ObjectStore, path: str, data: bytes) -> None:
+    """Create an object; one with these very bytes was created by the store's client before a reply was lost.
+
+    Raises:
+        ObjectExistsError: There is an object of other bytes.
+    """
+    try:
+        store.create(path, data)
+    except ObjectExistsError:
+        if store.head(path).size != len(data) or store.get(path) != data:
+            raise
