@@ -70,9 +70,9 @@ def seal(
         except rules.StaleVerificationError:
             continue
         break
-    write_hints(catalog.store, catalog.state, catalog.refresh)
-    newest = catalog.state.newest_seal
+    newest = catalog.state.newest_seal  # before the hints: these see what others commit, such as a new snapshot
     assert newest is not None
+    write_hints(catalog.store, catalog.state, catalog.refresh)
     return Sealed(newest, revision is not None, hashed_bytes)
 
 

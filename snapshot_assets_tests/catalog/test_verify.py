@@ -1,5 +1,7 @@
 """Verification names every fault, and never stops at the first."""
 
+from dataclasses import replace
+
 import pytest
 
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
@@ -11,7 +13,8 @@ from snapshot_assets.errors import IncompleteError, VersionNotFoundError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.tags import Changed
 
 
 @pytest.fixture
@@ -152,6 +155,18 @@ def test_a_seal_refuses_missing_chunks_by_name(writer):
     with pytest.raises(IncompleteError, match=r"2 of 3 chunks are not exported: window 2 \[2025-01-02T00:00:00Z"):
         seal(writer.catalog)
     assert not read_state(writer.store).seals
+
+
+def test_a_seal_whose_snapshot_is_replaced_while_its_hints_are_written_is_told(writer):
+    writer.fill()
+
+    def put(path, data):
+        Writer(writer.store).begin(replace(HEADER, name="forced"), force=True)
+        writer.store.put(path, data)
+
+    writer.catalog.store = Changed(writer.store, put=put)
+    assert seal(writer.catalog).seal.revision == 5
+    assert writer.catalog.state.newest_seal is None
 
 
 def test_a_seal_refuses_a_damaged_file_by_name(writer):
