@@ -119,7 +119,10 @@ def _read_state(store: ObjectStore, through: int | None) -> State:
         except DamageError:  # it may lie below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
-    return _replayed(store, listing).at(through)
+    later = _newest_checkpoint(store, listing)  # holds it, whatever became of the log behind
+    if later is None or later.revision < through:
+        later = _replayed(store, listing)
+    return later.at(through)
 
 
 def _is_pruned(listing: Listing, revision: int) -> bool:
@@ -233,6 +236,8 @@ def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     known = set(listing.checkpoints)
     folding = _Folding(scan, known, whole or _begin_at(scan, listing.checkpoints[0]))
     start = scan.first or (0 if whole else listing.checkpoints[0])
+    if not whole:
+        _look_below(scan, listing, start)
     previous = start
     for revision, entry in read_entries(store, listing.after(start)):
         for skipped in range(previous + 1, revision):
@@ -245,6 +250,30 @@ def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
         folding.miss(skipped, max(known))
         folding.meet_checkpoint(skipped)
     return scan
+
+
+def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
+    """Note the faults of the two transactions of a pruned log that folding does not meet.
+
+    Revision 1 is never pruned: where it were free, a sleeping writer could begin anew. That of the checkpoint which the
+    log begins with may be missing; the checkpoint names it.
+    """
+    if listing.transactions[:1] != [1]:
+        path = transaction_path(1)
+        _note(scan, path, GapError(f"{path} is missing, which is never pruned.", object=path))
+    for revision in {1, start}.intersection(listing.transactions):
+        path = transaction_path(revision)
+        try:
+            entry = read_entry(scan.store, revision)
+        except FAULTS as fault:
+            _note(scan, path, fault)
+        else:
+            if revision == scan.first and entry.sha256 != scan.state.sha256:
+                _note(scan, path, _not_named(path))
+
+
+def _not_named(path: str) -> ForkError:
+    return ForkError(f"{path} is not the transaction that its checkpoint names.", object=path)
 
 
 def _begin_at(scan: LogScan, revision: int) -> bool:
@@ -304,7 +333,7 @@ class _Folding:
             return False
         self.scan.faults.clear()
         if self.scan.state.sha256 != entry.sha256:
-            _note(self.scan, path, ForkError(f"{path} is not the transaction that its checkpoint names.", object=path))
+            _note(self.scan, path, _not_named(path))
         return True
 
     def meet_checkpoint(self, revision: int) -> None:

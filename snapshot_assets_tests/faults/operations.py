@@ -95,19 +95,20 @@ def _long(writer: Writer) -> None:
 def _scattered(writer: Writer) -> None:
     """One chunk has rows, in three files of real Parquet; some of them were deleted since."""
     writer.begin(CONTINUOUS)
-    writer.complete(1, *(file for number in range(3) for file in _parquet(writer, number)))
+    writer.complete(1, *(file for number in range(3) for file in parquet(writer, number)))
     writer.complete(2)
     writer.complete(3)
     seal(writer.catalog)
     delete_rows(writer.catalog, TableName("main", "m"), "t = '2025-01-01T01:00:00Z'")
 
 
-def _parquet(writer: Writer, number: int) -> list[DataFile]:
+def parquet(writer: Writer, number: int) -> list[DataFile]:
     """Write a file of three rows of window 1, in no order."""
     state, [table] = writer.catalog.state, SCHEMA.tables
     times = [START + timedelta(hours=hour + number) for hour in (5, 1, 3)]
     batches = pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))}).to_batches()
-    origin = Provenance(state.location_id, state.snapshot_id, state.revision, 1, state.schemas[1].sha256, "r1")
+    schema = state.schemas[state.schema_id]
+    origin = Provenance(state.location_id, state.snapshot_id, state.revision, schema.schema_id, schema.sha256, "r1")
     return list(write_table(writer.store, origin, 1, str(state.window(1)), table, batches, 1 << 20))
 
 
