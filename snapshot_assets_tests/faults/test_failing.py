@@ -29,6 +29,7 @@ def has_log(folder):
         ("fresh", "fail-after"),
         ("fresh", "exists-after"),
         pytest.param("fresh", "fail-before", marks=pytest.mark.slow),
+        pytest.param("fresh", "throttle", marks=pytest.mark.slow),
         pytest.param("replaced", "fail-before", marks=pytest.mark.slow),
     ],
 )
