@@ -13,6 +13,8 @@ from snapshot_assets_tests.faults.source import location
 
 CHANGES = ("create", "delete", "execute", "insert", "rows noting")
 """Calls that change what lies at the location or in the target."""
+STORAGE = ("get", "list", "head", "put", "create", "delete t", "open_reader")
+"""Calls to the location."""
 
 
 @dataclass
@@ -87,6 +89,23 @@ def test_killed_at_every_third_kind_of_change_the_next_run_finishes(restoring):
 def test_killed_before_any_call_the_next_run_finishes(restoring):
     for at in range(1, len(restoring.trace) + 1):
         restoring.strike("kill-before", at)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
+def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_run_finishes(restoring, kind):
+    """The last one of each kind; calls to the target are struck by a kill only."""
+    numbers = {call: at for at, call in enumerate(restoring.trace, 1) if call.startswith(STORAGE)}
+    assert len(numbers) > 5
+    for at in numbers.values():
+        restoring.clear()
+        what = f"{kind} call {at}, {restoring.trace[at - 1]}"
+        told = restoring.restore(fault={"kind": kind, "at": at})
+        assert told["signal"] == 0, what
+        assert told.get("finished") or "SnapshotError" in told["error"], f"{what}: {told}"
+        assert restoring.restore().get("finished"), what
+        restoring.assert_whole(what)
 
 
 @pytest.mark.slow
