@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
-from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
@@ -17,7 +16,6 @@ from snapshot_assets.format.layout import attempt_of, check_data_path
 from snapshot_assets.format.units import parse_duration, parse_time, time_text
 from snapshot_assets.format.windows import window_at
 
-Found = tuple[Receipt, act.ObjectRef]
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1) // _MICROSECOND
 
@@ -148,19 +146,13 @@ def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
 
 
 def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
-    """Return the content of a snapshot's schemas by id, as its receipts tell.
-
-    One of a compaction names the newest schema that its new files have; the files that it kept may have others.
-    """
-    found: dict[int, str] = {}
-    receipts = [receipt for receipt, _ in evidence.receipts if receipt.snapshot_id == snapshot_id]
-    for receipt in sorted(receipts, key=lambda each: each.compaction is None):
-        if receipt.compaction is None:
-            found |= {file.schema_id: receipt.schema_sha256 for file in receipt.files}
-        else:
-            new = [file.schema_id for file in receipt.files if file.tombstones_through == receipt.base_revision]
-            found |= {max(new): receipt.schema_sha256} if new else {}
-    return found
+    """Return the content of a snapshot's schemas by id, as its receipts tell."""
+    return {
+        file.schema_id: receipt.schema_sha256
+        for receipt, _ in evidence.receipts
+        if receipt.snapshot_id == snapshot_id
+        for file in receipt.files
+    }
 
 
 def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
@@ -188,13 +180,17 @@ def completed_chunk(
     snapshot_id: str,
     fence: Mapping[str, str],
 ) -> act.Chunk:
-    """Return the action that completes a chunk with these files, and with the receipts that hold exactly them."""
+    """Return the action that completes a chunk with these files, and with the receipt that holds exactly them."""
     window = None
     if number and header.start is not None:
         window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
-    found = [each for each in evidence.receipts if (each[0].snapshot_id, each[0].chunk) == (snapshot_id, number)]
-    fitting = _fitting(found, files.keys())
-    receipt = fitting[-1][0] if fitting else None
+    fitting = [
+        (receipt, ref)
+        for receipt, ref in evidence.receipts
+        if (receipt.snapshot_id, receipt.chunk) == (snapshot_id, number)
+        and {file.path for file in receipt.files} == files.keys()
+    ]
+    receipt, ref = max(fitting, key=lambda each: each[0].opened_at, default=(None, None))
     return act.Chunk(
         id=number,
         start=window.start if window else None,
@@ -203,25 +199,9 @@ def completed_chunk(
         checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
         rows=sum(file.rows for file in files.values()),
         fence=fence or (receipt.fence if receipt else {}),
-        receipts=tuple(ref for _, ref in fitting),
+        receipts=(ref,) if ref else (),
         run=receipt.run if receipt else "",
     )
-
-
-def _fitting(found: Sequence[Found], paths: Set[str]) -> list[Found]:
-    """Return the receipt that holds exactly some files, or else the newest ones that name them all; oldest first."""
-    newest = sorted(found, key=lambda each: each[0].opened_at, reverse=True)
-    for each in newest:
-        if {file.path for file in each[0].files} == paths:
-            return [each]
-    used: list[Found] = []
-    left = set(paths)
-    for each in newest:
-        named = {file.path for file in each[0].files}
-        if left & named:
-            used.insert(0, each)
-            left -= named
-    return used if not left else []
 
 
 def _file(item: Mapping[str, Any], chunk: int, of_receipts: Mapping[str, DataFile]) -> DataFile:

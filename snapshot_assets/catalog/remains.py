@@ -6,19 +6,18 @@ A receipt was written before its commit, so that it was committed, and not repla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from snapshot_assets.catalog.from_manifest import Found, completed_chunk, header_in_receipts, schema_numbers
+from snapshot_assets.catalog.from_manifest import completed_chunk, header_in_receipts, schema_numbers
 from snapshot_assets.catalog.proofs import Changes, Proof
 from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import attempt_of, chunk_of
-from snapshot_assets.format.relations import TableName
+
+Found = tuple[Receipt, act.ObjectRef]
 
 
 @dataclass
@@ -40,33 +39,8 @@ class Remains(Changes):
     schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
 
 
-@dataclass
-class _Cover:
-    """Receipts that together tell what a chunk has: of compactions, and at last one of the whole chunk.
-
-    Attributes:
-        used: The receipts, newest first.
-        files: What they tell, by path; of a table the newest tells.
-        told: Tables that compactions tell of.
-        whole: Whether nothing else can be in the chunk.
-    """
-
-    used: list[Found] = field(default_factory=list)
-    files: dict[str, DataFile] = field(default_factory=dict)
-    told: set[TableName] = field(default_factory=set)
-    whole: bool = False
-
-    def wanted(self, receipt: Receipt) -> dict[str, DataFile]:
-        """Return the files of an older receipt that newer ones say nothing of."""
-        return {file.path: file for file in receipt.files if _table(file) not in self.told}
-
-    def covers(self, file: DataFile) -> bool:
-        """Tell whether these receipts decide on a file of the chunk."""
-        return self.whole or _table(file) in self.told
-
-
 def take_receipts(proof: Proof, before: int | None = None) -> Remains:
-    """Take the newest complete receipt of every chunk and table that may have been committed where the log is silent.
+    """Take the newest complete receipt of every chunk that may have been committed where the log says nothing.
 
     Args:
         proof: What is proved.
@@ -75,8 +49,11 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
-    asked = [found for found in evidence.receipts if before is None or found[0].base_revision < before]
-    receipts = [found for found in asked if not _lacking(proof, found[0].files)]
+    receipts = [
+        found
+        for found in evidence.receipts
+        if (before is None or found[0].base_revision < before) and not _lacking(proof, found[0])
+    ]
     snapshot_id = _newest_snapshot(state, receipts)
     same = snapshot_id == state.snapshot_id
     remains = Remains(snapshot_id=snapshot_id, schemas=dict(state.schemas) if same else {})
@@ -85,13 +62,13 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
         return remains
     _begin(remains, proof, [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id])
     by_chunk: dict[int, list[Found]] = defaultdict(list)
-    for found in asked:
+    for found in receipts:
         if found[0].snapshot_id == snapshot_id and _may_follow(state if same else State(), found[0]):
             by_chunk[found[0].chunk].append(found)
     for chunk in sorted(by_chunk):
-        cover = _newest(by_chunk[chunk], proof, remains)
-        if cover is not None and cover.used:
-            _take(remains, proof, cover, same)
+        newest = _newest(by_chunk[chunk], remains)
+        if newest is not None:
+            _take(remains, proof, newest, same)
     _note_lacking(remains, proof, same)
     return remains
 
@@ -100,21 +77,11 @@ def _age(receipt: Receipt) -> tuple[int, object]:
     return receipt.base_revision, receipt.opened_at
 
 
-def _lacking(proof: Proof, files: Iterable[DataFile]) -> list[str]:
-    """Return the paths of the files that are missing or have another size."""
+def _lacking(proof: Proof, receipt: Receipt) -> list[str]:
+    """Return the files of a receipt that are missing or have another size."""
     objects = proof.evidence.objects
-    return [file.path for file in files if file.path not in objects or objects[file.path].size != file.bytes]
-
-
-def _table(file: DataFile) -> TableName:
-    return TableName(file.schema, file.table)
-
-
-def _told(receipt: Receipt) -> set[TableName] | None:
-    """Return the tables that a receipt tells of; None for all of its chunk."""
-    if receipt.compaction is None:
-        return None
-    return {TableName(each.schema, each.table) for each in receipt.compaction.tables}
+    sizes = {file.path: objects[file.path].size if file.path in objects else -1 for file in receipt.files}
+    return [file.path for file in receipt.files if sizes[file.path] != file.bytes]
 
 
 def _newest_snapshot(state: State, receipts: list[Found]) -> str:
@@ -162,97 +129,53 @@ def _may_follow(state: State, receipt: Receipt) -> bool:
     known = state.chunks.get(receipt.chunk)
     if known is None or not state.completed(receipt.chunk):
         return True
-    told = _told(receipt)
-    live = {
-        path: each
-        for path, each in state.files.chunk(receipt.chunk).items()
-        if told is None or _table(each.file) in told
-    }
+    live = state.files.chunk(receipt.chunk)
     if live.keys() == {file.path for file in receipt.files}:
         return False
     attempts = {each.file.attempt for each in live.values()}
     return receipt.base_revision >= known.revision or (bool(attempts) and attempts == set(receipt.supersedes))
 
 
-def _newest(found: list[Found], proof: Proof, remains: Remains) -> _Cover | None:
-    """Return the newest of a chunk's receipts; none, and that is noted, if two are equally new and differ.
-
-    One of a compaction says nothing of the tables that it left alone: older ones tell of them.
-    """
-    cover = _Cover()
-    for receipt, ref in sorted(found, key=lambda each: _age(each[0]), reverse=True):
-        wanted, told = cover.wanted(receipt), _told(receipt)
-        if _lacking(proof, wanted.values()) or (told is not None and told <= cover.told):
-            continue
-        rivals = [
-            each.path for each, _ in found if _age(each) == _age(receipt) and _differs(proof, cover, each, wanted)
-        ]
-        if rivals:
-            names = " and ".join(sorted([*rivals, ref.path]))
-            remains.lost.append(f"Chunk {receipt.chunk}: {names} are equally new and differ, so neither was taken.")
-            return None
-        if wanted or not cover.used:
-            cover.used.append((receipt, ref))
-        cover.files |= wanted
-        cover.told |= told or set()
-        cover.whole = told is None
-        if cover.whole:
-            break
-    return cover
+def _newest(found: list[Found], remains: Remains) -> Found | None:
+    """Return the newest of a chunk's receipts; none, and that is noted, if two are equally new and differ."""
+    best = max((receipt for receipt, _ in found), key=_age)
+    equal = [each for each in found if _age(each[0]) == _age(best)]
+    if len({tuple(sorted(file.path for file in receipt.files)) for receipt, _ in equal}) > 1:
+        names = " and ".join(sorted(receipt.path for receipt, _ in equal))
+        remains.lost.append(f"Chunk {best.chunk}: {names} are equally new and differ, so neither was taken.")
+        return None
+    return equal[0]
 
 
-def _differs(proof: Proof, cover: _Cover, receipt: Receipt, wanted: Mapping[str, DataFile]) -> bool:
-    """Tell whether a complete receipt has other files than the wanted ones."""
-    found = cover.wanted(receipt)
-    return found.keys() != wanted.keys() and not _lacking(proof, found.values())
-
-
-def _take(remains: Remains, proof: Proof, cover: _Cover, same: bool) -> None:
-    receipt, refs = cover.used[0][0], tuple(ref for _, ref in reversed(cover.used))
-    chunk, names = receipt.chunk, ", ".join(ref.path for ref in refs)
+def _take(remains: Remains, proof: Proof, found: Found, same: bool) -> None:
+    receipt, ref = found
     header = remains.header
     assert header is not None
-    unknown = {file.schema_id for file in cover.files.values()} - remains.schemas.keys()
+    unknown = {file.schema_id for file in receipt.files} - remains.schemas.keys()
     if unknown:
         remains.lost.append(
-            f"Chunk {chunk}: the documents of schema {min(unknown)}, with which {names} was made, are missing or "
-            "damaged."
+            f"Chunk {receipt.chunk}: the documents of schema {min(unknown)}, with which {ref.path} was made, are "
+            "missing or damaged."
         )
         return
-    live = {path: each.file for path, each in proof.state.files.chunk(chunk).items()} if same else {}
-    rest = {path: file for path, file in live.items() if not cover.covers(file)}
-    others = [] if cover.whole or (same and proof.state.completed(chunk)) else _unnamed(proof, chunk)
-    if others:
-        remains.lost.append(
-            f"Chunk {chunk}: {names} tell of compacted tables only, and no receipt names {', '.join(others)}; whether "
-            "they are its other tables is not proved, so it was not taken."
-        )
-        return
-    files = rest | cover.files
+    files = {file.path: file for file in receipt.files}
     try:
-        done = completed_chunk(header, chunk, files, proof.evidence, remains.snapshot_id, receipt.fence)
+        done = completed_chunk(header, receipt.chunk, files, proof.evidence, remains.snapshot_id, receipt.fence)
     except PlanError as error:
-        remains.lost.append(f"Chunk {chunk}: {names} does not fit the plan: {error}.")
+        remains.lost.append(f"Chunk {receipt.chunk}: {ref.path} does not fit the plan: {error}.")
         return
-    remains.actions.append(replace(done, receipts=done.receipts if rest else refs, run=receipt.run))
+    remains.actions.append(replace(done, receipts=(ref,), run=receipt.run))
+    live = proof.state.files.chunk(receipt.chunk) if same else {}
     remains.removed += [path for path in live if path not in files]
-    remains.added += [file for path, file in cover.files.items() if path not in live]
-    remains.taken[chunk] = names
-
-
-def _unnamed(proof: Proof, chunk: int) -> list[str]:
-    """Return the data files of a chunk that no receipt names."""
-    named = {file.path for receipt, _ in proof.evidence.receipts for file in receipt.files}
-    return sorted(
-        path for path in proof.evidence.objects if chunk_of(path) == chunk and attempt_of(path) and path not in named
-    )
+    remains.added += [file for path, file in files.items() if path not in live]
+    remains.taken[receipt.chunk] = ref.path
 
 
 def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
     """Name the receipts that would have given a chunk which nothing else gives."""
     for receipt, ref in proof.evidence.receipts:
         done = receipt.chunk in remains.taken or (same and proof.state.completed(receipt.chunk))
-        lacking = _lacking(proof, receipt.files)
+        lacking = _lacking(proof, receipt)
         if receipt.snapshot_id == remains.snapshot_id and not done and lacking:
             remains.lost.append(
                 f"Chunk {receipt.chunk}: {ref.path} is not complete: {', '.join(lacking)} missing or of another size."

@@ -33,7 +33,6 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.actions import Header
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import TableName
@@ -135,8 +134,7 @@ class CompactRun:
         documents = Documents(catalog.store, state)
         plan = plan_compaction(state, documents, self.wanted)
         origin = self._origin(catalog, state)
-        assert state.header is not None
-        work = _Work(self, catalog, catalog.token(), origin, documents, state.header, jobs_of(plan, state))
+        work = _Work(self, catalog, catalog.token(), origin, documents, jobs_of(plan, state))
         failed: dict[int, str] = {}
         for outcome in side_by_side(work.run_batch, batches_of(work.jobs), self.parallelism, "compact"):
             if outcome.error is not None:
@@ -174,7 +172,6 @@ class _Work:
     token: Token
     origin: Provenance
     documents: Documents
-    header: Header
     jobs: tuple[Job, ...]
 
     def run_batch(self, batch: Sequence[Job], stop: threading.Event) -> list[Compacted]:
@@ -284,8 +281,6 @@ class _Work:
             attempt=new_attempt(),
             opened_at=min(part.opened_at for part in parts),
             fence=dict(job.chunk.fence),
-            location_id=self.origin.location_id,
-            header=self.header,
             files=tuple(sorted(files, key=lambda file: file.path)),
             supersedes=tuple(sorted({file.attempt for group in job.groups for file in group.files})),
             run=self.run.run_id,

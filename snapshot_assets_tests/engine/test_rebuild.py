@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LostLogError, NoSnapshotError
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.engine.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
-
-FILLED = [chunk for chunk in CHUNKS if chunk != EMPTY_WINDOW]
 
 
 @pytest.fixture
@@ -168,30 +162,3 @@ def test_a_location_on_object_storage_is_rebuilt(place: Place, any_location) -> 
     assert (done.missing, sorted(done.taken)) == ((), list(CHUNKS))
     assert seal(Catalog.open_for_writing(store)).seal.seal.checksum == before.seals[-1].seal.checksum
     assert undamaged(store)
-
-
-@pytest.mark.parametrize("tables", [("readings",), ("places", "readings", "events")])
-@pytest.mark.parametrize("collected", [False, True])
-def test_receipts_of_compactions_say_nothing_of_the_tables_that_they_leave_alone(
-    place: Place, tables: tuple[str, ...], collected: bool
-) -> None:
-    """Neither when the older receipt is whole, nor when garbage collection took the files that were merged."""
-    place.export(seal=False)
-    compact(place.store, tables=tuple(TableName("main", table) for table in tables))
-    if collected:
-        catalog = Catalog.open_for_writing(place.store)
-        assert collect_garbage(catalog, grace=timedelta(0), unsafe=True).deleted
-    before = read_state(place.store)
-    lose(place.store, "transactions/", "manifest.json")
-    done = rebuild(place.store, accept_undeleted=True)
-    after = read_state(place.store)
-    assert (done.missing, place.differences()) == ((), {})
-    assert (after.header, after.schemas) == (before.header, before.schemas)
-    assert after.files.paths() == {known.file.path for known in before.live_files()}
-    assert {number: set(known.chunk.receipts) for number, known in after.chunks.items()} == {
-        number: set(known.chunk.receipts) for number, known in before.chunks.items()
-    }
-    seal(Catalog.open_for_writing(place.store))
-    assert undamaged(place.store)
-    assert sorted(compact(place.store, tables=(TableName("main", "readings"),))) == FILLED
-    assert (undamaged(place.store), place.differences()) == (True, {})
