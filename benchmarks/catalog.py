@@ -127,7 +127,7 @@ def opened(folder: str) -> dict[str, float]:
 def pruned(state: State, files: int) -> dict[str, float]:
     """Prune by one window of time, and by the bounds of one column: the first time these are read, the second not."""
     middle = START + files // FILES_OF_A_COMMIT // 2 * timedelta(hours=1)
-    bound = Comparison("c3", Operator.GREATER_EQUAL, Literal("int64", files * 1000 - 50_000))
+    bound = Comparison("c3", Operator.GREATER_EQUAL, Literal("int64", (files + FILES_OF_A_COMMIT) * 1000 - 50_000))
     written = {1: pa.schema([("c3", pa.int64())])}
 
     def by_time() -> int:
