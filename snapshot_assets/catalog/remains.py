@@ -5,6 +5,7 @@ A receipt was written before its commit, so that it was committed, and not repla
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,18 @@ def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
             remains.lost.append(
                 f"Chunk {receipt.chunk}: {ref.path} is not complete: {', '.join(lacking)} missing or of another size."
             )
+
+
+def undeleted(proof: Proof) -> list[str]:
+    """Return in words which rows come back: a manifest names the tombstones of them, and the log lost these."""
+    of_snapshot = [each for each in proof.evidence.manifests.values() if each.snapshot_id == proof.state.snapshot_id]
+    newest = max(of_snapshot, key=lambda each: each.revision, default=None)
+    return [
+        f"Rows of {each['schema']}.{each['table']} that revision {each['revision']} deleted where "
+        f"{json.dumps(each['predicate'], ensure_ascii=False)} come back: delete them again."
+        for each in (newest.document["tombstones"] if newest else ())
+        if each["revision"] not in proof.state.tombstones
+    ]
 
 
 def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.TagCreated]:
