@@ -120,7 +120,7 @@ def _silence(proof: Proof) -> list[str]:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
         why = "; ".join(text for number, text in sorted(proof.evidence.broken.items()) if first <= number <= last)
         led = (
-            f"revision {proof.proved} proves what they led to"
+            f"revision {proof.proved} proves what {'it' if first == last else 'they'} led to"
             if last < proof.proved
             else ("what was removed, deleted, replaced, sealed or tagged is not known")
         )

@@ -30,6 +30,7 @@ from snapshot_assets.format.transactions import encode_transaction, trailing_sha
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
+_NOTHING = "Nothing at {} tells of a snapshot: no log, manifest, tag or receipt can be read."
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,7 @@ def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
     evidence = made.proof.evidence
     if made.state.header is None:
         raise NoSnapshotError(
-            f"Nothing at {store.uri} tells of a snapshot: no log, manifest, tag or receipt can be read. "
-            + " ".join(made.lost[:_SHOWN]),
+            " ".join([_NOTHING.format(store.uri), *made.lost[:_SHOWN]]),
             uri=store.uri,
         )
     if not made.state.schemas:
