@@ -15,17 +15,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pyarrow as pa
 
 from snapshot_assets.catalog import catalog as catalogs
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, write_checkpoint
+from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
+from snapshot_assets.format.literals import Literal
+from snapshot_assets.format.predicates import Comparison, Operator
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -106,13 +113,40 @@ def opened(folder: str) -> dict[str, float]:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     started = time.perf_counter()
     data = checkpoint_bytes(state)
+    written = time.perf_counter() - started
     return {
         "files": count,
         "open": took,
         "MiB": memory,
-        "checkpoint": time.perf_counter() - started,
+        **pruned(state, count),
+        "checkpoint": written,
         "checkpoint MB": len(data) / 1e6,
     }
+
+
+def pruned(state: State, files: int) -> dict[str, float]:
+    """Prune by one window of time, and by the bounds of one column: the first time these are read, the second not."""
+    middle = START + files // FILES_OF_A_COMMIT // 2 * timedelta(hours=1)
+    bound = Comparison("c3", Operator.GREATER_EQUAL, Literal("int64", (files + FILES_OF_A_COMMIT) * 1000 - 50_000))
+    written = {1: pa.schema([("c3", pa.int64())])}
+
+    def by_time() -> int:
+        return len(list(match_files(state, start=middle, end=middle + timedelta(hours=1))))
+
+    def by_column() -> int:
+        return len(list(match_files(state, predicate=bound, written=written)))
+
+    (_, cold), (hours, by_hour) = timed(by_time), timed(by_time)
+    (_, first), (few, again) = timed(by_column), timed(by_column)
+    assert (hours, few) == (FILES_OF_A_COMMIT, 51), (hours, few)
+    return {"time ms, first": cold, "time ms": by_hour, "column ms, first": first, "column ms": again}
+
+
+def timed(call: Callable[[], int]) -> tuple[int, float]:
+    """Return what a call gives, and its milliseconds."""
+    started = time.perf_counter()
+    found = call()
+    return found, 1000 * (time.perf_counter() - started)
 
 
 def main() -> None:

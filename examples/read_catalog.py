@@ -93,8 +93,8 @@ class State:
         read = parsed("Transaction", data[:-32], name)
         check(read.revision == self.revision + 1, name, f"does not follow revision {self.revision}")
         check(read.location_id == (self.location_id or read.location_id), name, "belongs to another location")
-        check(read.previous_uuid == self.uuid, name, "does not follow the revision before it")
-        check(read.previous_sha256 == self.sha256, name, "does not link to the revision before it")
+        check(not any(action.HasField("rebuilt") for action in read.actions), name, "needs the checkpoint of a rebuild")
+        check((read.previous_uuid, read.previous_sha256) == (self.uuid, self.sha256), name, "does not link backward")
         self.revision, self.location_id, self.uuid, self.sha256 = read.revision, read.location_id, read.uuid, data[-32:]
         for action in read.actions:
             self.act(action, read.revision, name)

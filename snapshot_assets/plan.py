@@ -49,6 +49,8 @@ from snapshot_assets.storage.location import parse_location
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _MB = 1 << 20
+MAX_PARALLELISM = 64
+"""Most chunks that are worked on side by side."""
 _MIN_FILE_SIZE, _MAX_FILE_SIZE = 16 * _MB, 4096 * _MB
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
@@ -126,7 +128,7 @@ class Plan(BaseModel):
     )
     null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
-    parallelism: int = Field(1, ge=1, le=64, description="Chunks worked on side by side.")
+    parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks worked on side by side.")
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
     max_file_size: Size = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import tag_document
 from snapshot_assets.catalog.proofs import Proof, prove, say
-from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
+from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts, undeleted
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, ObjectExistsError
@@ -60,7 +60,7 @@ class Beginning:
         )
         state.location_id = state.location_id or found.location_id or uuid.uuid4().hex
         state.format_version = state.format_version or documents.FORMAT_VERSION
-        lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost]
+        lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost, *undeleted(proof)]
         say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
         objects: dict[str, bytes] = {}
         tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
@@ -118,7 +118,7 @@ def _silence(proof: Proof) -> list[str]:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
         why = "; ".join(text for number, text in sorted(proof.evidence.broken.items()) if first <= number <= last)
         led = (
-            f"revision {proof.proved} proves what they led to"
+            f"revision {proof.proved} proves what {'it' if first == last else 'they'} led to"
             if last < proof.proved
             else ("what was removed, deleted, replaced, sealed or tagged is not known")
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.chunk_receipts import held_by
 from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
@@ -147,12 +148,17 @@ def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
 
 def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
     """Return the content of a snapshot's schemas by id, as its receipts tell."""
-    return {
+    told = [receipt for receipt, _ in evidence.receipts if receipt.snapshot_id == snapshot_id and receipt.files]
+    numbers = {
         file.schema_id: receipt.schema_sha256
-        for receipt, _ in evidence.receipts
-        if receipt.snapshot_id == snapshot_id
+        for receipt in told
+        if receipt.compaction is None
         for file in receipt.files
     }
+    for receipt in told:  # the files that a compaction kept may have older schemas
+        if receipt.compaction is not None:
+            numbers.setdefault(max(file.schema_id for file in receipt.files), receipt.schema_sha256)
+    return numbers
 
 
 def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
@@ -180,17 +186,13 @@ def completed_chunk(
     snapshot_id: str,
     fence: Mapping[str, str],
 ) -> act.Chunk:
-    """Return the action that completes a chunk with these files, and with the receipt that holds exactly them."""
+    """Return the action that completes a chunk with these files, and with the receipts that hold exactly them."""
     window = None
     if number and header.start is not None:
         window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
-    fitting = [
-        (receipt, ref)
-        for receipt, ref in evidence.receipts
-        if (receipt.snapshot_id, receipt.chunk) == (snapshot_id, number)
-        and {file.path for file in receipt.files} == files.keys()
-    ]
-    receipt, ref = max(fitting, key=lambda each: each[0].opened_at, default=(None, None))
+    of_chunk = [each for each in evidence.receipts if (each[0].snapshot_id, each[0].chunk) == (snapshot_id, number)]
+    fitting = [held for held in held_by(of_chunk) if {file.path for file in held.files} == files.keys()]
+    held = max(fitting, key=lambda each: each.receipt.opened_at, default=None)
     return act.Chunk(
         id=number,
         start=window.start if window else None,
@@ -198,9 +200,9 @@ def completed_chunk(
         status=act.ChunkStatus.COMPLETED,
         checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
         rows=sum(file.rows for file in files.values()),
-        fence=fence or (receipt.fence if receipt else {}),
-        receipts=(ref,) if ref else (),
-        run=receipt.run if receipt else "",
+        fence=fence or (held.receipt.fence if held else {}),
+        receipts=held.refs if held else (),
+        run=held.receipt.run if held else "",
     )
 
 

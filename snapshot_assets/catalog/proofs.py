@@ -88,7 +88,8 @@ def prove(evidence: Evidence, guess: Guess) -> Proof:
     for revision in sorted({*evidence.entries, *evidence.manifests}):
         if revision <= proof.began:
             continue
-        if revision not in evidence.manifests or not _fold_manifest(proof, revision):
+        stated = revision in evidence.manifests and _fold_manifest(proof, revision)
+        if not stated and revision in evidence.entries:
             _fold_entry(proof, revision, guess)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]

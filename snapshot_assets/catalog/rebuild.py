@@ -14,6 +14,7 @@ from snapshot_assets.catalog.beginning import Beginning, conflict, write_hints_o
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.evidence import Evidence, gather
 from snapshot_assets.catalog.log import Won, append
+from snapshot_assets.catalog.remains import undeleted
 from snapshot_assets.catalog.replay import FaultError, scan_log
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -29,6 +30,7 @@ from snapshot_assets.format.transactions import encode_transaction, trailing_sha
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
+_NOTHING = "Nothing at {} tells of a snapshot: no log, manifest, tag or receipt can be read."
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def rebuild(
 
     Args:
         store: The location.
-        accept_undeleted: Rest on receipts alone, where data that was replaced or removed may come back.
+        accept_undeleted: Rest on receipts alone, where data that was replaced or removed may come back, and go on where
+            the log lost the tombstones of rows.
         from_files: Also take data files that no receipt names, by what they say of themselves.
         dry_run: Only tell.
         single_writer: Accept a store without conditional creates; the caller promises to be alone.
@@ -128,8 +131,7 @@ def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
     evidence = made.proof.evidence
     if made.state.header is None:
         raise NoSnapshotError(
-            f"Nothing at {store.uri} tells of a snapshot: no log, manifest, tag or receipt can be read. "
-            + " ".join(made.lost[:_SHOWN]),
+            " ".join([_NOTHING.format(store.uri), *made.lost[:_SHOWN]]),
             uri=store.uri,
         )
     if not made.state.schemas:
@@ -144,6 +146,19 @@ def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
             "exported, and chunks that were removed or replaced since may come back. Give --accept-undeleted to "
             "rebuild from them.",
             chunks=sorted(made.remains.taken),
+        )
+    if not accept_undeleted:
+        _check_undeleted(made, store)
+
+
+def _check_undeleted(made: Beginning, store: ObjectStore) -> None:
+    """Ask for consent where rows come back that were deleted."""
+    back = undeleted(made.proof)
+    if back:
+        raise AcceptanceNeededError(
+            f"The log of {store.uri} lost what deleted some rows. {' '.join(back[:_SHOWN])} Give --accept-undeleted to "
+            "rebuild with them.",
+            rows=back,
         )
 
 

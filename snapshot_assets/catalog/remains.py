@@ -5,10 +5,12 @@ A receipt was written before its commit, so that it was committed, and not repla
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from snapshot_assets.catalog.chunk_receipts import Held, age, held_by
 from snapshot_assets.catalog.from_manifest import completed_chunk, header_in_receipts, schema_numbers
 from snapshot_assets.catalog.proofs import Changes, Proof
 from snapshot_assets.catalog.receipts import Receipt
@@ -16,8 +18,7 @@ from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
-
-Found = tuple[Receipt, act.ObjectRef]
+from snapshot_assets.format.files import DataFile
 
 
 @dataclass
@@ -49,22 +50,18 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
-    receipts = [
-        found
-        for found in evidence.receipts
-        if (before is None or found[0].base_revision < before) and not _lacking(proof, found[0])
-    ]
-    snapshot_id = _newest_snapshot(state, receipts)
+    held = [each for each in _held(proof, before) if not _lacking(proof, each.files)]
+    snapshot_id = _newest_snapshot(state, [each.receipt for each in held])
     same = snapshot_id == state.snapshot_id
     remains = Remains(snapshot_id=snapshot_id, schemas=dict(state.schemas) if same else {})
     remains.header = state.header if same else header_in_receipts(evidence, snapshot_id)
     if remains.header is None:
         return remains
-    _begin(remains, proof, [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id])
-    by_chunk: dict[int, list[Found]] = defaultdict(list)
-    for found in receipts:
-        if found[0].snapshot_id == snapshot_id and _may_follow(state if same else State(), found[0]):
-            by_chunk[found[0].chunk].append(found)
+    _begin(remains, proof, [each.receipt for each in held if each.receipt.snapshot_id == snapshot_id])
+    by_chunk: dict[int, list[Held]] = defaultdict(list)
+    for each in held:
+        if each.receipt.snapshot_id == snapshot_id and _may_follow(state if same else State(), each):
+            by_chunk[each.receipt.chunk].append(each)
     for chunk in sorted(by_chunk):
         newest = _newest(by_chunk[chunk], remains)
         if newest is not None:
@@ -73,21 +70,30 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
     return remains
 
 
-def _age(receipt: Receipt) -> tuple[int, object]:
-    return receipt.base_revision, receipt.opened_at
+def _held(proof: Proof, before: int | None = None) -> list[Held]:
+    """Return what chunks have by the receipts that were made before a revision; None for all."""
+    by_chunk: defaultdict[tuple[str, int], list[tuple[Receipt, act.ObjectRef]]] = defaultdict(list)
+    for receipt, ref in proof.evidence.receipts:
+        if before is None or receipt.base_revision < before:
+            by_chunk[receipt.snapshot_id, receipt.chunk].append((receipt, ref))
+    found: list[Held] = []
+    for (snapshot_id, chunk), receipts in by_chunk.items():
+        same = snapshot_id == proof.state.snapshot_id and proof.state.completed(chunk)
+        refs = proof.state.chunks[chunk].chunk.receipts if same else ()
+        found += held_by(receipts, (refs, [known.file for known in proof.state.live_files(chunk)] if same else []))
+    return found
 
 
-def _lacking(proof: Proof, receipt: Receipt) -> list[str]:
-    """Return the files of a receipt that are missing or have another size."""
+def _lacking(proof: Proof, files: Iterable[DataFile]) -> list[str]:
+    """Return the files that are missing or have another size."""
     objects = proof.evidence.objects
-    sizes = {file.path: objects[file.path].size if file.path in objects else -1 for file in receipt.files}
-    return [file.path for file in receipt.files if sizes[file.path] != file.bytes]
+    return [file.path for file in files if file.path not in objects or objects[file.path].size != file.bytes]
 
 
-def _newest_snapshot(state: State, receipts: list[Found]) -> str:
+def _newest_snapshot(state: State, receipts: list[Receipt]) -> str:
     """Return the snapshot that was begun last: receipts of a later one have a base that the known one's begin lacks."""
     begun = [event.revision for event in state.events for action in event.actions if isinstance(action, act.Begin)]
-    newest = max((receipt for receipt, _ in receipts), key=_age, default=None)
+    newest = max(receipts, key=age, default=None)
     if newest is None or (begun and newest.base_revision < begun[-1]):
         return state.snapshot_id
     return newest.snapshot_id
@@ -124,47 +130,49 @@ def add_schema(remains: Remains, number: int, content: SchemaContent) -> None:
     remains.actions.append(remains.schemas[number])
 
 
-def _may_follow(state: State, receipt: Receipt) -> bool:
+def _may_follow(state: State, held: Held) -> bool:
     """Tell whether a receipt may have been committed after what is known of its chunk."""
+    receipt = held.receipt
     known = state.chunks.get(receipt.chunk)
     if known is None or not state.completed(receipt.chunk):
         return True
     live = state.files.chunk(receipt.chunk)
-    if live.keys() == {file.path for file in receipt.files}:
+    if live.keys() == {file.path for file in held.files}:
         return False
-    attempts = {each.file.attempt for each in live.values()}
-    return receipt.base_revision >= known.revision or (bool(attempts) and attempts == set(receipt.supersedes))
+    attempts, superseded = {each.file.attempt for each in live.values()}, set(receipt.supersedes)
+    follows = superseded <= attempts if receipt.compaction else superseded == attempts
+    return receipt.base_revision >= known.revision or (bool(attempts) and follows)
 
 
-def _newest(found: list[Found], remains: Remains) -> Found | None:
+def _newest(found: list[Held], remains: Remains) -> Held | None:
     """Return the newest of a chunk's receipts; none, and that is noted, if two are equally new and differ."""
-    best = max((receipt for receipt, _ in found), key=_age)
-    equal = [each for each in found if _age(each[0]) == _age(best)]
-    if len({tuple(sorted(file.path for file in receipt.files)) for receipt, _ in equal}) > 1:
-        names = " and ".join(sorted(receipt.path for receipt, _ in equal))
-        remains.lost.append(f"Chunk {best.chunk}: {names} are equally new and differ, so neither was taken.")
+    best = max(found, key=lambda each: each.age)
+    equal = [each for each in found if each.age == best.age]
+    if len({tuple(sorted(file.path for file in each.files)) for each in equal}) > 1:
+        names = " and ".join(sorted(each.path for each in equal))
+        remains.lost.append(f"Chunk {best.receipt.chunk}: {names} are equally new and differ, so neither was taken.")
         return None
     return equal[0]
 
 
-def _take(remains: Remains, proof: Proof, found: Found, same: bool) -> None:
-    receipt, ref = found
+def _take(remains: Remains, proof: Proof, held: Held, same: bool) -> None:
+    receipt, ref = held.receipt, held.refs[-1]
     header = remains.header
     assert header is not None
-    unknown = {file.schema_id for file in receipt.files} - remains.schemas.keys()
+    unknown = {file.schema_id for file in held.files} - remains.schemas.keys()
     if unknown:
         remains.lost.append(
             f"Chunk {receipt.chunk}: the documents of schema {min(unknown)}, with which {ref.path} was made, are "
             "missing or damaged."
         )
         return
-    files = {file.path: file for file in receipt.files}
+    files = {file.path: file for file in held.files}
     try:
         done = completed_chunk(header, receipt.chunk, files, proof.evidence, remains.snapshot_id, receipt.fence)
     except PlanError as error:
         remains.lost.append(f"Chunk {receipt.chunk}: {ref.path} does not fit the plan: {error}.")
         return
-    remains.actions.append(replace(done, receipts=(ref,), run=receipt.run))
+    remains.actions.append(replace(done, receipts=held.refs, run=receipt.run))
     live = proof.state.files.chunk(receipt.chunk) if same else {}
     remains.removed += [path for path in live if path not in files]
     remains.added += [file for path, file in files.items() if path not in live]
@@ -173,13 +181,31 @@ def _take(remains: Remains, proof: Proof, found: Found, same: bool) -> None:
 
 def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
     """Name the receipts that would have given a chunk which nothing else gives."""
+    held = {each.path: each for each in _held(proof)}
     for receipt, ref in proof.evidence.receipts:
         done = receipt.chunk in remains.taken or (same and proof.state.completed(receipt.chunk))
-        lacking = _lacking(proof, receipt)
-        if receipt.snapshot_id == remains.snapshot_id and not done and lacking:
+        if receipt.snapshot_id != remains.snapshot_id or done:
+            continue
+        if ref.path not in held:
+            remains.lost.append(
+                f"Chunk {receipt.chunk}: {ref.path} is of a compaction, and no receipt tells what it was made of."
+            )
+        elif lacking := _lacking(proof, held[ref.path].files):
             remains.lost.append(
                 f"Chunk {receipt.chunk}: {ref.path} is not complete: {', '.join(lacking)} missing or of another size."
             )
+
+
+def undeleted(proof: Proof) -> list[str]:
+    """Return in words which rows come back: a manifest names the tombstones of them, and the log lost these."""
+    of_snapshot = [each for each in proof.evidence.manifests.values() if each.snapshot_id == proof.state.snapshot_id]
+    newest = max(of_snapshot, key=lambda each: each.revision, default=None)
+    return [
+        f"Rows of {each['schema']}.{each['table']} that revision {each['revision']} deleted where "
+        f"{json.dumps(each['predicate'], ensure_ascii=False)} come back: delete them again."
+        for each in (newest.document["tombstones"] if newest else ())
+        if each["revision"] not in proof.state.tombstones
+    ]
 
 
 def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.TagCreated]:

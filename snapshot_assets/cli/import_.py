@@ -69,6 +69,8 @@ def _session() -> SparkSession:
 def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
     with closing(open_import_target(request.address, _session)) as target:
         imports = target.imports()
+        if options.dry_run:
+            return _show_forgetting(options, request, imports)
         left = _unpin(request, imports)
         target.forget()
     if options.json:
@@ -77,6 +79,16 @@ def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
     show(f"{request.address.alias}: {len(imports)} imports forgotten; tables and rows were left as they are")
     for tag in left:
         show(f"  still pinned: {tag}")
+    return 0
+
+
+def _show_forgetting(options: argparse.Namespace, request: ImportRequest, imports: Sequence[ImportRecord]) -> int:
+    if options.json:
+        show_json({"target": request.address.alias, "would_forget": [record.id for record in imports]})
+        return 0
+    show(f"{request.address.alias}: {len(imports)} imports would be forgotten; nothing was changed")
+    for record in imports:
+        show(f"  {record.id}: revision {record.revision} of {record.location}")
     return 0
 
 

@@ -33,14 +33,20 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
     groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    export = groups.add_parser("export", help="create, list, verify and delete snapshots")
+    export = _described(groups, "export", "create, list, verify and delete snapshots")
     commands = export.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _create(commands.add_parser("create", help="export a database; goes on with a snapshot that is there"))
-    _list(commands.add_parser("list", help="list the snapshots at or below a location"))
-    _verify(commands.add_parser("verify", help="check a snapshot and name every fault"))
-    _delete(commands.add_parser("delete", help="delete a snapshot and everything it wrote"))
-    _import(groups.add_parser("import", help="restore a snapshot into a database; goes on where it was cut off"))
-    _catalog(groups.add_parser("catalog", help="look at a location's log, and keep it short and its storage clean"))
+    _create(_described(commands, "create", "export a database; goes on with a snapshot that is there"))
+    _list(_described(commands, "list", "list the snapshots at or below a location"))
+    _verify(_described(commands, "verify", "check a snapshot and name every fault"))
+    _delete(_described(commands, "delete", "delete a snapshot and everything it wrote"))
+    _import(_described(groups, "import", "restore a snapshot into a database; goes on where it was cut off"))
+    _catalog(_described(groups, "catalog", "look at a location's log, and keep it short and its storage clean"))
+    return parser
+
+
+def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+    """Add a command; its own help says too what it does."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     return parser
 
 
@@ -141,30 +147,32 @@ def _import(parser: argparse.ArgumentParser) -> None:
 
 def _catalog(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    log = commands.add_parser("log", help="who did what, when: a line for each revision, newest first")
+    log = _described(commands, "log", "who did what, when: a line for each revision, newest first")
     log.add_argument("--limit", type=_count, metavar="N", help="so many revisions at most (default: all)")
     log.add_argument("--since", type=_count, default=1, metavar="REV", help="this revision and later ones")
     _catalog_command(log, "log")
-    show = commands.add_parser("show", help="what a state holds: chunks, tables, tags, seals, and the size of the log")
+    show = _described(commands, "show", "what a state holds: chunks, tables, tags, seals, and the size of the log")
     show.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
     _catalog_command(show, "show")
     _catalog_command(
-        commands.add_parser("checkpoint", help="write the newest state whole, so that opening reads no older log"),
+        _described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log"),
         "checkpoint",
     )
-    _collecting(commands.add_parser("gc", help="delete what no sealed revision, tag or writer needs any more"), "gc")
-    _collecting(commands.add_parser("prune", help="delete the log's beginning, which a checkpoint holds"), "prune")
-    _tombstone(commands.add_parser("tombstone", help="delete the rows of a predicate; older versions keep them"))
-    _compact(commands.add_parser("compact", help="merge small files, and write files anew without deleted rows"))
-    rebuild = commands.add_parser("rebuild", help="begin a lost or damaged log anew, and tell exactly what was lost")
+    _collecting(_described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
+    _collecting(_described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
+    _tombstone(_described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
+    _compact(_described(commands, "compact", "merge small files, and write files anew without deleted rows"))
+    rebuild = _described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
     rebuild.add_argument(
-        "--accept-undeleted", action="store_true", help="rest on receipts alone: data removed since may come back"
+        "--accept-undeleted",
+        action="store_true",
+        help="rest on receipts alone, or without lost tombstones: data removed since may come back",
     )
     rebuild.add_argument("--from-files", action="store_true", help="take data files that no receipt names, too")
     _dry_run(rebuild, "tell what would be done, touch nothing")
     _catalog_command(rebuild, "rebuild")
-    upgrade = commands.add_parser("upgrade", help="raise the format version; older code then reads it no longer")
+    upgrade = _described(commands, "upgrade", "raise the format version; older code then reads it no longer")
     upgrade.add_argument("--to", type=_count, metavar="N", help="format version (default: the newest)")
     _dry_run(upgrade, "tell what would be done, touch nothing")
     _catalog_command(upgrade, "upgrade")
@@ -202,8 +210,20 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
 
 
 def _compact(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--table", type=_tables, default=[], metavar="s.t,…", help="whole, whether it needs it or not")
-    parser.add_argument("--chunk", type=_chunks, default=[], metavar="N,…", help="these chunks, whole likewise")
+    parser.add_argument(
+        "--table",
+        type=_tables,
+        default=[],
+        metavar="s.t,…",
+        help="only these tables, and whole (default: what needs it)",
+    )
+    parser.add_argument(
+        "--chunk",
+        type=_chunks,
+        default=[],
+        metavar="N,…",
+        help="only these chunks, and whole (default: those that need it)",
+    )
     parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
     parser.add_argument(
         "--dedupe", choices=("primary_key",), default="", help="keep only the newest of rows with one primary key"

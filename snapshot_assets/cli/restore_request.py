@@ -17,7 +17,7 @@ from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.windows import Window
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan import MAX_PARALLELISM, Plan
 from snapshot_assets.storage.base import ObjectStore
 
 _NO_SOURCE = "duckdb:///dev/null"
@@ -99,8 +99,15 @@ def request_of(options: argparse.Namespace) -> ImportRequest:
         named=plan,
         address=configuration.source(plan.target),
         settings=ImportSettings(filters, options.at, options.into_nonempty, options.replace),
-        parallelism=options.parallelism or plan.parallelism,
+        parallelism=_parallelism(options, plan),
     )
+
+
+def _parallelism(options: argparse.Namespace, plan: Plan) -> int:
+    given: int | None = options.parallelism
+    if given is not None and not 1 <= given <= MAX_PARALLELISM:
+        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
+    return given or plan.parallelism
 
 
 def _plan(options: argparse.Namespace) -> tuple[Configuration, Plan]:

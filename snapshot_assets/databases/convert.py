@@ -30,6 +30,7 @@ from snapshot_assets.format.relations import (
 TypeFor = Callable[[pa.DataType], str]
 
 _PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
+_TEXTS = frozenset(("text", "varchar", "string"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
 _NEXTVAL = re.compile(r"nextval\('(?:[^']|'')*'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
@@ -39,7 +40,7 @@ _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORE
 """Types of which equal values may have different texts: as texts they are no key that another table could refer to."""
 
 _INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
-_SILENT_OPTIONS = frozenset(("view", "relation", "extensions", "row_types", "columns"))
+_SILENT_OPTIONS = frozenset(("view", "relation", "extensions", "row_types", "columns", "not_carried"))
 
 
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
@@ -60,7 +61,7 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
     result = DatabaseSchema(
         database=kind,
         schemas=tuple(conversion.schema_document(each) for each in schema.schemas),
-        tables=tuple(conversion.table(each) for each in schema.tables),
+        tables=tuple(conversion.table(each) for each in schema.tables if conversion.takes(each)),
     )
     for view in schema.views:
         conversion.lose(f"View {view.table_name} is left out: its query is {schema.database}'s SQL.")
@@ -84,15 +85,23 @@ class _Conversion:
             self.lose(f"{what} is not in the snapshot.")
         return Schema(name=schema.name, comment=schema.comment)
 
+    def takes(self, table: Table) -> bool:
+        """Tell whether the other kind can hold a table."""
+        if table.columns or self._kind != "duckdb":
+            return True
+        self.lose(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
+        return False
+
     def table(self, table: Table) -> Table:
         name = table.table_name
         sequences = tuple(self._sequences(table))
         drawing = {sequence.column: sequence for sequence in sequences}
+        columns = tuple(self._column(table, each, drawing.get(each.name)) for each in table.columns)
         result = Table(
             schema_name=table.schema_name,
             name=table.name,
-            columns=tuple(self._column(table, each, drawing.get(each.name)) for each in table.columns),
-            time_index=table.time_index,
+            columns=columns,
+            time_index=self._time_index(table, columns),
             primary_key=self._primary_key(table),
             unique=tuple(self._unique(table)),
             foreign_keys=tuple(self._foreign_keys(table)),
@@ -102,9 +111,19 @@ class _Conversion:
         )
         for check in table.checks:
             self.lose(f"Check {check.name} of {name} is left out: {self._source}'s SQL {check.definition}.")
+        for each in table.options.get("not_carried", ()):
+            self.lose(f"{each} of {name} is not in a snapshot.")
         if options := sorted(set(table.options) - _SILENT_OPTIONS):
             self.lose(f"Of {name}, {', '.join(options)} are left out: only {self._source} has them.")
         return result
+
+    def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
+        """Return a table's time index, unless its times are texts now: no window could be told by them."""
+        texts = {column.name for column in columns if column.type.lower() in _TEXTS}
+        if table.time_index not in texts:
+            return table.time_index
+        self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} are texts there.")
+        return None
 
     def _column(self, table: Table, column: Column, sequence: Sequence | None) -> Column:
         where = f"{table.table_name}.{column.name}"
@@ -220,7 +239,7 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
     """Return what a column's values become, for a type that says more than the one that they go to; else nothing."""
     if type_text == "json":
         return "each value as JSON"
-    if type_text in ("text", "VARCHAR", "string") and not pa.types.is_string(arrow_type):
+    if type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type):
         return "each value in its text form"
     plain = column.type.partition("(")[0].strip().lower()
     if column.carrier is Carrier.TEXT:

@@ -65,10 +65,12 @@ class ExistingTable:
     Attributes:
         columns: Its columns' names in order, generated ones included.
         has_rows: Whether it holds any row.
+        what: What it is: `table`, or what else has its name.
     """
 
     columns: tuple[str, ...]
     has_rows: bool
+    what: str = "table"
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,8 @@ class ImportTarget(Protocol):
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns that are there with another type than the tables give them, which rows may not go into.
 
-        Spellings and lengths of a type make no other one. A target that checks every value itself returns none.
+        Spellings and lengths of a type make no other one, but a scale or precision that rounds does. A target that
+        checks every value itself returns none.
         """
         ...
 

@@ -154,6 +154,8 @@ class CompactRun:
             schema_sha256=state.schemas[state.schema_id].sha256,
             run=self.run_id,
             metadata={"database": state.header.source, "writer": catalog.writer_id},
+            header=state.header,
+            version=state.format_version,
         )
 
 
@@ -284,6 +286,9 @@ class _Work:
             files=tuple(sorted(files, key=lambda file: file.path)),
             supersedes=tuple(sorted({file.attempt for group in job.groups for file in group.files})),
             run=self.run.run_id,
+            location_id=self.origin.location_id,
+            header=self.origin.header,
+            version=self.origin.version,
             compaction=Compaction(self.run.wanted.dedupe, tuple(tables)),
         )
 

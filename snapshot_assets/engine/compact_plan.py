@@ -164,6 +164,9 @@ def plan_compaction(state: State, documents: Documents, wanted: Wanted) -> Compa
 
 def _check_named(state: State, documents: Documents, wanted: Wanted) -> None:
     for chunk in wanted.chunks:
+        if chunk not in (known := state.expected_chunks()) and not state.completed(chunk):
+            last = f"the last one is {known[-1]}" if known else "it has none"
+            raise PlanError(f"The snapshot has no chunk {chunk}; {last}.", chunk=chunk)
         if not state.completed(chunk):
             raise PlanError(
                 f"Chunk {chunk} is {state.status(chunk).value}; only completed chunks can be compacted.", chunk=chunk

@@ -132,7 +132,7 @@ class ImportRun:
         check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
         earlier = [record for record in imports if ours & set(record.tables)]
         record = resumed or self._record(source, definition, existing, earlier)
-        chunks = tuple(chunk_files(source.state, source.schema, filters))
+        chunks = tuple(chunk_files(source.state, source.schema, filters, definition.tables))
         if resumed is None:
             windows = PinnedWindows.parse(record.windows)
             check_windows(loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)

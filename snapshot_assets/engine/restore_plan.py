@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -45,6 +46,21 @@ class Filters:
             "expressions": self.expressions,
         }
         return canonical_json(facts).decode()
+
+
+def described(filters: str) -> str:
+    """Return what filters, in their canonical JSON, let through, for people."""
+    facts = json.loads(filters)
+    parts = [
+        f"{what} {', '.join('.'.join(each) if isinstance(each, list) else each for each in facts[what])}"
+        for what in ("schemas", "tables")
+        if facts[what]
+    ]
+    if facts["start"] or facts["end"]:
+        parts.append(f"times from {facts['start'] or 'the first'} to {facts['end'] or 'the last'}")
+    if not facts["expressions"]:
+        parts.append("no expressions")
+    return ", ".join(parts) or "everything"
 
 
 @dataclass(frozen=True)
@@ -158,14 +174,14 @@ class ChunkFiles:
 
     @property
     def unbounded(self) -> set[TableName]:
-        """Tables whose rows of this chunk nothing tells from those of others: they have no time index.
+        """Tables whose rows of this chunk nothing tells from those of others: they have no time index in the target.
 
-        Such are tables that a user's own DataFrames made.
+        Such are tables that a user's own DataFrames made, and those whose times are text in another kind of database.
         """
         return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
 
 
-def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Sequence[int] = ()) -> list[ChunkFiles]:
+def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table]) -> list[ChunkFiles]:
     """Return what is loaded, chunk by chunk in order.
 
     Untimed tables have no time: a time range leaves them whole. Rows without a time lie in no range.
@@ -174,7 +190,7 @@ def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Se
         state: The state at the restored revision.
         schema: What is selected.
         filters: What restricts the import.
-        only: Chunk ids wanted; empty for all.
+        held: The tables that the target will hold, as it will hold them.
 
     Raises:
         RestoreError: A file belongs to a table that the snapshot's schema does not have.
@@ -184,42 +200,72 @@ def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, only: Se
     time_range = None
     if filters.start is not None or filters.end is not None:
         time_range = TimeRange(filters.start, filters.end, header.time_zone)
+    chosen = _chosen(state, schema, held)
     found = []
     for chunk in sorted(state.chunks):
-        if only and chunk not in only:
-            continue
         if chunk != UNTIMED_CHUNK and time_range is not None:
             window = state.window(chunk)
             if not time_range.overlaps(window.start, window.end):
                 continue
-        found.append(_chunk_files(state, schema, chunk, time_range))
+        found.append(_chunk_files(state, chosen, chunk, time_range))
     return found
 
 
-def _chunk_files(state: State, schema: DatabaseSchema, chunk: int, time_range: TimeRange | None) -> ChunkFiles:
-    chosen = {table.table_name: table for table in schema.tables}
-    rows = {name: _rows_of(state, table, chunk, time_range) for name, table in chosen.items()}
+@dataclass(frozen=True)
+class _Chosen:
+    """A table that is restored.
+
+    Attributes:
+        table: As the newest schema has it.
+        timed: Whether the target's table has a time index too.
+        windowed: Whether windows hold rows of it.
+    """
+
+    table: Table
+    timed: bool
+    windowed: bool
+
+
+def _chosen(state: State, schema: DatabaseSchema, held: Sequence[Table]) -> dict[TableName, _Chosen]:
+    timed = {table.table_name: table.time_index is not None for table in held}
+    windowed = {
+        TableName(known.file.schema, known.file.table)
+        for known in state.live_files()
+        if known.file.chunk != UNTIMED_CHUNK
+    }
+    return {
+        table.table_name: _Chosen(table, timed[table.table_name], table.table_name in windowed)
+        for table in schema.tables
+        if table.table_name in timed
+    }
+
+
+def _chunk_files(
+    state: State, chosen: Mapping[TableName, _Chosen], chunk: int, time_range: TimeRange | None
+) -> ChunkFiles:
+    rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
     files = []
     zone = state.header.time_zone if state.header else "UTC"
     for known in state.live_files(chunk):
-        table = chosen.get(TableName(known.file.schema, known.file.table))
-        if table is not None and not (chunk == UNTIMED_CHUNK and rows[table.table_name] is None):
-            cut = _cut(state, chunk, time_range) if table.time_index is not None else None
-            deleting = state.deleting(known.file)
-            files.append(FilePlan(known.file, table, zone, cut, tuple(deleting.values()), max(deleting, default=0)))
-    bounded = tuple((chosen[name], which) for name, which in rows.items() if which is not None)
+        each = chosen.get(TableName(known.file.schema, known.file.table))
+        if each is None:
+            continue
+        has_time = each.table.time_index is not None
+        if not (chunk == UNTIMED_CHUNK and has_time and time_range is not None):
+            cut = _cut(state, chunk, time_range) if has_time else None
+            gone = state.deleting(known.file)
+            files.append(FilePlan(known.file, each.table, zone, cut, tuple(gone.values()), max(gone, default=0)))
+    bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 
 
-def _rows_of(state: State, table: Table, chunk: int, time_range: TimeRange | None) -> Rows | None:
-    """Return which of a table's rows a chunk holds, None for none."""
+def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeRange | None) -> Rows | None:
+    """Return which of a table's rows a chunk holds; None for none, or where nothing tells them from others."""
+    if not each.timed:
+        return AllRows() if chunk == UNTIMED_CHUNK and not each.windowed else None
     if chunk != UNTIMED_CHUNK:
-        if table.time_index is None:
-            return None
         window, zone = state.window(chunk), state.header.time_zone if state.header else "UTC"
         return WindowRows(window.start, window.end, zone)
-    if table.time_index is None:
-        return AllRows()
     return None if time_range is not None else TimelessRows()
 
 

@@ -90,7 +90,9 @@ def open_snapshot(
 def _revision(
     head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[ImportRecord], *, recorded: bool
 ) -> tuple[int, ImportRecord | None]:
-    if not head.begun or not head.seals:
+    if not head.begun:
+        raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
+    if not head.seals:
         raise NoSnapshotError(
             f"There is no sealed snapshot at {uri}: nothing can be restored. Materialise the manifest, which seals it.",
             location=uri,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, OtherType
-from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.engine.restore_plan import Filters, described
 from snapshot_assets.engine.restore_source import RestoreSource
 from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -59,8 +59,9 @@ def check_same_import(newest: ImportRecord | None, source: RestoreSource, filter
         )
     if newest.filters != filters.text():
         raise OtherImportError(
-            f"The target's tables were restored with the filters {newest.filters}; given are {filters.text()}. Give the"
-            " same, or choose tables that were not restored.",
+            f"The target's tables were restored with {described(newest.filters)}; asked for is"
+            f" {described(filters.text())}. Ask for the same, choose tables that were not restored, or drop the tables"
+            " and give --forget-ledger.",
             filters=newest.filters,
         )
 
@@ -76,8 +77,8 @@ def check_tables(
     """Refuse tables that have other columns, columns of other types, or rows that the ledger does not know.
 
     Raises:
-        RestoreError: A table has other columns; names those that are missing or too many. Or columns have other types;
-            names each with both types.
+        RestoreError: Something else has a table's name. Or a table has other columns; names those that are missing or
+            too many. Or columns have other types; names each with both types.
         TargetNotEmptyError: A table holds rows of others.
     """
     known = set(newest.tables) if newest else set()
@@ -86,6 +87,12 @@ def check_tables(
         name, found = table.table_name, existing.get(table.table_name)
         if found is None:
             continue
+        if found.what != "table":
+            raise RestoreError(
+                f"{name} is a {found.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
+                " or choose other tables.",
+                table=str(name),
+            )
         wanted = {column.name for column in table.columns}
         if wanted != set(found.columns):
             raise RestoreError(

@@ -176,9 +176,29 @@ def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
             data = event.step_failure_data
             user = data.user_failure_data
             if user is None:
-                cause = data.error.message.strip() if data.error else "unknown"
-                return SnapshotError(f"{event.step_key} failed: {cause}", run=result.run_id)
+                return _unforeseen(event.step_key, data.error, result.run_id)
             named = user.metadata.get("error")
             kind = getattr(errors, str(named.value) if named else "", SnapshotError)
             return kind(user.description or f"{event.step_key} failed.", run=result.run_id)
     return SnapshotError(f"Dagster run {result.run_id} failed.", run=result.run_id)
+
+
+def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
+    """Return what no asset or check made a failure of, by the innermost cause.
+
+    Args:
+        step: Key of the failed step.
+        error: Dagster's `SerializableErrorInfo` of it; None where there is none.
+        run: Id of the run.
+    """
+    while error is not None and error.cause is not None:
+        error = error.cause
+    name = error.cls_name or "" if error is not None else ""
+    if name == dg.DagsterExecutionInterruptedError.__name__:
+        return SnapshotError(
+            "The run was stopped before its end. What it had committed stays; run the same command again to go on.",
+            run=run,
+        )
+    kind = getattr(errors, name, SnapshotError)
+    cause = error.message.strip().removeprefix(f"{errors.__name__}.{name}: ") if error is not None else "unknown"
+    return kind(f"{step} failed: {cause}", run=run)

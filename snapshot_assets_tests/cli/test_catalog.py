@@ -248,3 +248,8 @@ def test_an_unfit_location_is_refused(snapshots: Snapshots, command: str, uri: s
     shown = snapshots("catalog", command, "--snapshot", uri)
     assert (shown.status, shown.out) == (2, "")
     assert shown.err
+
+
+def test_log_says_when_there_is_nothing_so_late(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    shown = catalog(snapshots, "log", location, "--since", "9")
+    assert (shown.status, shown.out, shown.err) == (0, "", "nothing since revision 9; the newest is 5\n")

@@ -14,9 +14,11 @@ from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LostLogError, NoSnapshotError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
@@ -161,4 +163,27 @@ def test_a_location_on_object_storage_is_rebuilt(place: Place, any_location) -> 
     done = rebuild(store, accept_undeleted=True)
     assert (done.missing, sorted(done.taken)) == ((), list(CHUNKS))
     assert seal(Catalog.open_for_writing(store)).seal.seal.checksum == before.seals[-1].seal.checksum
+    assert undamaged(store)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_compaction_of_one_table_leaves_a_rebuild_the_others(exported: Place, manifest: bool) -> None:
+    store = exported.store
+    scatter(store, chunks=[1, 2], sealed=False)
+    seal(Catalog.open_for_writing(store))
+    tables = sorted({known.file.table for known in read_state(store).live_files(1)})
+    assert len(tables) > 1
+    for name in tables[:2]:
+        compact(store, tables=(TableName("main", name),), chunks=(1, 2))
+    before = read_state(store)
+    assert len(before.chunks[1].chunk.receipts) == min(len(tables), 3)
+    lose(store, "transactions/", *([] if manifest else ["manifest.json"]))
+    done = rebuild(store, accept_undeleted=True)
+    after = read_state(store)
+    assert (done.missing, done.sealed) == ((), manifest)
+    for chunk in before.chunks:
+        assert after.files.chunk(chunk).keys() == before.files.chunk(chunk).keys()
+        one, other = after.chunks[chunk].chunk, before.chunks[chunk].chunk
+        assert (one.checksum, one.receipts, one.rows) == (other.checksum, other.receipts, other.rows)
+    assert after.header == before.header
     assert undamaged(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -104,6 +105,94 @@ def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_dat
     assert into.restore(place.store, filters=ORDERS).finished
     [row] = into.tables()["orders"].to_pylist()
     assert (row["id"], row["n"], row["name"], row["note"], row["exact"]) == (1, 2, "a", "b", 3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there"),
+    [
+        ("numeric(10, 2)", "numeric(10, 1)"),
+        ("numeric", "numeric(10, 5)"),
+        ("time", "time(3)"),
+        ("interval", "interval(0)"),
+        ("text", "text GENERATED ALWAYS AS (id::text) STORED"),
+    ],
+)
+def test_columns_that_would_round_values_or_take_none_are_refused(
+    make_postgresql_database: MakeDatabase, tmp_path: Path, wanted: str, there: str
+) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(make_postgresql_database())
+    execute(place.source, "CREATE SCHEMA s", f"CREATE TABLE s.orders (t timestamptz, id int, n {wanted})")
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", f"CREATE TABLE s.orders (t timestamptz, id int, n {there})")
+    with pytest.raises(RestoreError, match=rf"s\.orders\.n is {there[:4]}.*, not {re.escape(wanted[:8])}"):
+        into.run(place.store, filters=ORDERS).prepare()
+    assert into.imports() == []
+
+
+def test_a_view_of_a_tables_name_is_refused_as_what_it_is(pair: tuple[Place, Into]) -> None:
+    place, into = pair
+    execute(place.source, "CREATE TABLE s.orders (t TIMESTAMPTZ, id BIGINT)")
+    place.export()
+    execute(into.uri, "CREATE SCHEMA s", "CREATE VIEW s.orders AS SELECT 'x' AS t")
+    with pytest.raises(RestoreError, match=r"s\.orders is a view in the target; expected a table"):
+        into.run(place.store, filters=ORDERS, into_nonempty=True).prepare()
+    assert into.imports() == []
+
+
+def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
+    make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(f"duckdb://{tmp_path}/t.duckdb")
+    execute(
+        place.source,
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.orders (t timestamptz, id int)",
+        "INSERT INTO s.orders SELECT '2025-01-01 01:00:00Z'::timestamptz + i * interval '1 day', i"
+        " FROM generate_series(0, 2) i",
+        "INSERT INTO s.orders VALUES (NULL, 7)",
+        "CREATE TABLE s.places (id int)",
+        "INSERT INTO s.places VALUES (1)",
+        "CREATE TABLE s.without_columns ()",
+        "CREATE TABLE s.emptied (t timestamptz)",
+    )
+    plan = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}, "null_time": "chunk0"}
+    place.export(**plan)
+    restored = into.restore(place.store)
+    assert restored.finished
+    prepared = into.run(place.store).prepare()
+    assert any("s.without_columns is left out" in each for each in prepared.lost)
+    assert any("Chunks of s.orders cannot be replaced" in each for each in prepared.lost)
+    assert all(expected == found for expected, found in restored.run.check_counts().values())
+    with restored.run.target() as target:
+        assert {chunk: prepared.differences(target, chunk) for chunk in (0, 1, 2)} == {0: {}, 1: {}, 2: {}}
+    execute(into.uri, "DELETE FROM s.orders WHERE id = 2")
+    with restored.run.target() as target:
+        assert prepared.differences(target, 0) == {TableName("s", "orders"): (4, 3)}
+        assert prepared.differences(target, 3) == {}
+    with pytest.raises(RestoreError, match=r"Chunk 1 cannot be replaced: s\.orders has no time index"):
+        into.restore(place.store, [1], again=True)
+
+
+def test_replacing_what_lies_in_no_window_spares_the_rows_of_windows(
+    make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(f"duckdb://{tmp_path}/t.duckdb")
+    execute(
+        place.source,
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.orders (t timestamptz, id int)",
+        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1)",
+        "CREATE TABLE s.places (id int)",
+        "INSERT INTO s.places VALUES (1)",
+    )
+    plan = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}}
+    place.export(**plan)
+    assert into.restore(place.store).finished
+    execute(place.source, "INSERT INTO s.places VALUES (2)")
+    place.export(chunks=[0], replace=True, **plan)
+    assert into.restore(place.store, replace=True).finished
+    assert sorted(into.tables()["places"]["id"].to_pylist()) == [1, 2]
+    assert into.tables()["orders"]["id"].to_pylist() == [1]
 
 
 def test_tables_that_an_import_made_have_the_types_that_it_would_make(

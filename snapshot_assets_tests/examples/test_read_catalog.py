@@ -17,18 +17,27 @@ from urllib.parse import quote
 import pytest
 
 from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.catalog.upgrade import upgrade
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.test_upgrade import next_version
+from snapshot_assets_tests.engine.compactions import compact, scatter
+from snapshot_assets_tests.golden.make import Exporter
+from snapshot_assets_tests.golden.make import history as golden_history
 
 PROGRAM = Path(__file__).parents[2] / "examples/read_catalog.py"
 COLUMNS = ("path", "schema", "table", "chunk", "rows", "sha256")
@@ -152,3 +161,72 @@ def test_what_the_log_does_not_prove_is_refused(sealed: Writer) -> None:
     sealed.store.delete(transaction_path(3))
     assert "3.txn is missing" in run(sealed.store.uri, 4).stderr
     assert run(sealed.store.uri + "/nothing").returncode == 1
+
+
+def lose(writer: Writer, first: int, last: int) -> None:
+    for revision in range(first, last + 1):
+        writer.store.delete(transaction_path(revision))
+
+
+@pytest.mark.parametrize("loss", [(1, 6), (3, 3), (4, 6)])
+def test_it_reads_a_rebuilt_log_and_what_that_retains(sealed: Writer, loss: tuple[int, int]) -> None:
+    sealed.store.delete(checkpoint_path(5))  # it would need nothing below it
+    first = files_of(sealed.catalog.state.at(5))
+    lose(sealed, *loss)
+    assert rebuild(sealed.store, accept_undeleted=True).committed
+    rebuilt_at = list_log(sealed.store).transactions[-1]
+    head = read_state(sealed.store)
+    options = StoreOptions()
+    assert listed(sealed.store.uri, options=options) == files_of(head)
+    assert listed(sealed.store.uri, 5, options=options) == files_of(head.at(5)) == first
+    writer = Writer(sealed.store)
+    writer.token = writer.catalog.token()
+    replaced(writer, 3)
+    seal(writer.catalog)
+    assert listed(sealed.store.uri, options=options) == files_of(read_state(sealed.store)) != files_of(head)
+    writer.store.delete(checkpoint_path(rebuilt_at))
+    refused = run(sealed.store.uri, rebuilt_at)
+    assert refused.returncode == 1
+    assert "needs the checkpoint of a rebuild" in refused.stderr
+
+
+def test_a_transaction_that_only_fills_a_hole_is_no_log(sealed: Writer) -> None:
+    lose(sealed, 1, 6)
+    sealed.store.delete(checkpoint_path(5))
+    rebuild(sealed.store)
+    assert list_log(sealed.store).transactions[0] == 1
+    refused = run(sealed.store.uri, 1)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "1.txn needs the checkpoint of a rebuild" in refused.stderr
+
+
+def test_it_reads_tombstones_compactions_and_what_they_replaced(tmp_path: Path) -> None:
+    store = open_store(parse_location((tmp_path / "location").as_uri()))
+    golden_history(store)
+    scatter(store, chunks=[3])
+    before = read_state(store)
+    compact(store, chunks=(3,), tables=(TableName("main", "readings"),))
+    catalog = Exporter(store).catalog
+    assert delete_rows(catalog, TableName("main", "readings"), "count = 7").revision
+    kinds = {type(action).__name__ for event in catalog.state.events for action in event.actions}
+    assert {"Tombstone", "SchemaAdded", "Extend", "TagCreated"} <= kinds
+    options = StoreOptions()
+    seals = [known.revision for known in before.seals]
+    for revision in (*seals[-3:], before.revision):
+        assert listed(store.uri, revision, options=options) == files_of(read_state(store, through=revision)), revision
+    after = listed(store.uri, options=options)
+    assert after == files_of(catalog.state)
+    assert len(after) < len(files_of(before))
+
+
+def test_an_upgraded_location_is_refused_with_both_versions_and_its_past_is_read(sealed: Writer) -> None:
+    before = files_of(sealed.catalog.state)
+    with next_version():
+        assert upgrade(Catalog.open_for_writing(sealed.store)).revision == 7
+        for checkpoint in (False, True):
+            if checkpoint:
+                write_checkpoint(sealed.store, read_state(sealed.store))
+            refused = run(sealed.store.uri)
+            assert (refused.returncode, refused.stdout) == (1, "")
+            assert "is of version 2; this program reads 1" in refused.stderr
+    assert listed(sealed.store.uri, 6, options=StoreOptions()) == before

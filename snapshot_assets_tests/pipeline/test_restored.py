@@ -216,7 +216,7 @@ def test_nothing_sealed_nothing_restored_and_no_target_touched(make_project: Cal
     project = make_project(target="copy")
     result = project.run("restored", keys=project.keys[:1])
     assert not result.success
-    assert "There is no sealed snapshot" in project.failure(result).description
+    assert "There is no snapshot" in project.failure(result).description
     assert not project.target.exists()
 
 

@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
             show(_line(revision))
     if options.json:
         show_json({"uri": store.uri, "head": history.head, "pruned": history.pruned, "revisions": documents})
+    elif options.since > history.head:
+        say(f"nothing since revision {options.since}; the newest is {history.head}")
     elif told:
         say(f"* pruned, told by a checkpoint, without files; {history.pruned} revisions of this log are pruned")
     elif history.pruned and options.limit is None:

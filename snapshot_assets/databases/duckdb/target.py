@@ -31,8 +31,9 @@ from snapshot_assets.format.relations import Table, TableName
 
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
-    SELECT schema_oid, table_name, column_name FROM duckdb_columns()
-    WHERE database_name = ? AND NOT internal ORDER BY table_oid, column_index
+    SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
+    LEFT JOIN duckdb_views() v ON v.database_name = c.database_name AND v.view_oid = c.table_oid
+    WHERE c.database_name = ? AND NOT c.internal ORDER BY c.table_oid, c.column_index
 """
 _FOREIGN_KEYS = """
     SELECT schema_oid, constraint_name, table_name, referenced_table, constraint_column_names, referenced_column_names
@@ -116,11 +117,19 @@ class DuckDBTarget(SqlTarget):
         schemas = Schemas(self)
         wanted = {(name.schema.lower(), name.table.lower()): name for name in tables}  # DuckDB ignores case in names
         columns: dict[TableName, list[str]] = {}
-        for schema, table, column in self.rows(_COLUMNS, [TARGET]):
+        views: set[TableName] = set()
+        for schema, table, column, is_view in self.rows(_COLUMNS, [TARGET]):
             name = wanted.get((schemas.names[schema].lower(), table.lower()))
             if name is not None:
                 columns.setdefault(name, []).append(column)
-        return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
+                if is_view:
+                    views.add(name)
+        return {
+            name: ExistingTable(tuple(found), False, "view")
+            if name in views
+            else ExistingTable(tuple(found), self._has_rows(name))
+            for name, found in columns.items()
+        }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns that are there with another type than the tables give them; see `Target`."""

@@ -1,17 +1,24 @@
 """Columns of tables that are there already whose type is another than an import would make.
 
 COPY's binary stream says nothing of types: eight bytes of a bigint go into a double precision as some number. The
-server is asked what a type's text means, so that spellings do not matter; neither do lengths, and a domain is what it
-is made of.
+server is asked what a type's text means, so that spellings do not matter, and a domain is what it is made of. Neither
+do lengths, since too long a value is an error; but a smaller scale or precision would round values without a word.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 from snapshot_assets.databases.postgresql.sql import identifier, literal
-from snapshot_assets.format.relations import Table
+from snapshot_assets.databases.target import OtherType
+from snapshot_assets.format.relations import Table, TableName
+
+_LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
+_MOST_PRECISE = 6
+"""Digits of a second that PostgreSQL keeps unless told otherwise."""
 
 _QUERY = """
 WITH RECURSIVE base (of, id) AS (
@@ -19,7 +26,8 @@ WITH RECURSIVE base (of, id) AS (
     UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
 ), wanted (schema, name, "column", type, made_of) AS (VALUES {rows}
 ), compared AS (
-    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found,
+    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
+        a.atttypmod >= 0 AS limited,
         CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
         CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
     FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
@@ -28,16 +36,19 @@ WITH RECURSIVE base (of, id) AS (
     JOIN base f ON f.of = a.atttypid
     LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
 )
-SELECT schema, name, "column", found, type AS expected FROM compared
-WHERE found_id IS DISTINCT FROM wanted_id ORDER BY schema, name, "column"
+SELECT schema, name, "column", found, type AS expected, found_id IS NOT DISTINCT FROM wanted_id AS same, generated
+FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited ORDER BY schema, name, "column"
 """
 
 
 def other_types_query(tables: Sequence[Table]) -> str:
-    """Return the query of the columns of some tables that have another type; "" where no column has one.
+    """Return the query of the columns of some tables that may have another type; "" where no column has one.
 
     Args:
         tables: As the import would make them. Those that are not there yield no row.
+
+    Returns:
+        A query whose rows `other_type` judges.
     """
     rows = []
     for table in tables:
@@ -47,6 +58,28 @@ def other_types_query(tables: Sequence[Table]) -> str:
                 facts = (table.schema_name, table.name, column.name, column.type, _made_of(column.type, domains))
                 rows.append(f"({', '.join(map(literal, facts))})")
     return _QUERY.format(rows=", ".join(rows)) if rows else ""
+
+
+def other_type(row: Mapping[str, Any]) -> OtherType | None:
+    """Return a column whose type is another one, or that values cannot be written to; None if they can."""
+    name, column = TableName(row["schema"], row["name"]), row["column"]
+    if row["generated"]:
+        return OtherType(name, column, f"{row['found']}, generated", row["expected"])
+    if row["same"] and not _rounds(row["found"], row["expected"]):
+        return None
+    return OtherType(name, column, row["found"], row["expected"])
+
+
+def _rounds(found: str, expected: str) -> bool:
+    """Tell whether a type rounds values that the expected one holds; too long a text is an error, and so is none."""
+    there, wanted = _LIMITS.search(found), _LIMITS.search(expected)
+    if there is None:
+        return False
+    if found.startswith("numeric"):
+        return wanted is None or int(there[2] or 0) < int(wanted[2] or 0)
+    if found.startswith(("time", "interval")):
+        return int(there[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
+    return False
 
 
 def _domains(table: Table) -> dict[str, str]:

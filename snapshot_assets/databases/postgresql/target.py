@@ -11,7 +11,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
-from snapshot_assets.databases.postgresql.existing_types import other_types_query
+from snapshot_assets.databases.postgresql.existing_types import other_type, other_types_query
 from snapshot_assets.databases.postgresql.failures import connect_failure, translated
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
 from snapshot_assets.databases.postgresql.nested import with_json
@@ -31,7 +31,9 @@ _STAGE = "snapshot_assets_stage"
 _PORTION_BYTES = 8 << 20
 _SETTINGS = SETTINGS | {"temp_buffers": "64MB"}
 _EXISTING = """
-SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name
+SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name, CASE c.relkind
+    WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type'
+    WHEN 'i' THEN 'index' WHEN 'I' THEN 'index' ELSE 'table' END AS what
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
@@ -83,11 +85,16 @@ class PostgresqlTarget(SqlTarget):
         if not names:
             return {}
         columns: dict[TableName, list[str]] = {}
+        kinds: dict[TableName, str] = {}
         for row in self._rows(_EXISTING.format(names=names), "looking up tables"):
-            known = columns.setdefault(TableName(row["schema"], row["name"]), [])
+            name = TableName(row["schema"], row["name"])
+            known, kinds[name] = columns.setdefault(name, []), row["what"]
             if row["column_name"] is not None:
                 known.append(row["column_name"])
-        return {name: ExistingTable(tuple(found), self._has_rows(name)) for name, found in columns.items()}
+        return {
+            name: ExistingTable(tuple(found), kinds[name] == "table" and self._has_rows(name), kinds[name])
+            for name, found in columns.items()
+        }
 
     def _has_rows(self, name: TableName) -> bool:
         query = f"SELECT EXISTS (SELECT FROM {self._own_rows(name)}) AS found"
@@ -97,7 +104,7 @@ class PostgresqlTarget(SqlTarget):
         """Return the columns that are there with another type than the tables give them; see `Target`."""
         query = other_types_query(tables)
         rows = self._rows(query, "comparing types") if query else []
-        return [OtherType(TableName(row.pop("schema"), row.pop("name")), **row) for row in rows]
+        return [other for row in rows if (other := other_type(row)) is not None]
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,0 +1,288 @@
+"""Makes the golden locations of the format version that this code writes, once for each version.
+
+    python -m snapshot_assets_tests.golden.make
+
+They are kept for ever, as the code of their day wrote them; one that is there is never made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+
+from snapshot_assets.catalog import beginning, catalog, rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.rebuild import rebuild
+from snapshot_assets.catalog.receipts import write_receipt
+from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.schemas import read_schemas, write_schema
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.engine.compact import CompactRun
+from snapshot_assets.engine.compact_plan import Wanted
+from snapshot_assets.engine.data_files import read_batches
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.engine.tasks import ChunkResult, Provenance, write_table
+from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.actions import Header
+from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey, Schema, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+HERE = Path(__file__).parent
+START, DAY, NOW = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(0)
+READINGS, SENSORS = TableName("main", "readings"), TableName("main", "sensors")
+_COLUMNS = (
+    Column(name="moment", type="TIMESTAMPTZ", arrow_type="timestamp[us, tz=UTC]", nullable=False),
+    Column(name="value", type="DOUBLE", arrow_type="double"),
+    Column(name="count", type="UBIGINT", arrow_type="uint64"),
+    Column(name="price", type="DECIMAL(9,2)", arrow_type="decimal128(9, 2)"),
+    Column(name="note", type="VARCHAR", arrow_type="string"),
+)
+_SENSORS = Table(
+    schema="main",
+    name="sensors",
+    columns=(
+        Column(name="id", type="INTEGER", arrow_type="int32", nullable=False),
+        Column(name="name", type="VARCHAR", arrow_type="string"),
+        Column(name="since", type="DATE", arrow_type="date32[day]"),
+    ),
+    primary_key=PrimaryKey(name="sensors_pkey", columns=("id",), definition="PRIMARY KEY (id)"),
+)
+HEADER = Header(
+    name="golden",
+    source="db",
+    catalog="",
+    schemas=("main",),
+    start=START,
+    end=START + 2 * DAY,
+    chunk_time_window=DAY // timedelta(microseconds=1),
+    kind="continuous",
+    format="parquet",
+    schema_only=False,
+    time_zone="UTC",
+    null_time="chunk0",
+    untimed_tables="export",
+    grace=DAY // timedelta(microseconds=1),
+    requested_start="2025-01-01T00:00:00Z",
+)
+
+
+def schema_of(columns: tuple[Column, ...] = _COLUMNS) -> DatabaseSchema:
+    """Return the database's schema, with these columns of the timed table."""
+    readings = Table(schema="main", name="readings", time_index="moment", columns=columns)
+    return DatabaseSchema(database="duckdb", schemas=(Schema(name="main"),), tables=(readings, _SENSORS))
+
+
+@dataclass
+class Exporter:
+    """A writer of a location, with rows of its own invention in real files."""
+
+    store: ObjectStore
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog.open_for_writing(self.store)
+
+    def begin(self, *, force: bool = False) -> None:
+        """Begin a snapshot."""
+        self.catalog.commit(rules.begin(HEADER, write_schema(self.store, schema_of()), force=force))
+
+    def provenance(self) -> Provenance:
+        """Return what files and receipts say of where they come from."""
+        state = self.catalog.state
+        facts = {"database": "db", "writer": self.catalog.writer_id}
+        newest = state.schemas[state.schema_id]
+        return Provenance(
+            state.location_id,
+            state.snapshot_id,
+            state.revision,
+            newest.schema_id,
+            newest.sha256,
+            "run",
+            {"snapshot": "1"},
+            facts,
+            state.header,
+            state.format_version,
+        )
+
+    def complete(self, chunk: int, first: int = 0, parts: int = 1) -> None:
+        """Complete a chunk, or replace it, with three readings in each part, or the two sensors."""
+        catalog, origin = self.catalog, self.provenance()
+        schema = read_schemas(self.store, catalog.state)[origin.schema_id]
+        opened_at, live = datetime.now(UTC), tuple(catalog.state.files.chunk(chunk))
+        window = str(catalog.state.window(chunk)) if chunk else ""
+        rows = [(READINGS, readings(schema, chunk, first + part)) for part in range(parts)]
+        rows = rows if chunk else [(SENSORS, sensors(schema))]
+        files = [
+            file
+            for name, table in rows
+            for file in write_table(self.store, origin, chunk, window, schema.table(name), table.to_batches(), 1 << 28)
+        ]
+        superseded = sorted({known.file.attempt for known in catalog.state.live_files(chunk)})
+        receipt = origin.receipt(ChunkResult(chunk, opened_at, tuple(files)), tuple(superseded))
+        refs = (write_receipt(self.store, receipt),)
+        done = rules.FinishedChunk(chunk, receipt.files, refs, opened_at, receipt.fence, "run", live or None)
+        assert catalog.commit(rules.complete_chunk(catalog.token(), done, catalog.now))
+
+
+def readings(schema: DatabaseSchema, chunk: int, part: int) -> pa.Table:
+    """Return three rows of a window."""
+    wanted = schema.table(READINGS).arrow_schema()
+    values = {
+        "moment": [START + (chunk - 1) * DAY + timedelta(hours=part, minutes=minute) for minute in range(3)],
+        "value": [1.5, float("nan"), None],
+        "count": [2**64 - 1, 0, 7],
+        "price": [Decimal("1.25"), Decimal("-0.10"), None],
+        "note": [f"part {part}", "\u00fc", None],
+        "extra": [True, None, False],
+    }
+    return pa.table({field.name: pa.array(values[field.name], field.type) for field in wanted}, schema=wanted)
+
+
+def sensors(schema: DatabaseSchema) -> pa.Table:
+    """Return the two rows of the table without a time index."""
+    rows = [{"id": 1, "name": "roof", "since": date(2020, 2, 29)}, {"id": 2, "name": None, "since": None}]
+    return pa.Table.from_pylist(rows, schema=schema.table(SENSORS).arrow_schema())
+
+
+def history(store: ObjectStore) -> None:
+    """Every kind of action but those of the other locations; the log is whole from revision 1 on."""
+    writer = Exporter(store)
+    writer.begin()
+    log = writer.catalog
+    log.commit(rules.in_progress(log.token(), [0, 1, 2], "run"))
+    log.commit(rules.fail_chunk(log.token(), 1, "the database went away", "run"))
+    for chunk, parts in ((0, 1), (1, 3), (2, 0)):
+        writer.complete(chunk, parts=parts)
+    seal(log)
+    sealed = log.state.revision
+    create_tag(log, "first", sealed)
+    create_tag(log, "kept", sealed, 7 * DAY)
+    log.commit(rules.extend(log.token(), START + 3 * DAY))
+    extra = Column(name="extra", type="BOOLEAN", arrow_type="bool")
+    added = write_schema(store, schema_of((*_COLUMNS, extra)))
+    log.commit(rules.add_schema(log.token(), added))
+    writer.complete(3)
+    for first in (3, 6):  # what the first of the two writes is garbage
+        writer.complete(1, first=first, parts=3)
+    seal(log)
+    delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
+    write_checkpoint(store, log.state)
+    list(CompactRun(store, InlineRunner(), "compaction", Wanted(tables=(READINGS,), chunks=(1,))).run())
+    log.refresh()
+    delete_tag(log, "first")
+    assert collect_garbage(log, grace=NOW, unsafe=True).deleted
+    log.commit(rules.in_progress(log.token(), [2], "another run"))
+    write_checkpoint(store, log.state)
+
+
+def rebuilt(store: ObjectStore) -> None:
+    """A second snapshot id, a log with a hole that was rebuilt, sealed anew and pruned."""
+    writer = Exporter(store)
+    for force in (False, True):
+        writer.begin(force=force)
+        for chunk in (0, 1, 2):
+            writer.complete(chunk, parts=1)
+        seal(writer.catalog)
+        create_tag(writer.catalog, "second" if force else "first", writer.catalog.state.revision)
+    store.delete(transaction_path(writer.catalog.state.revision - 3))
+    assert rebuild(store).committed
+    writer = Exporter(store)
+    writer.complete(1, first=3)
+    seal(writer.catalog)
+    write_checkpoint(store, writer.catalog.state)
+    assert prune(writer.catalog, grace=NOW, unsafe=True).deleted
+
+
+def deleted(store: ObjectStore) -> None:
+    """A deletion that was cut off after its transaction."""
+    writer = Exporter(store)
+    writer.begin()
+    writer.catalog.commit(rules.delete(writer.catalog.token(), with_tags=True))
+
+
+def _writer() -> str:
+    return "snapshot_assets/golden"
+
+
+LOCATIONS = {"history": history, "rebuilt": rebuilt, "deleted": deleted}
+
+
+def expected(store: ObjectStore) -> dict[str, object]:
+    """Return what reading a location gives: each revision's files, the manifests of sealed ones, and visible rows."""
+    found: dict[str, object] = {"revisions": {}, "files": {}}
+    log = list_log(store).transactions
+    whole = len(log) == log[-1]
+    for revision in range(1, log[-1] + 1):
+        with suppress(SnapshotError):
+            state = read_state(store, through=revision)
+            if not whole and revision not in read_state(store).retained():
+                continue
+            found["revisions"][str(revision)] = [known.file.path for known in state.live_files()]
+            found["files"] |= {known.file.path: facts(known.file) for known in state.live_files()}
+    with suppress(SnapshotError):
+        state = read_state(store)
+        retained = [state.at(known.revision) for known in state.seals]
+        found["manifests"] = {str(each.revision): manifest_of(each) for each in retained}
+        found["rows"] = {str(each.revision): rows(store, each) for each in retained}
+        found["tags"] = {name: tag.tag.revision for name, tag in sorted(state.tags.items())}
+    return found
+
+
+def facts(file: object) -> dict[str, object]:
+    """Return what a listing says of a file."""
+    return {name: getattr(file, name) for name in ("schema", "table", "chunk", "rows", "bytes", "sha256")}
+
+
+def rows(store: ObjectStore, state: State) -> dict[str, list[str]]:
+    """Return the visible rows of each table as text, sorted."""
+    schemas = read_schemas(store, state)
+    found: dict[str, list[str]] = {}
+    for known in state.live_files():
+        table = schemas[known.file.schema_id].table(TableName(known.file.schema, known.file.table))
+        deleted_by = tuple(state.deleting(known.file).values())
+        batches = read_batches(store, known.file, table.arrow_schema(), deleted=deleted_by)
+        found.setdefault(known.file.table, []).extend(texts(batches))
+    return {name: sorted(some) for name, some in sorted(found.items())}
+
+
+def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """Return rows as texts that JSON keeps."""
+    return [
+        ", ".join(f"{name} {value}" for name, value in row.items()) for batch in batches for row in batch.to_pylist()
+    ]
+
+
+def main() -> None:
+    """Make what is not there yet."""
+    folder = HERE / f"version_{FORMAT_VERSION}"
+    for name, make in LOCATIONS.items():
+        if not (folder / name).exists():
+            store = open_store(parse_location((folder / name).as_uri()))
+            with (
+                mock.patch.object(catalog, "writer_name", _writer),
+                mock.patch.object(beginning, "writer_name", _writer),
+            ):
+                make(store)
+            (folder / f"{name}.json").write_text(json.dumps(expected(store), indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
