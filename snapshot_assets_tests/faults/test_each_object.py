@@ -178,7 +178,7 @@ def _is_read(rich: Rich, revision: int, file: str, without: str) -> bool:
 def _check_rebuilt(rich: Rich, struck: int, what: str) -> None:
     """A log that lost a transaction is rebuilt to what head and tags held, but for a deletion of rows that it was."""
     try:
-        lost = rebuild(rich.store).lost
+        lost = rebuild(rich.store, accept_undeleted=struck == max(rich.rows)).lost
     except LogWholeError:
         lost = ()
     *_, before, newest = rich.rows
