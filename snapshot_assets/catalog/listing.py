@@ -8,7 +8,13 @@ from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.log import read_state
 from snapshot_assets.catalog.state import State, TagState
-from snapshot_assets.errors import DamageError, LocationDeletedError, UnsupportedVersionError
+from snapshot_assets.errors import (
+    DamageError,
+    LocationDeletedError,
+    StorageError,
+    StoreUnavailableError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -58,8 +64,18 @@ def list_snapshots(store: ObjectStore, open_child: Callable[[str], ObjectStore])
     """
     folders = store.folders()
     stores = [store] if "transactions" in folders else [open_child(name) for name in folders]
-    summaries = [summarize(candidate) for candidate in stores if _has_log(candidate)]
+    summaries = [found for each in stores if (found := _look_into(each)) is not None]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
+
+
+def _look_into(store: ObjectStore) -> SnapshotSummary | None:
+    """Return the summary of a folder with a log, None of one without; of one that cannot be listed, why."""
+    try:
+        return summarize(store) if _has_log(store) else None
+    except StoreUnavailableError:
+        raise
+    except StorageError as error:  # an object of somebody else's, or a right that is missing, hides no other snapshot
+        return SnapshotSummary(store.uri, "unreadable", error=str(error))
 
 
 def _has_log(store: ObjectStore) -> bool:
