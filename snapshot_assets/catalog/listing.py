@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State, TagState
-from snapshot_assets.errors import LocationDeletedError, SnapshotError
+from snapshot_assets.errors import (
+    DamageError,
+    LocationDeletedError,
+    StorageError,
+    StoreUnavailableError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -59,13 +66,24 @@ def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -
         open_below: Opens the store of a folder below by the names on the way to it.
     """
     folders = store.folders()
-    stores = [store] if "transactions" in folders else []
-    for name in () if stores else folders:
-        child = open_below(name)
-        inner = child.folders()
-        stores += [child] if "transactions" in inner else [open_below(name, each) for each in inner]
-    summaries = [summarize(candidate) for candidate in stores if _has_log(candidate)]
+    if "transactions" in folders:
+        summaries = _look_into(store)
+    else:
+        summaries = [found for name in folders for found in _look_into(open_below(name), partial(open_below, name))]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
+
+
+def _look_into(store: ObjectStore, open_inner: Callable[[str], ObjectStore] | None = None) -> list[SnapshotSummary]:
+    """Return the summary of a folder with a log, or of the folders in it; of one that cannot be listed, why."""
+    try:
+        if _has_log(store):
+            return [summarize(store)]
+        inner = [open_inner(name) for name in store.folders()] if open_inner else []
+    except StoreUnavailableError:
+        raise
+    except StorageError as error:  # an object of somebody else's, or a right that is missing, hides no other snapshot
+        return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
+    return [found for each in inner for found in _look_into(each)]
 
 
 def _has_log(store: ObjectStore) -> bool:
@@ -79,7 +97,7 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         state = read_state(store)
     except LocationDeletedError as error:
         return SnapshotSummary(store.uri, "deleted", error=str(error))
-    except SnapshotError as error:  # whatever is wrong with one, the others are shown
+    except (DamageError, UnsupportedVersionError) as error:
         return SnapshotSummary(store.uri, "unreadable", error=str(error))
     if state.header is None:
         return SnapshotSummary(store.uri, "unreadable", error="The log is empty.")

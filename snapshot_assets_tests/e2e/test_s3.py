@@ -87,16 +87,20 @@ def test_a_snapshot_may_be_copied_to_another_store(
     assert verify(copy, depth="full").faults == []
 
 
-def test_the_command_line_on_s3(snapshots: Snapshots, s3_user: Any, s3_location: str, source: str) -> None:
+def test_the_command_line_on_s3(
+    snapshots: Snapshots, s3_server: S3Server, s3_user: Any, s3_location: str, source: str
+) -> None:
     options = ["--config", s3_user("admin")]
     location = ["--to", s3_location]
     created = snapshots(*options, "export", "create", "--source", source, *location, "--schema-only", "--json")
     assert created.status == 0, created.err
     assert snapshots(*options, "export", "verify", "--snapshot", s3_location).status == 0
     above = s3_location.rpartition("/")[0]
+    foreign = f"{parse_location(above).prefix}/foreign/new\nline"  # a key that no listing of this package's takes
+    s3_server.client().put_object(Bucket=s3_server.bucket, Key=foreign, Body=b"")
     found = snapshots(*options, "export", "list", "--location", above, "--json").json
-    assert isinstance(found, list), found
     assert [item["status"] for item in found if item["uri"] == s3_location] == ["schema-only"]
+    assert [item["status"] for item in found if item["uri"] == f"{above}/foreign"] == ["unreadable"]
     assert snapshots(*options, "export", "delete", "--snapshot", s3_location, "--yes").status == 0
     assert snapshots(*options, "export", "list", "--location", s3_location, "--json").json == []
 

@@ -12,9 +12,11 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import boto3
 import pytest
 
 from snapshot_assets.errors import StorageError
@@ -48,6 +50,16 @@ class S3Server:
         """Return the options of `admin`, `reader` (no writes) or `stranger` (no rights in the bucket)."""
         assert name in _USERS
         return replace(self.options, access_key_id=f"{name}-key", secret_access_key=_secret(name))
+
+    def client(self) -> Any:
+        """Return a client that can do what obstore cannot: list uploads, and write names that obstore refuses."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.options.endpoint,
+            aws_access_key_id=self.options.access_key_id,
+            aws_secret_access_key=self.options.secret_access_key,
+            region_name=self.options.region,
+        )
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
-import boto3
 import pytest
 
 from snapshot_assets.errors import PlanError, StorageError, StoreDeniedError, StoreUnavailableError, TransientError
@@ -44,19 +42,8 @@ def _abort_after(store: ObjectStore, server: S3Server, pending: list[str]) -> No
         raise RuntimeError
 
 
-def _client(server: S3Server) -> Any:
-    """Return a client that can do what obstore cannot: list uploads, and write names that obstore refuses."""
-    return boto3.client(
-        "s3",
-        endpoint_url=server.options.endpoint,
-        aws_access_key_id=server.options.access_key_id,
-        aws_secret_access_key=server.options.secret_access_key,
-        region_name=server.options.region,
-    )
-
-
 def _pending(server: S3Server, uri: str) -> list[str]:
-    client = _client(server)
+    client = server.client()
     prefix = parse_location(uri).prefix
     uploads = client.list_multipart_uploads(Bucket=server.bucket).get("Uploads", [])
     return [upload["Key"] for upload in uploads if upload["Key"].startswith(prefix)]
@@ -208,7 +195,7 @@ def test_the_environment_supplies_what_is_left_out(
 
 
 def test_a_foreign_object_with_an_impossible_name_is_reported(s3_server: S3Server, s3_location: str) -> None:
-    client = _client(s3_server)
+    client = s3_server.client()
     client.put_object(Bucket=s3_server.bucket, Key=f"{parse_location(s3_location).prefix}/new\nline", Body=b"")
     with pytest.raises(StorageError, match=f"Cannot list {s3_location}"):
         list(open_s3(s3_location, s3_server.options).list())
