@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
@@ -71,11 +72,13 @@ def some_history(writer: Writer, steps: int, seed: int) -> None:
             case "force" if choose.random() < 0.3:
                 writer.begin(replace(HEADER, name=f"demo{step}"), force=True)
             case "work":
-                writer.catalog.commit(rules.in_progress(writer.token, [chunk], f"run{step}"))
+                writer.catalog.commit(rules.in_progress(writer.token, [chunk], choose.choice(("run1", "run2"))))
             case "fail":
-                writer.catalog.commit(rules.fail_chunk(writer.token, chunk, "no", f"run{step}"))
+                writer.catalog.commit(rules.fail_chunk(writer.token, chunk, "no", "run1"))
             case "checkpoint":
                 write_checkpoint(writer.store, writer.catalog.state)
+                if choose.random() < 0.5:
+                    writer.catalog = Catalog.open_for_writing(writer.store)
 
 
 def without(store: ObjectStore, folder: Path, checkpoints: list[int]) -> ObjectStore:
@@ -247,3 +250,12 @@ def test_checkpoints_are_written_by_the_way(writer: Writer, monkeypatch: pytest.
     assert list_log(writer.store).checkpoints == [4, 8]
     assert read_state(writer.store).in_progress == {1: "run9"}
     assert datetime.now(UTC) >= read_state(writer.store).committed_at
+
+
+def test_a_run_that_works_on_a_chunk_again_is_told_of_once_wherever_checkpoints_lie(writer: Writer) -> None:
+    writer.catalog.commit(rules.in_progress(writer.token, [1, 2], "run"))
+    writer.catalog.commit(rules.fail_chunk(writer.token, 1, "no", "run"))
+    write_checkpoint(writer.store, writer.catalog.state)
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
+    write_checkpoint(writer.store, read_state(writer.store))
+    assert not verify(writer.store).damaged
