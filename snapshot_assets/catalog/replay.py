@@ -86,19 +86,20 @@ def list_log(store: ObjectStore) -> Listing:
     return found
 
 
-def read_state(store: ObjectStore, *, through: int | None = None) -> State:
+def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
     """Return the state at the head, or at an older revision: from the newest readable checkpoint, and the log after it.
 
     Args:
         store: The location.
         through: The revision; None for the head. One that was pruned is computed from a later state, which knows it if
             it is retained.
+        statistics: Read all statistics of files now, and pass over a checkpoint of which some cannot be read.
 
     Raises:
         DamageError: The log has a fault; the first one.
         LocationDeletedError: A deletion of the snapshot was begun and not finished.
     """
-    return _despite_pruning(lambda: _read_state(store, through))
+    return _despite_pruning(lambda: _read_state(store, through, statistics))
 
 
 def _despite_pruning(read: Callable[[], _Read]) -> _Read:
@@ -109,17 +110,17 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
     return read()
 
 
-def _read_state(store: ObjectStore, through: int | None) -> State:
+def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
     listing = list_log(store)
     if through is None:
-        return _replayed(store, listing)
+        return _replayed(store, listing, statistics)
     if not _is_pruned(listing, through):
         try:
-            return _replayed(store, listing.through(through))
+            return _replayed(store, listing.through(through), statistics)
         except DamageError:  # it may lie below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
-    return _replayed(store, listing).at(through)
+    return _replayed(store, listing, statistics).at(through)
 
 
 def _is_pruned(listing: Listing, revision: int) -> bool:
@@ -129,8 +130,8 @@ def _is_pruned(listing: Listing, revision: int) -> bool:
     return bool(listing.checkpoints) and len(needed) < revision - start
 
 
-def _replayed(store: ObjectStore, listing: Listing) -> State:
-    state = _newest_checkpoint(store, listing) or State()
+def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
+    state = _newest_checkpoint(store, listing, statistics) or State()
     newer = listing.after(state.revision)
     for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
@@ -142,10 +143,10 @@ def _replayed(store: ObjectStore, listing: Listing) -> State:
     return state
 
 
-def _newest_checkpoint(store: ObjectStore, listing: Listing) -> State | None:
+def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
     for revision in reversed(listing.checkpoints):
         try:
-            return read_checkpoint(store, revision)
+            return read_checkpoint(store, revision, statistics=statistics)
         except DamageError as fault:
             _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
     return None
