@@ -60,6 +60,25 @@ class Listing:
     checkpoints: list[int] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
+    @property
+    def start(self) -> int:
+        """The checkpoint that the log begins with, because the revisions before were pruned; 0 where it is whole.
+
+        Pruning deletes the oldest first, but for revision 1. Revision 2 alone proves nothing: a writer that slept while
+        the log was pruned may have died before it took back what it created there.
+        """
+        if not self.checkpoints:
+            return 0
+        first = range(1, min(3, self.checkpoints[0]) + 1)
+        return 0 if self.transactions[: len(first)] == [*first] else self.checkpoints[0]
+
+    def left(self) -> set[int]:
+        """Return the revisions at and below the log's start whose transactions a pruning that was cut off left there."""
+        there, last = set(self.transactions), self.start
+        while last in there:
+            last -= 1
+        return there & {1, *range(last + 1, self.start + 1)}
+
     def through(self, revision: int | None) -> Listing:
         """Return what is not newer than a revision."""
         if revision is None:
@@ -125,6 +144,8 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
 
 def _is_pruned(listing: Listing, revision: int) -> bool:
     """Tell whether a revision cannot be reached from what the log has up to it."""
+    if revision < listing.start:
+        return True
     start = max((known for known in listing.checkpoints if known <= revision), default=0)
     needed = listing.through(revision).after(start)
     return bool(listing.checkpoints) and len(needed) < revision - start
@@ -230,12 +251,9 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
     scan = LogScan(store, foreign=listing.foreign)
-    whole = not listing.checkpoints or listing.transactions[:2] == [1, 2]
-    known = set(listing.checkpoints)
-    folding = _Folding(scan, known, whole or _begin_at(scan, listing.checkpoints[0]))
-    start = scan.first or (0 if whole else listing.checkpoints[0])
-    previous = start
-    for revision, entry in read_entries(store, listing.after(start)):
+    known, previous = set(listing.checkpoints), listing.start
+    folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
+    for revision, entry in read_entries(store, listing.after(previous)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped)

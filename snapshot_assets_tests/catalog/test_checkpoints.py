@@ -13,6 +13,7 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
+from snapshot_assets.catalog.history import History
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import match_files, written_schemas
 from snapshot_assets.catalog.pins import create_tag, delete_tag
@@ -29,10 +30,12 @@ from snapshot_assets.errors import (
     TornObjectError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import Comparison, Operator
+from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -173,11 +176,12 @@ def test_bounds_are_read_only_when_asked_for(sealed: Writer) -> None:
 
 
 def test_a_gap_in_the_log_is_named_though_a_checkpoint_lies_behind_it(sealed: Writer) -> None:
-    sealed.store.delete(transaction_path(3))
+    sealed.store.delete(checkpoint_path(4))
+    sealed.store.delete(transaction_path(4))
     assert read_state(sealed.store).revision == 6
     report = verify(sealed.store)
     [fault] = (fault for fault in report.faults if fault.is_damage)
-    assert (fault.kind, fault.object, report.revision, report.files) == (FaultKind.LOG, transaction_path(3), 6, 2)
+    assert (fault.kind, fault.object, report.revision, report.files) == (FaultKind.LOG, transaction_path(4), 6, 2)
 
 
 def test_a_gap_behind_the_newest_checkpoint_is_refused(sealed: Writer) -> None:
@@ -245,6 +249,29 @@ def test_a_writer_that_woke_in_a_pruned_slot_has_committed_nothing(sealed: Write
         with pytest.raises(SnapshotError, match="taken back"):
             sleeper.catalog.commit(rules.in_progress(sleeper.token, [1], "late"))
         assert list_log(sleeper.store).transactions == [1, 5, 6]
+
+
+@pytest.mark.parametrize("slot", [2, 3])
+def test_a_void_commit_whose_writer_died_is_no_part_of_the_log_and_is_pruned(writer: Writer, slot: int) -> None:
+    """A writer that slept while the log was pruned died before it took back what it had created there."""
+    writer.fill()
+    asleep = read_state(writer.store, through=slot - 1)
+    seal(writer.catalog)
+    for run in range(3):
+        write_checkpoint(writer.store, writer.catalog.state)
+        writer.catalog.commit(rules.in_progress(writer.token, [1], f"run{run}"))
+    kept = prune(writer.catalog, grace=timedelta(0), unsafe=True).kept
+    head, then = manifest_of(writer.catalog.state), manifest_of(read_state(writer.store, through=5))
+    dying = Catalog(writer.store, asleep)
+    transaction = dying._transaction([act.ChunksInProgress((2,), "late")])
+    writer.store.create(transaction_path(slot), encode_transaction(transaction))
+    assert not verify(writer.store).damaged
+    assert manifest_of(read_state(writer.store)) == head
+    assert manifest_of(read_state(writer.store, through=5)) == then
+    history = History(writer.store)
+    assert history.pruned == kept - 2
+    assert "late" not in str([revision.actions for revision in history.revisions()])
+    assert prune(writer.catalog, grace=timedelta(0), unsafe=True).deleted == (transaction_path(slot),)
 
 
 def test_checkpoints_are_written_by_the_way(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
