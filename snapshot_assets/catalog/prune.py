@@ -9,7 +9,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.format.layout import TRANSACTIONS, log_revision
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
 
@@ -66,17 +66,13 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
 def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:
     """Return what lies below a revision, oldest first, up to the first object that is too young."""
     found: list[ObjectInfo] = []
-    for info in sorted(store.list(TRANSACTIONS), key=lambda info: _revision(info.path)):
-        if not 1 < _revision(info.path) < kept:
+    for info in sorted(store.list(TRANSACTIONS), key=lambda info: log_revision(info.path)):
+        if not 1 < log_revision(info.path) < kept:
             continue
         if info.modified > before:
             break
         found.append(info)
     return found
-
-
-def _revision(path: str) -> int:
-    return revision_of(path) or checkpointed_revision(path) or 0
 
 
 def _refuse_faults(store: ObjectStore, newest: int) -> None:

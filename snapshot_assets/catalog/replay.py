@@ -73,7 +73,7 @@ class Listing:
         return 0 if self.transactions[: len(first)] == [*first] else self.checkpoints[0]
 
     def left(self) -> set[int]:
-        """Return the revisions at and below the log's start whose transactions a pruning that was cut off left there."""
+        """Return the revisions up to the log's start whose transactions a pruning that was cut off left there."""
         there, last = set(self.transactions), self.start
         while last in there:
             last -= 1
