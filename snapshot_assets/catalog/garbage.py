@@ -64,7 +64,12 @@ class Collection:
 
 
 def collect_garbage(
-    catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False
+    catalog: Catalog,
+    *,
+    grace: timedelta | None = None,
+    unsafe: bool = False,
+    dry_run: bool = False,
+    only: Collection | None = None,
 ) -> Collection:
     """Delete what nothing needs: first the files leave the state, then the objects go.
 
@@ -75,6 +80,7 @@ def collect_garbage(
         grace: How long garbage stays; None for the plan's own.
         unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
         dry_run: Only tell.
+        only: Delete nothing but what was told of here, and is still garbage.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
@@ -85,6 +91,9 @@ def collect_garbage(
     grace = checked_grace(catalog.begun(), grace, unsafe)
     now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
     found = _find_at_head(catalog.store, now - grace, grace)
+    if only is not None:
+        told = {each.path for each in only.deleted}
+        found = replace(found, deleted=tuple(each for each in found.deleted if each.path in told))
     if dry_run or not found.deleted:
         return found
     catalog.commit(rules.purge(tuple(each.path for each in found.deleted)))

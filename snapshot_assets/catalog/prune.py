@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.garbage import checked_grace
@@ -31,7 +32,14 @@ class Pruning:
     kept: int
 
 
-def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False) -> Pruning:
+def prune(
+    catalog: Catalog,
+    *,
+    grace: timedelta | None = None,
+    unsafe: bool = False,
+    dry_run: bool = False,
+    only: Pruning | None = None,
+) -> Pruning:
     """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
 
     Two checkpoints stay, and all transactions from the older one on; so does revision 1, and what is younger than the
@@ -43,11 +51,13 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
         grace: How old what is deleted must be; None for the plan's grace period.
         unsafe: Accept a shorter one than the plan's: no writer may be at work.
         dry_run: Only tell.
+        only: Delete nothing but what was told of here, and may still go.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
         DamageError: The log or a checkpoint has a fault; nothing was deleted.
     """
+    catalog.refresh()
     grace = checked_grace(catalog.begun(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
@@ -56,6 +66,9 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
     kept = checkpoints[-_KEPT]
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
     gone = _prunable(store, kept, now - grace)
+    if only is not None:
+        told, kept = set(only.deleted), only.kept
+        gone = list(takewhile(lambda info: info.path in told, gone))
     if gone:
         _refuse_faults(store, checkpoints[-1])
     for info in gone if not dry_run else ():
