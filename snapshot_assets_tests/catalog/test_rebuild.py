@@ -442,6 +442,6 @@ def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_i
     orphan = writer.file(1, b"nobody's").path
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
-    when = read_state(writer.store).committed_at
+    when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified
     found = collect_garbage(Catalog.open(writer.store), dry_run=True)
     assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])
