@@ -2,7 +2,8 @@
 
 Run as `python -m benchmarks.catalog`. Every location is made by real commits, a hundred files each of ten columns and
 one row group. Opening runs in a process of its own, so that its memory is its own; its newest checkpoint is half an
-interval old, as it is on average.
+interval old, as it is on average. Then the location is sealed and checkpointed, compactions replace the files of fifty
+chunks, and everything is measured once more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from snapshot_assets.catalog import catalog as catalogs
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, write_checkpoint
+from snapshot_assets.catalog.compaction import CompactedChunk, compact_chunk
+from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
@@ -33,6 +36,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import ColumnStatistics, DataFile, RowGroup
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import Comparison, Operator
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -62,9 +66,8 @@ def store_of(folder: str) -> ObjectStore:
     return open_store(parse_location(f"file://{folder}/bench/catalog"))
 
 
-def data_file(chunk: int, number: int) -> DataFile:
+def data_file(chunk: int, number: int, attempt: str) -> DataFile:
     """Return a file of ten columns, with bounds of them."""
-    attempt = f"{number:08x}"
     whole = [ColumnStatistics(f"c{each}", 0, number * 1000 + each, number * 1000 + each + 999) for each in range(8)]
     bounds = (*whole, *(ColumnStatistics(f"c{each}", 0, number / 3, number / 3 + 1) for each in (8, 9)))
     table = f"t{number % FILES_OF_A_COMMIT}"
@@ -73,9 +76,15 @@ def data_file(chunk: int, number: int) -> DataFile:
     return DataFile(path, "main", table, chunk, attempt, 100, 1000, f"{number:064x}", 1, 1, bounds, (group,))
 
 
+def files_of(chunk: int, attempts: int = 0) -> list[DataFile]:
+    """Return a hundred files of a chunk, of another attempt each."""
+    numbers = range(chunk * FILES_OF_A_COMMIT, (chunk + 1) * FILES_OF_A_COMMIT)
+    return [data_file(chunk, number, f"{attempts + number:08x}") for number in numbers]
+
+
 def commit_chunk(catalog: Catalog, chunk: int) -> float:
     """Commit a chunk of a hundred files, and return how many seconds that took."""
-    files = [data_file(chunk, chunk * FILES_OF_A_COMMIT + each) for each in range(FILES_OF_A_COMMIT)]
+    files = files_of(chunk)
     receipt = act.ObjectRef(f"data/{chunk}/chunk-{chunk:08x}.json", "0" * 64, 10)
     done = act.Chunk(chunk, None, None, act.ChunkStatus.COMPLETED, "0" * 64, 1, receipts=(receipt,), run="run")
     started = time.perf_counter()
@@ -101,6 +110,30 @@ def make(folder: str, files: int) -> tuple[float, float]:
         elif chunk == chunks - 50:
             write_checkpoint(store, catalog.state)
     return statistics.median(seconds[10:60]), statistics.median(seconds[-50:])
+
+
+def compact(folder: str) -> dict[str, float]:
+    """Seal a location and compact fifty chunks; return the seconds of the seal and the milliseconds of a commit."""
+    store = store_of(folder)
+    catalog = Catalog(store, read_state(store))
+    catalogs.CHECKPOINT_INTERVAL = 10**9
+    started = time.perf_counter()
+    catalog.commit(lambda state: [act.Seal(state.revision, checksum_of(state), "run")])
+    sealed = time.perf_counter() - started
+    write_checkpoint(store, catalog.state)
+    catalog.state = read_state(store)
+    chunks = catalog.state.files.chunks()
+    milliseconds = []
+    for chunk in chunks[len(chunks) // 2 - 25 :][:50]:
+        old, new = files_of(chunk), files_of(chunk, attempts=1 << 31)
+        tables = frozenset(TableName(file.schema, file.table) for file in old)
+        receipt = act.ObjectRef(f"data/{chunk}/chunk-{1 << 31:08x}.json", "0" * 64, 10)
+        removed = frozenset(file.path for file in old)
+        done = CompactedChunk(chunk, tables, removed, frozenset(), tuple(new), receipt, {}, catalog.now(), "compaction")
+        started = time.perf_counter()
+        catalog.commit(compact_chunk(catalog.token(), done, catalog.now))
+        milliseconds.append(1000 * (time.perf_counter() - started))
+    return {"seal": sealed, "compaction commit ms": statistics.median(milliseconds)}
 
 
 def opened(folder: str) -> dict[str, float]:
@@ -161,12 +194,22 @@ def main() -> None:
     for files in options.files:
         with tempfile.TemporaryDirectory() as folder:
             first, last = make(folder, files)
-            command = [sys.executable, "-m", "benchmarks.catalog", "--open", folder]
-            cwd = Path(__file__).parent.parent
-            runs = [json.loads(subprocess.check_output(command, cwd=cwd)) for _ in range(3)]
-            found = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-            found |= {"commit ms": 1000 * last, "commit, last / first": last / first}
-            print(json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+            show(reopened(folder) | {"commit ms": 1000 * last, "commit, last / first": last / first})
+            compacted = compact(folder)
+            show(reopened(folder) | compacted)
+
+
+def reopened(folder: str) -> dict[str, float]:
+    """Return the medians of what three processes measure that open a location."""
+    command = [sys.executable, "-m", "benchmarks.catalog", "--open", folder]
+    cwd = Path(__file__).parent.parent
+    runs = [json.loads(subprocess.check_output(command, cwd=cwd)) for _ in range(3)]
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def show(found: dict[str, float]) -> None:
+    """Print what was measured, as a line of JSON."""
+    print(json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
 
 
 if __name__ == "__main__":

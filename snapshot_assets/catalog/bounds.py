@@ -5,6 +5,7 @@ They are read one column at a time, and only when a predicate asks for it (seed,
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -13,7 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format.files import DataFile, Physical
+
+_LOG = logging.getLogger(__name__)
 
 KINDS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -47,8 +51,21 @@ class Bounds:
         self._read = read
 
     def of(self, column: str) -> ByKind:
-        """Return the bounds of a column, sorted by file."""
+        """Return the bounds of a column, sorted by file.
+
+        Raises:
+            DamageError: The checkpoint that they are read from is damaged.
+            ObjectNotFoundError: It was pruned since it was opened.
+        """
         return self._read(column) if column in self.columns else {}
+
+    def known(self, column: str) -> ByKind:
+        """Return the bounds of a column; none where they cannot be read, since what is not known excludes no file."""
+        try:
+            return self.of(column)
+        except (DamageError, ObjectNotFoundError) as error:
+            _LOG.warning("Statistics of column %s cannot be read, so they exclude no file: %s", column, error)
+            return {}
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
         """Return the bounds of some files, numbered as they stand in `rows`.

@@ -21,16 +21,17 @@ from typing import cast
 from snapshot_assets import __version__
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log import Won, append, read_entry
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     ClockError,
     ConflictError,
+    DamageError,
     LocationDeletedError,
     LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
-    StorageError,
+    SnapshotError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
@@ -220,14 +221,33 @@ class Catalog:
                 self.refresh()
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
 
+    def checkpoint(self) -> str:
+        """Write the checkpoint of the state, unless there is one, and return its path.
+
+        Where the checkpoint that statistics are read from was pruned or damaged since, the head is read anew from one
+        that has them.
+        """
+        with self._lock:
+            try:
+                return write_checkpoint(self.store, self.state)
+            except (DamageError, ObjectNotFoundError) as error:
+                _LOG.warning("The state of %s is read anew for its checkpoint: %s", self.store.uri, error)
+                self.state = read_state(self.store, statistics=True)
+                return write_checkpoint(self.store, self.state)
+
     def _checkpoint(self) -> None:
         """Add a checkpoint where the last one is long ago; that it could not be written is no failure of a commit."""
-        if self.state.revision - self.state.checkpointed < CHECKPOINT_INTERVAL or self.state.deleted:
-            return
+        state = self.state
         try:
-            write_checkpoint(self.store, self.state)
-        except StorageError as error:
-            _LOG.warning("The checkpoint of revision %d was not written: %s", self.state.revision, error)
+            if self._is_due() and not state.deleted:
+                state.checkpointed = max(list_log(self.store).checkpoints, default=0)  # others write them too
+                if self._is_due():
+                    self.checkpoint()
+        except SnapshotError as error:
+            _LOG.warning("The checkpoint of revision %d was not written: %s", state.revision, error)
+
+    def _is_due(self) -> bool:
+        return self.state.revision - self.state.checkpointed >= CHECKPOINT_INTERVAL
 
     def _transaction(self, actions: Sequence[act.Action]) -> act.Transaction:
         state, now = self.state, self.now()

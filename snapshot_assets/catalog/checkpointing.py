@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import read_checkpoint, write_checkpoint
+from snapshot_assets.catalog.checkpoints import read_checkpoint
 from snapshot_assets.catalog.replay import list_log
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import checkpoint_path
@@ -39,13 +39,11 @@ def checkpoint_head(catalog: Catalog) -> Written:
     """
     catalog.refresh()
     state = catalog.begun()
-    path = checkpoint_path(state.revision)
     new = state.revision not in list_log(catalog.store).checkpoints
-    if new:
-        write_checkpoint(catalog.store, state)
-    else:
+    if not new:
         _refuse_damaged(catalog, state.revision)
-    return Written(path, state.revision, catalog.store.head(path).size, new)
+    path = catalog.checkpoint() if new else checkpoint_path(state.revision)
+    return Written(path, catalog.state.revision, catalog.store.head(path).size, new)
 
 
 def _refuse_damaged(catalog: Catalog, revision: int) -> None:

@@ -94,8 +94,13 @@ def _tables(files: Base) -> Iterator[tuple[str, str, str, pa.Table]]:
             yield BOUNDS, column, kind, table
 
 
-def read_checkpoint(store: ObjectStore, revision: int) -> State:
+def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
     """Return the state in a checkpoint; statistics are read from it when they are asked for.
+
+    Args:
+        store: The location.
+        revision: The revision that it is of.
+        statistics: Read all of them now.
 
     Raises:
         ObjectNotFoundError: There is none.
@@ -118,12 +123,12 @@ def read_checkpoint(store: ObjectStore, revision: int) -> State:
         )
     state.revision, state.uuid, state.sha256 = revision, header.uuid, header.sha256
     state.committed_at, state.data_revision = header.committed_at, header.data_revision
-    state.files = FileSet(_read_files(read, start, header, path))
+    state.files = FileSet(_read_files(read, start, header, path, statistics))
     state.checkpointed = revision
     return state
 
 
-def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str) -> Base:
+def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> Base:
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
         raise DocumentError(f"{path} has {len(found)} sections of files; expected one.", object=path)
@@ -136,4 +141,5 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str) -> B
     def of(column: str) -> ByKind:
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
-    return Base(table, Bounds(bounds, of))
+    known = {column: of(column) for column in bounds} if statistics else None
+    return Base(table, Bounds(bounds, known.__getitem__ if known is not None else of))

@@ -14,12 +14,13 @@ from snapshot_assets.format.checkpoint import Event
 def needed_events(state: State) -> Iterator[Event]:
     """Yield the events from which the head and every sealed revision can be folded, in their order.
 
-    Left out are words on chunks that others followed before anything was sealed, and runs that are no longer at work.
+    Left out are words on chunks that others followed before anything was sealed, and on work that ended or began again:
+    what is kept must not depend on which checkpoints lie on the way.
     """
     seals = sorted(seal.revision for seal in state.seals)
-    ends = _chunk_ends(state.events)
+    ends, working = _chunk_ends(state.events), _working_since(state.events)
     for event in state.events:
-        kept = tuple(_kept(event, seals, ends, state))
+        kept = tuple(_kept(event, seals, ends, working))
         if kept:
             yield replace(event, actions=kept)
 
@@ -41,7 +42,24 @@ def _chunk_ends(events: Iterable[Event]) -> dict[tuple[int, int], int]:
     return ends
 
 
-def _kept(event: Event, seals: list[int], ends: dict[tuple[int, int], int], state: State) -> Iterator[act.Action]:
+def _working_since(events: Iterable[Event]) -> dict[int, int]:
+    """Return by chunk in progress the revision that said so last."""
+    since: dict[int, int] = {}
+    for event in events:
+        for action in event.actions:
+            match action:
+                case act.ChunksInProgress():
+                    since.update(dict.fromkeys(action.chunks, event.revision))
+                case act.Chunk():
+                    since.pop(action.id, None)
+                case act.Begin():
+                    since = {}
+    return since
+
+
+def _kept(
+    event: Event, seals: list[int], ends: dict[tuple[int, int], int], working: dict[int, int]
+) -> Iterator[act.Action]:
     for action in event.actions:
         match action:
             case act.Chunk():
@@ -49,9 +67,9 @@ def _kept(event: Event, seals: list[int], ends: dict[tuple[int, int], int], stat
                 if end is None or _sealed_between(seals, event.revision, end):
                     yield action
             case act.ChunksInProgress():
-                working = tuple(chunk for chunk in action.chunks if state.in_progress.get(chunk) == action.run)
-                if working:
-                    yield replace(action, chunks=working)
+                chunks = tuple(chunk for chunk in action.chunks if working.get(chunk) == event.revision)
+                if chunks:
+                    yield replace(action, chunks=chunks)
             case _:
                 yield action
 

@@ -7,10 +7,11 @@ removed and came back has several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from heapq import merge
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ Rows are sorted by chunk, path and `added`.
 """
 
 _BATCH = 4096
+_CHUNKS_AT_HAND = 16
+_OF_A_LIFE = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -94,18 +97,17 @@ class Base:
         return np.asarray(self.table[name])
 
     @cached_property
-    def live_chunks(self) -> dict[int, int]:
-        """Live rows by chunk."""
-        numbers, counts = np.unique(self.chunk[self.live], return_counts=True)
-        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    def live_rows(self) -> Callable[[int], dict[str, int]]:
+        """Return the live rows of a chunk by path; a few chunks are kept at hand, since changes come by chunk."""
 
-    def states(self, rows: slice, only_live: bool = True) -> Iterator[FileState]:
-        """Yield rows as values, without their statistics."""
-        for start in range(rows.start, rows.stop, _BATCH):
-            some = self.table.slice(start, min(_BATCH, rows.stop - start))
-            if only_live:
-                some = some.filter(pa.array(self.live[start : start + some.num_rows]))
-            yield from map(_state_of, some.to_pylist())
+        @lru_cache(_CHUNKS_AT_HAND)
+        def of(chunk: int) -> dict[str, int]:
+            place = self.rows_of(chunk)
+            rows = np.flatnonzero(self.live[place]) + place.start
+            paths = self.table["path"].take(pa.array(rows)).to_pylist()
+            return dict(zip(paths, rows.tolist(), strict=True))
+
+        return of
 
     def picked(self, rows: np.ndarray) -> Iterator[FileState]:
         """Yield some rows as values, without their statistics, in the order given."""
@@ -134,15 +136,17 @@ class FileSet:
         base: What came from a checkpoint.
         added: Live files that are not in the base, by chunk and path.
         closed: Files that are not in the base and not live either.
-        removed: Revision and time of removal of files that are live in the base, by path.
+        removed: Revision and time of removal of files that are live in the base, by row.
         purged: Paths of files of the base that were given up.
     """
 
     base: Base | None = None
     added: dict[int, dict[str, FileState]] = field(default_factory=dict)
     closed: list[FileState] = field(default_factory=list)
-    removed: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    removed: dict[int, tuple[int, datetime]] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
+    _live: np.ndarray | None = field(default=None, repr=False, compare=False)
+    _over: tuple[Base, list[FileState]] | None = field(default=None, repr=False, compare=False)
 
     def __copy__(self) -> FileSet:
         """Return a set that changes apart from this one."""
@@ -153,8 +157,9 @@ class FileSet:
 
     def add(self, file: DataFile, revision: int) -> bool:
         """Add a live file; False if it is live already."""
-        if file.path in self.chunk(file.chunk):
+        if file.path in self.added.get(file.chunk, {}) or self._row(file.chunk, file.path) is not None:
             return False
+        self._over = None
         self.added.setdefault(file.chunk, {})[file.path] = FileState(file, revision)
         return True
 
@@ -162,12 +167,28 @@ class FileSet:
         """End a live file's interval; False if it is not live."""
         known = self.added.get(chunk, {}).pop(path, None)
         if known is not None:
+            self._over = None
             self.closed.append(replace(known, removed=revision, removed_at=at))
             return True
-        if path not in self.chunk(chunk):
+        row = self._row(chunk, path)
+        if row is None:
             return False
-        self.removed[path] = revision, at
+        self._live_rows()[row] = False
+        self.removed[row] = revision, at
         return True
+
+    def _row(self, chunk: int, path: str) -> int | None:
+        """Return the row of a file of the base, None if it is not live."""
+        row = self.base.live_rows(chunk).get(path) if self.base is not None else None
+        return None if row in self.removed else row
+
+    def _live_rows(self) -> np.ndarray:
+        """Return whether each row of the base is live."""
+        assert self.base is not None
+        if self._live is None:
+            self._live = self.base.live.copy()
+            self._live[list(self.removed)] = False
+        return self._live
 
     def clear(self, revision: int, at: datetime) -> None:
         """End the intervals of all live files."""
@@ -181,17 +202,18 @@ class FileSet:
             for name, value in (("removed", revision), ("removed_at", at)):
                 scalar = pa.scalar(value, COLUMNS.field(name).type)
                 table = _with_column(table, name, pc.if_else(live, scalar, table[name].combine_chunks()))
-            self.base, self.removed, self.purged = Base(table, base.bounds), {}, set()
+            self.base, self.removed, self.purged, self._live = Base(table, base.bounds), {}, set(), None
 
     def purge(self, paths: Iterable[str]) -> set[str]:
         """Give up files that are not live, with all their intervals, and return the paths that are live or unknown."""
         asked = set(paths)
-        chunks = {known.file.path: known.file.chunk for known in self.closed if known.file.path in asked}
+        gone = asked & {known.file.path for known in self.closed}
+        live = {path for files in self.added.values() for path in files}
         if self.base is not None:
-            of_base = self.base.table.filter(_among(self.base.table, asked - self.purged))
-            chunks |= dict(zip(of_base["path"].to_pylist(), of_base["chunk"].to_pylist(), strict=True))
-        live = {chunk: self.chunk(chunk) for chunk in set(chunks.values())}
-        gone = {path for path, chunk in chunks.items() if path not in live[chunk]}
+            table, found = self.base.table, _among(self.base.table, asked - self.purged)
+            gone |= set(table.filter(found)["path"].to_pylist())
+            live |= set(table.filter(pc.and_(found, pa.array(self._live_rows())))["path"].to_pylist())
+        gone -= live
         self.closed = [known for known in self.closed if known.file.path not in gone]
         self.purged |= gone
         return asked - gone
@@ -201,29 +223,27 @@ class FileSet:
     def chunk(self, number: int) -> dict[str, FileState]:
         """Return the live files of a chunk by path."""
         found: dict[str, FileState] = {}
-        if self.base is not None and number in self.base.live_chunks:
-            rows = self.base.rows_of(number)
-            found = {known.file.path: known for known in self.base.states(rows) if known.file.path not in self.removed}
+        if self.base is not None:
+            place = self.base.rows_of(number)
+            rows = np.flatnonzero(self._live_rows()[place]) + place.start
+            found = {known.file.path: known for known in self.base.picked(rows)}
         return found | self.added.get(number, {})
 
     def chunks(self) -> list[int]:
         """Return the chunks that have live files, ascending."""
         found = {number for number, files in self.added.items() if files}
         if self.base is not None:
-            found |= set(self.base.live_chunks)
-            if self.removed:
-                return sorted(number for number in found if self.chunk(number))
+            found |= set(np.unique(self.base.chunk[self._live_rows()]).tolist())
         return sorted(found)
 
     def __iter__(self) -> Iterator[FileState]:
         """Yield the live files by chunk and path."""
-        if self.base is not None and not self.removed and not any(self.added.values()):
-            yield from self.base.states(slice(0, self.base.table.num_rows))
-            return
-        for number in self.chunks():
-            files = self.chunk(number)
-            for path in sorted(files):
-                yield files[path]
+        base = iter(()) if self.base is None else self.base.picked(np.flatnonzero(self._live_rows()))
+        added = self._added()
+        yield from merge(base, added, key=lambda known: (known.file.chunk, known.file.path)) if added else base
+
+    def _added(self) -> list[FileState]:
+        return [files[path] for _, files in sorted(self.added.items()) for path in sorted(files)]
 
     def at(self, revision: int) -> FileSet:
         """Return the files of an older state, as far as this one still knows them."""
@@ -248,24 +268,23 @@ class FileSet:
         by chunk and path.
         """
         if self.base is not None:
-            live = self.base.live
-            if self.removed:
-                live = live & ~_among(self.base.table, set(self.removed)).to_numpy(zero_copy_only=False)
-            yield self.base, live, None
-        added = [files[path] for _, files in sorted(self.added.items()) for path in sorted(files)]
+            yield self.base, self._live_rows(), None
+        if self._over is None:
+            added = self._added()
+            self._over = _base_of(added), added
+        over, added = self._over
         if added:
-            yield _base_of(added), np.ones(len(added), dtype=bool), added
+            yield over, np.ones(len(added), dtype=bool), added
 
     def totals(self) -> tuple[int, int, int]:
         """Return how many live files there are, and their rows and bytes."""
         known = [each.file for files in self.added.values() for each in files.values()]
         count, rows, size = len(known), sum(file.rows for file in known), sum(file.bytes for file in known)
-        base = self._patched()
-        if base is None:
+        if self.base is None:
             return count, rows, size
-        live = base.live
-        columns = (base.table[name].to_numpy()[live].sum() for name in ("rows", "bytes"))
-        return count + int(live.sum()), rows + int(next(columns)), size + int(next(columns))
+        live = self._live_rows()
+        columns = (int(self.base.column(name)[live].sum()) for name in ("rows", "bytes"))
+        return count + int(live.sum()), rows + next(columns), size + next(columns)
 
     def schema_ids(self) -> set[int]:
         """Return the ids of the schemas that live files were written with."""
@@ -277,8 +296,8 @@ class FileSet:
         base = self._patched()
         return over if base is None else over | set(base.table["path"].to_pylist())
 
-    def unneeded(self, retained: Sequence[int]) -> dict[str, datetime]:
-        """Return the paths of the files that no retained revision has, and when each was removed for the last time.
+    def unneeded(self, retained: Sequence[int]) -> dict[str, tuple[int, datetime]]:
+        """Return the paths of the files that no retained revision has, and what removed each last: revision and time.
 
         Args:
             retained: Revisions, ascending.
@@ -290,8 +309,9 @@ class FileSet:
         needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
         kept = pc.unique(table.filter(needed)["path"])
         rest = table.filter(pc.invert(pc.is_in(table["path"], kept)))
-        last = rest.group_by("path").aggregate([("removed_at", "max")])
-        return dict(zip(last["path"].to_pylist(), last["removed_at_max"].to_pylist(), strict=True))
+        last = rest.group_by("path").aggregate([("removed", "max"), ("removed_at", "max")])
+        columns = (last[name].to_pylist() for name in ("path", "removed_max", "removed_at_max"))
+        return {path: (revision, at) for path, revision, at in zip(*columns, strict=True)}
 
     def merged(self) -> Base:
         """Return all intervals of all files in columns, sorted, with their statistics."""
@@ -308,12 +328,13 @@ class FileSet:
         if base is None:
             return None
         if self.removed:
-            index = pc.index_in(base.table["path"], pa.array(list(self.removed), pa.string())).combine_chunks()
-            hit = pc.and_(pc.is_valid(index), pa.array(base.live))
-            table = base.table
+            rows, table = sorted(self.removed), base.table
+            hit = np.zeros(table.num_rows, dtype=bool)
+            hit[rows] = True
             for place, name in enumerate(("removed", "removed_at")):
-                values = pa.array([pair[place] for pair in self.removed.values()], COLUMNS.field(name).type)
-                table = _with_column(table, name, pc.if_else(hit, values.take(index), table[name].combine_chunks()))
+                values = pa.array([self.removed[row][place] for row in rows], COLUMNS.field(name).type)
+                patched = pc.replace_with_mask(table[name].combine_chunks(), pa.array(hit), values)
+                table = _with_column(table, name, patched)
             base = Base(table, base.bounds)
         if self.purged:
             base = base.take(np.flatnonzero(~_among(base.table, self.purged).to_numpy(zero_copy_only=False)))
@@ -321,7 +342,11 @@ class FileSet:
 
 
 def _base_of(files: Sequence[FileState]) -> Base:
-    rows = pa.Table.from_pylist([_row_of(known) for known in files], COLUMNS)
+    values: dict[str, list[object]] = {
+        name: [getattr(known if name in _OF_A_LIFE else known.file, name) for known in files] for name in COLUMNS.names
+    }
+    values |= {name: [bytes.fromhex(getattr(known.file, name)) for known in files] for name in ("attempt", "sha256")}
+    rows = pa.table([pa.array(values[each.name], each.type) for each in COLUMNS], COLUMNS)
     return Base(rows, bounds_of([known.file for known in files]))
 
 
@@ -331,18 +356,6 @@ def _among(table: pa.Table, paths: set[str]) -> pa.Array:
 
 def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), COLUMNS.field(name), values)
-
-
-def _row_of(known: FileState) -> dict[str, object]:
-    file = known.file
-    return {
-        **{name: getattr(file, name) for name in COLUMNS.names if hasattr(file, name)},
-        "attempt": bytes.fromhex(file.attempt),
-        "sha256": bytes.fromhex(file.sha256),
-        "added": known.added,
-        "removed": known.removed,
-        "removed_at": known.removed_at,
-    }
 
 
 def _state_of(row: dict[str, Any]) -> FileState:

@@ -7,9 +7,11 @@ cannot be read, and nothing is deleted.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
@@ -21,7 +23,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets.format.layout import in_layout, is_probe, is_receipt
+from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, log_revision, revision_of
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
@@ -34,7 +36,8 @@ class Garbage:
     Attributes:
         reason: `replaced` (no retained revision has it any more), `orphan` (no transaction names it, or none that
             still counts) or `probe`.
-        since: When it was written, or when it became unneeded, whichever is later.
+        since: When it was written, or when it became unneeded, whichever is later; on the store's clock, or by the
+            log's own times, where these are later.
     """
 
     path: str
@@ -61,7 +64,12 @@ class Collection:
 
 
 def collect_garbage(
-    catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False
+    catalog: Catalog,
+    *,
+    grace: timedelta | None = None,
+    unsafe: bool = False,
+    dry_run: bool = False,
+    only: Collection | None = None,
 ) -> Collection:
     """Delete what nothing needs: first the files leave the state, then the objects go.
 
@@ -72,6 +80,7 @@ def collect_garbage(
         grace: How long garbage stays; None for the plan's own.
         unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
         dry_run: Only tell.
+        only: Delete nothing but what was told of here, and is still garbage.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
@@ -82,6 +91,9 @@ def collect_garbage(
     grace = checked_grace(catalog.begun(), grace, unsafe)
     now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
     found = _find_at_head(catalog.store, now - grace, grace)
+    if only is not None:
+        told = {each.path for each in only.deleted}
+        found = replace(found, deleted=tuple(each for each in found.deleted if each.path in told))
     if dry_run or not found.deleted:
         return found
     catalog.commit(rules.purge(tuple(each.path for each in found.deleted)))
@@ -129,14 +141,15 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
     needed = _needed(store, state)
     unneeded = state.files.unneeded(state.retained())
-    rebuilt = _rebuilt_at(state)
+    clock = _LogTimes(objects)
+    rebuilt = _rebuilt_at(state, clock)
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
             foreign.append(info.path)
         elif info.path not in needed and _is_collected(info.path):
-            removed_at = unneeded.get(info.path) or _files_removed_at(store, info.path, unneeded)
-            found = _garbage(info, removed_at)
+            removed = unneeded.get(info.path) or _files_removed(store, info.path, unneeded)
+            found = _garbage(info, max(removed[1], clock.of(removed[0])) if removed else None)
             garbage.append(replace(found, since=max(found.since, rebuilt)))
     return Collection(
         deleted=tuple(each for each in garbage if each.since <= before),
@@ -146,9 +159,31 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
     )
 
 
-def _rebuilt_at(state: State) -> datetime:
+class _LogTimes:
+    """When revisions were committed, on the store's clock: their own times are those of the clocks of writers.
+
+    Args:
+        objects: All objects of the location.
+    """
+
+    def __init__(self, objects: Sequence[ObjectInfo]) -> None:
+        log = [info for info in objects if log_revision(info.path)]
+        self._transactions = {log_revision(info.path): info.modified for info in log if revision_of(info.path)}
+        self._log = sorted((log_revision(info.path), info.modified) for info in log)
+
+    def of(self, revision: int) -> datetime:
+        """Return when a revision was written; of a pruned one, when the oldest of what is left behind it was."""
+        later = self._log[bisect_left(self._log, revision, key=itemgetter(0)) :] or self._log[-1:]
+        return self._transactions.get(revision) or later[0][1]
+
+
+def _rebuilt_at(state: State, clock: _LogTimes) -> datetime:
     """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
-    rebuilt = (e.committed_at for e in state.events if any(isinstance(action, act.Rebuilt) for action in e.actions))
+    rebuilt = (
+        max(event.committed_at, clock.of(event.revision))
+        for event in state.events
+        if any(isinstance(action, act.Rebuilt) for action in event.actions)
+    )
     return max(rebuilt, default=datetime.min.replace(tzinfo=UTC))
 
 
@@ -157,8 +192,11 @@ def _is_collected(path: str) -> bool:
     return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
 
 
-def _files_removed_at(store: ObjectStore, path: str, unneeded: Mapping[str, datetime]) -> datetime | None:
-    """Return when the last of a receipt's files was removed: it is unneeded since then."""
+_Removal = tuple[int, datetime]
+
+
+def _files_removed(store: ObjectStore, path: str, unneeded: Mapping[str, _Removal]) -> _Removal | None:
+    """Return what removed the last of a receipt's files: it is unneeded since then."""
     if not is_receipt(path):
         return None
     try:

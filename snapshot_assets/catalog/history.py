@@ -53,11 +53,10 @@ class History:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         listing = list_log(store)
-        self._there = set(listing.transactions)
+        self._there = listing.left()
         self._checkpoints = listing.checkpoints
         self.head = max((*listing.transactions, *listing.checkpoints), default=0)
-        whole = listing.transactions[:2] == [1, 2] or not listing.checkpoints
-        self._start = 0 if whole else listing.checkpoints[0]
+        self._start = listing.start
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
 
     def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:

@@ -24,14 +24,12 @@ from snapshot_assets.format.documents import MAX_TRANSACTION_BYTES
 from snapshot_assets.format.layout import (
     TRANSACTIONS,
     checkpoint_path,
-    checkpointed_revision,
-    revision_of,
+    log_revision,
     transaction_path,
 )
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 
-_READERS = 16
 _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2
 
@@ -145,14 +143,10 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
-    later = [info.path for info in store.list(TRANSACTIONS) if _revision(info.path) > transaction.revision]
+    later = [info.path for info in store.list(TRANSACTIONS) if log_revision(info.path) > transaction.revision]
     if not later:
         return False
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
     except ObjectNotFoundError:
         return True
-
-
-def _revision(path: str) -> int:
-    return revision_of(path) or checkpointed_revision(path) or 0

@@ -82,7 +82,7 @@ class FileMatches:
         found: dict[tuple[int, int], ColumnStatistics] = {}
         for number, part in enumerate(self.parts):
             wanted = np.array(sorted(match._row for match in matches if match._part == number), dtype=np.int64)
-            for table in part.base.bounds.of(column).values() if len(wanted) else ():
+            for table in part.base.bounds.known(column).values() if len(wanted) else ():
                 places = np.flatnonzero(np.isin(table["file"].to_numpy(), wanted))
                 for each in table.take(pa.array(places)).to_pylist():
                     bounds = each["null_count"], each["minimum"], each["maximum"]

@@ -118,7 +118,7 @@ class Files:
             by_type.setdefault(kind, []).append(number)
         places = {kind: np.isin(self.schema_id, numbers) for kind, numbers in by_type.items()}
         nulls = np.full(len(self.rows), -1, dtype=np.int64)
-        bounds = self.bounds.of(name)
+        bounds = self.bounds.known(name)
         for table in bounds.values():
             nulls[table["file"].to_numpy()] = pc.fill_null(table["null_count"], -1).to_numpy()
         lacking = places.pop(None, np.zeros(len(self.rows), dtype=bool))

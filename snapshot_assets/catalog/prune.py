@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.format.layout import TRANSACTIONS, log_revision
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
 
@@ -31,7 +32,14 @@ class Pruning:
     kept: int
 
 
-def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False, dry_run: bool = False) -> Pruning:
+def prune(
+    catalog: Catalog,
+    *,
+    grace: timedelta | None = None,
+    unsafe: bool = False,
+    dry_run: bool = False,
+    only: Pruning | None = None,
+) -> Pruning:
     """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
 
     Two checkpoints stay, and all transactions from the older one on; so does revision 1, and what is younger than the
@@ -43,11 +51,13 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
         grace: How old what is deleted must be; None for the plan's grace period.
         unsafe: Accept a shorter one than the plan's: no writer may be at work.
         dry_run: Only tell.
+        only: Delete nothing but what was told of here, and may still go.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
         DamageError: The log or a checkpoint has a fault; nothing was deleted.
     """
+    catalog.refresh()
     grace = checked_grace(catalog.begun(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
@@ -56,6 +66,9 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
     kept = checkpoints[-_KEPT]
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
     gone = _prunable(store, kept, now - grace)
+    if only is not None:
+        told, kept = set(only.deleted), only.kept
+        gone = list(takewhile(lambda info: info.path in told, gone))
     if gone:
         _refuse_faults(store, checkpoints[-1])
     for info in gone if not dry_run else ():
@@ -66,17 +79,13 @@ def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = Fa
 def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:
     """Return what lies below a revision, oldest first, up to the first object that is too young."""
     found: list[ObjectInfo] = []
-    for info in sorted(store.list(TRANSACTIONS), key=lambda info: _revision(info.path)):
-        if not 1 < _revision(info.path) < kept:
+    for info in sorted(store.list(TRANSACTIONS), key=lambda info: log_revision(info.path)):
+        if not 1 < log_revision(info.path) < kept:
             continue
         if info.modified > before:
             break
         found.append(info)
     return found
-
-
-def _revision(path: str) -> int:
-    return revision_of(path) or checkpointed_revision(path) or 0
 
 
 def _refuse_faults(store: ObjectStore, newest: int) -> None:

@@ -60,6 +60,25 @@ class Listing:
     checkpoints: list[int] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
+    @property
+    def start(self) -> int:
+        """The checkpoint that the log begins with, because the revisions before were pruned; 0 where it is whole.
+
+        Pruning deletes the oldest first, but for revision 1. Revision 2 alone proves nothing: a writer that slept while
+        the log was pruned may have died before it took back what it created there.
+        """
+        if not self.checkpoints:
+            return 0
+        first = range(1, min(3, self.checkpoints[0]) + 1)
+        return 0 if self.transactions[: len(first)] == [*first] else self.checkpoints[0]
+
+    def left(self) -> set[int]:
+        """Return the revisions up to the log's start whose transactions a pruning that was cut off left there."""
+        there, last = set(self.transactions), self.start
+        while last in there:
+            last -= 1
+        return there & {1, *range(last + 1, self.start + 1)}
+
     def through(self, revision: int | None) -> Listing:
         """Return what is not newer than a revision."""
         if revision is None:
@@ -86,19 +105,20 @@ def list_log(store: ObjectStore) -> Listing:
     return found
 
 
-def read_state(store: ObjectStore, *, through: int | None = None) -> State:
+def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
     """Return the state at the head, or at an older revision: from the newest readable checkpoint, and the log after it.
 
     Args:
         store: The location.
         through: The revision; None for the head. One that was pruned is computed from a later state, which knows it if
             it is retained.
+        statistics: Read all statistics of files now, and pass over a checkpoint of which some cannot be read.
 
     Raises:
         DamageError: The log has a fault; the first one.
         LocationDeletedError: A deletion of the snapshot was begun and not finished.
     """
-    return _despite_pruning(lambda: _read_state(store, through))
+    return _despite_pruning(lambda: _read_state(store, through, statistics))
 
 
 def _despite_pruning(read: Callable[[], _Read]) -> _Read:
@@ -109,31 +129,33 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
     return read()
 
 
-def _read_state(store: ObjectStore, through: int | None) -> State:
+def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
     listing = list_log(store)
     if through is None:
-        return _replayed(store, listing)
+        return _replayed(store, listing, statistics)
     if not _is_pruned(listing, through):
         try:
-            return _replayed(store, listing.through(through))
+            return _replayed(store, listing.through(through), statistics)
         except DamageError:  # it may lie below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
-    later = _newest_checkpoint(store, listing)  # holds it, whatever became of the log behind
+    later = _newest_checkpoint(store, listing, statistics)  # holds it, whatever became of the log behind
     if later is None or later.revision < through:
-        later = _replayed(store, listing)
+        later = _replayed(store, listing, statistics)
     return later.at(through)
 
 
 def _is_pruned(listing: Listing, revision: int) -> bool:
     """Tell whether a revision cannot be reached from what the log has up to it."""
+    if revision < listing.start:
+        return True
     start = max((known for known in listing.checkpoints if known <= revision), default=0)
     needed = listing.through(revision).after(start)
     return bool(listing.checkpoints) and len(needed) < revision - start
 
 
-def _replayed(store: ObjectStore, listing: Listing) -> State:
-    state = _newest_checkpoint(store, listing) or State()
+def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
+    state = _newest_checkpoint(store, listing, statistics) or State()
     newer = listing.after(state.revision)
     for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
@@ -145,10 +167,10 @@ def _replayed(store: ObjectStore, listing: Listing) -> State:
     return state
 
 
-def _newest_checkpoint(store: ObjectStore, listing: Listing) -> State | None:
+def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
     for revision in reversed(listing.checkpoints):
         try:
-            return read_checkpoint(store, revision)
+            return read_checkpoint(store, revision, statistics=statistics)
         except DamageError as fault:
             _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
     return None
@@ -232,14 +254,11 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
     scan = LogScan(store, foreign=listing.foreign)
-    whole = not listing.checkpoints or listing.transactions[:2] == [1, 2]
-    known = set(listing.checkpoints)
-    folding = _Folding(scan, known, whole or _begin_at(scan, listing.checkpoints[0]))
-    start = scan.first or (0 if whole else listing.checkpoints[0])
-    if not whole:
-        _look_below(scan, listing, start)
-    previous = start
-    for revision, entry in read_entries(store, listing.after(start)):
+    known, previous = set(listing.checkpoints), listing.start
+    folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
+    if previous:
+        _look_below(scan, listing, previous)
+    for revision, entry in read_entries(store, listing.after(previous)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped)

@@ -370,15 +370,6 @@ def first_version(events: Iterable[Event], last: int) -> int:
     return next((action.previous for action in upgrades), last)
 
 
-def states_of(entries: Iterable[LogEntry]) -> Iterator[State]:
-    """Yield the state after each revision of a snapshot; it is the same object, folded on."""
-    state = State()
-    for entry in entries:
-        state.apply(entry, transaction_path(entry.transaction.revision))
-        if state.header is not None:
-            yield state
-
-
 _FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
 DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile, act.Tombstone)
 """Actions after which a sealed state is no longer sealed."""

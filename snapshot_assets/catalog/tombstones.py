@@ -5,16 +5,19 @@ Nothing is read but the log and schema documents, so deleting takes as long for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.matching import FileMatches, match_files, written_schemas
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.errors import DocumentError, PlanError, UnknownRelationError
-from snapshot_assets.format.actions import Tombstone
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import ConflictError, DocumentError, PlanError, UnknownRelationError
+from snapshot_assets.format.actions import Action, Tombstone
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.predicates import Comparison, Operator, Predicate, check_columns, check_predicate, walk
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
@@ -46,7 +49,12 @@ class DeletedRows:
 
 
 def delete_rows(
-    catalog: Catalog, table: TableName, predicate: Predicate | str, *, dry_run: bool = False
+    catalog: Catalog,
+    table: TableName,
+    predicate: Predicate | str,
+    *,
+    dry_run: bool = False,
+    only: DeletedRows | None = None,
 ) -> DeletedRows:
     """Delete the rows of a table of which a predicate is true, in all files that are there; the hints follow.
 
@@ -57,11 +65,12 @@ def delete_rows(
         table: The table, as the newest schema has it.
         predicate: A predicate, or its text (see `predicate_text`).
         dry_run: Only say what would be deleted.
+        only: What was told before: refuse if files have come since that may hold such rows.
 
     Raises:
         UnknownRelationError: There is no such table.
         PlanError: The predicate does not fit the table; see `parse_predicate`.
-        ConflictError: Another snapshot began meanwhile, or another schema was added.
+        ConflictError: Another snapshot began meanwhile, another schema was added, or `only` does not hold any more.
         NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
@@ -69,13 +78,34 @@ def delete_rows(
     documents = read_schemas(catalog.store, state)
     known = _table(documents[state.schema_id], table)
     checked = _checked(predicate, known)
-    matches = match_files(state, table, checked, written_schemas(documents, table))
+    written = written_schemas(documents, table)
+    matches = match_files(state, table, checked, written)
     (files, rows, _), (whole_files, whole_rows, _) = matches.totals(), matches.totals(certain=True)
     revision = None
     if files and not dry_run:
-        revision = catalog.commit(rules.tombstone(token, Tombstone(table.schema, table.table, checked)))
+        prepare = rules.tombstone(token, Tombstone(table.schema, table.table, checked))
+        revision = catalog.commit(prepare if only is None else _if_told(prepare, only, written))
         write_hints(catalog.store, catalog.state, catalog.refresh)
     return DeletedRows(table, checked, matches, files, rows, whole_files, whole_rows, revision)
+
+
+def _if_told(prepare: Prepare, only: DeletedRows, written: Mapping[int, pa.Schema]) -> Prepare:
+    """Refuse to delete rows of files that were not told of."""
+    told = {match.known.file.path for match in only.matches}
+
+    def checked(state: State) -> Sequence[Action] | None:
+        actions = prepare(state)
+        found = (match.known.file.path for match in match_files(state, only.table, only.predicate, written))
+        new = next((path for path in found if path not in told), None)
+        if new is not None:
+            raise ConflictError(
+                f"{new} was committed after it was told which files of {only.table} may hold such rows; nothing was "
+                "deleted. Run again.",
+                table=str(only.table),
+            )
+        return actions
+
+    return checked
 
 
 def _table(schema: DatabaseSchema, name: TableName) -> Table:

@@ -97,6 +97,11 @@ def revision_of(path: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def log_revision(path: str) -> int:
+    """Return the revision of a transaction or checkpoint, 0 for other objects."""
+    return revision_of(path) or checkpointed_revision(path) or 0
+
+
 def is_receipt(path: str) -> bool:
     """Tell whether `path` is a receipt's."""
     return _RECEIPT.fullmatch(path) is not None

@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
+from snapshot_assets.catalog.history import History
 from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.matching import match_files, written_schemas
 from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
@@ -26,12 +30,16 @@ from snapshot_assets.errors import (
     TornObjectError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.literals import Literal
+from snapshot_assets.format.predicates import Comparison, Operator
+from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 
 
 def same(one: State, other: State) -> bool:
@@ -71,11 +79,13 @@ def some_history(writer: Writer, steps: int, seed: int) -> None:
             case "force" if choose.random() < 0.3:
                 writer.begin(replace(HEADER, name=f"demo{step}"), force=True)
             case "work":
-                writer.catalog.commit(rules.in_progress(writer.token, [chunk], f"run{step}"))
+                writer.catalog.commit(rules.in_progress(writer.token, [chunk], choose.choice(("run1", "run2"))))
             case "fail":
-                writer.catalog.commit(rules.fail_chunk(writer.token, chunk, "no", f"run{step}"))
+                writer.catalog.commit(rules.fail_chunk(writer.token, chunk, "no", "run1"))
             case "checkpoint":
                 write_checkpoint(writer.store, writer.catalog.state)
+                if choose.random() < 0.5:
+                    writer.catalog = Catalog.open_for_writing(writer.store)
 
 
 def without(store: ObjectStore, folder: Path, checkpoints: list[int]) -> ObjectStore:
@@ -166,11 +176,12 @@ def test_bounds_are_read_only_when_asked_for(sealed: Writer) -> None:
 
 
 def test_a_gap_in_the_log_is_named_though_a_checkpoint_lies_behind_it(sealed: Writer) -> None:
-    sealed.store.delete(transaction_path(3))
+    sealed.store.delete(checkpoint_path(4))
+    sealed.store.delete(transaction_path(4))
     assert read_state(sealed.store).revision == 6
     report = verify(sealed.store)
     [fault] = (fault for fault in report.faults if fault.is_damage)
-    assert (fault.kind, fault.object, report.revision, report.files) == (FaultKind.LOG, transaction_path(3), 6, 2)
+    assert (fault.kind, fault.object, report.revision, report.files) == (FaultKind.LOG, transaction_path(4), 6, 2)
 
 
 def test_a_gap_behind_the_newest_checkpoint_is_refused(sealed: Writer) -> None:
@@ -240,6 +251,29 @@ def test_a_writer_that_woke_in_a_pruned_slot_has_committed_nothing(sealed: Write
         assert list_log(sleeper.store).transactions == [1, 5, 6]
 
 
+@pytest.mark.parametrize("slot", [2, 3])
+def test_a_void_commit_whose_writer_died_is_no_part_of_the_log_and_is_pruned(writer: Writer, slot: int) -> None:
+    """A writer that slept while the log was pruned died before it took back what it had created there."""
+    writer.fill()
+    asleep = read_state(writer.store, through=slot - 1)
+    seal(writer.catalog)
+    for run in range(3):
+        write_checkpoint(writer.store, writer.catalog.state)
+        writer.catalog.commit(rules.in_progress(writer.token, [1], f"run{run}"))
+    kept = prune(writer.catalog, grace=timedelta(0), unsafe=True).kept
+    head, then = manifest_of(writer.catalog.state), manifest_of(read_state(writer.store, through=5))
+    dying = Catalog(writer.store, asleep)
+    transaction = dying._transaction([act.ChunksInProgress((2,), "late")])
+    writer.store.create(transaction_path(slot), encode_transaction(transaction))
+    assert not verify(writer.store).damaged
+    assert manifest_of(read_state(writer.store)) == head
+    assert manifest_of(read_state(writer.store, through=5)) == then
+    history = History(writer.store)
+    assert history.pruned == kept - 2
+    assert "late" not in str([revision.actions for revision in history.revisions()])
+    assert prune(writer.catalog, grace=timedelta(0), unsafe=True).deleted == (transaction_path(slot),)
+
+
 def test_checkpoints_are_written_by_the_way(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("snapshot_assets.catalog.catalog.CHECKPOINT_INTERVAL", 4)
     for number in range(10):
@@ -247,3 +281,77 @@ def test_checkpoints_are_written_by_the_way(writer: Writer, monkeypatch: pytest.
     assert list_log(writer.store).checkpoints == [4, 8]
     assert read_state(writer.store).in_progress == {1: "run9"}
     assert datetime.now(UTC) >= read_state(writer.store).committed_at
+
+
+def test_a_run_that_works_on_a_chunk_again_is_told_of_once_wherever_checkpoints_lie(writer: Writer) -> None:
+    writer.catalog.commit(rules.in_progress(writer.token, [1, 2], "run"))
+    writer.catalog.commit(rules.fail_chunk(writer.token, 1, "no", "run"))
+    write_checkpoint(writer.store, writer.catalog.state)
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
+    write_checkpoint(writer.store, read_state(writer.store))
+    assert not verify(writer.store).damaged
+
+
+NONE_YET = Comparison("t", Operator.LESS, Literal("timestamp[us, tz=UTC]", 0))
+
+
+def matched(state: State) -> int:
+    name = SCHEMA.tables[0].table_name
+    return match_files(state, name, NONE_YET, written_schemas({1: SCHEMA}, name)).totals()[0]
+
+
+def damaged(writer: Writer) -> None:
+    """A bit of the newest checkpoint's statistics of `t` is flipped."""
+    path = checkpoint_path(read_state(writer.store).checkpointed)
+    data = bytearray(writer.store.get(path))
+    data[-3] ^= 1
+    writer.store.put(path, bytes(data))
+
+
+def pruned(writer: Writer) -> None:
+    """The checkpoint that is the newest by now is pruned later."""
+    for run in range(2):
+        writer.catalog.commit(rules.in_progress(writer.token, [1], f"r{run}"))
+        write_checkpoint(writer.store, writer.catalog.state)
+    assert prune(writer.catalog, grace=timedelta(0), unsafe=True).deleted
+
+
+@pytest.mark.parametrize("lose", [damaged, pruned])
+def test_statistics_that_are_lost_exclude_nothing_and_are_found_again_for_the_next_checkpoint(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lose
+) -> None:
+    writer.complete(1, with_bounds(writer, 1, 1))
+    write_checkpoint(writer.store, writer.catalog.state)
+    long_lived = Catalog.open_for_writing(writer.store)
+    assert matched(long_lived.state) == 0
+    lose(writer)
+    long_lived.refresh()
+    assert matched(long_lived.state) == 1
+    assert "of column t cannot be read" in caplog.text
+    monkeypatch.setattr("snapshot_assets.catalog.catalog.CHECKPOINT_INTERVAL", 1)
+    done = long_lived.commit(rules.in_progress(long_lived.token(), [2], "run"))
+    assert list_log(writer.store).checkpoints[-1] == done
+    assert matched(long_lived.state) == matched(read_state(writer.store)) == 0
+    assert same_states(read_checkpoint(writer.store, done), long_lived.state)
+
+
+def test_a_commit_that_won_is_no_failure_where_its_checkpoint_cannot_be_written(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.complete(1, with_bounds(writer, 1, 1))
+    write_checkpoint(writer.store, writer.catalog.state)
+    damaged(writer)
+    catalog = Catalog.open_for_writing(writer.store)
+    writer.store.put(transaction_path(1), b"torn")
+    monkeypatch.setattr("snapshot_assets.catalog.catalog.CHECKPOINT_INTERVAL", 1)
+    assert catalog.commit(rules.in_progress(catalog.token(), [2], "run")) == 3
+    assert "checkpoint of revision 3 was not written" in caplog.text
+
+
+def test_several_writers_write_one_checkpoint_for_all(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snapshot_assets.catalog.catalog.CHECKPOINT_INTERVAL", 6)
+    writers = [Catalog.open_for_writing(writer.store) for _ in range(4)]
+    for number in range(14):
+        catalog = writers[number % 4]
+        catalog.commit(rules.in_progress(writer.token, [1], f"run{number}"))
+    assert list_log(writer.store).checkpoints == [6, 12]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,8 @@ from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import DamageError, PlanError
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, transaction_path
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 
 NOW = timedelta(0)
@@ -26,6 +30,14 @@ NOW = timedelta(0)
 
 def live(writer: Writer) -> set[str]:
     return {known.file.path for known in writer.catalog.state.live_files()}
+
+
+def live_of(writer: Writer, chunk: int) -> list[str]:
+    return list(writer.catalog.state.files.chunk(chunk))
+
+
+def local_path(store: ObjectStore) -> Path:
+    return parse_location(store.uri).local_path
 
 
 def replaced(writer: Writer, chunk: int = 1) -> set[str]:
@@ -73,6 +85,26 @@ def test_age_counts_from_the_commit_that_left_a_file_unneeded(writer: Writer) ->
     assert (found.deleted, found.grace) == ((), timedelta(days=1))
     assert {each.path for each in found.waiting if each.path.endswith("parquet")} == old
     assert all(writer.store.head(path) for path in old)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store: ObjectStore, pruned: bool) -> None:
+    writer = Writer(store)
+    writer.catalog = Catalog.open_for_writing(store, clock=lambda: datetime.now(UTC) - timedelta(days=2))
+    writer.begin()
+    writer.fill()
+    [old] = live_of(writer, 1)
+    long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
+    os.utime(local_path(writer.store) / old, (long_ago, long_ago))
+    assert replaced(writer) == {old}
+    if pruned:
+        for _ in range(2):
+            replaced(writer, 3)
+            write_checkpoint(writer.store, writer.catalog.state)
+        assert transaction_path(5) in prune(writer.catalog, grace=NOW, unsafe=True).deleted
+    found = collect_garbage(Catalog.open_for_writing(writer.store))
+    assert found.deleted == ()
+    assert old in {each.path for each in found.waiting}
 
 
 def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: Writer) -> None:

@@ -310,7 +310,7 @@ def rivals(store: ObjectStore, when: str, others: list[Callable[[], object]]) ->
 def test_a_writer_that_commits_meanwhile_wins(tagged: Writer) -> None:
     """One that has the location open: a hole below a checkpoint does not stop it."""
     write_checkpoint(tagged.store, tagged.catalog.state)
-    tagged.store.delete(transaction_path(3))
+    tagged.store.delete(transaction_path(4))
     commit = partial(tagged.catalog.commit, rules.in_progress(tagged.token, [1], "run"))
     for when in ("10.txn", "11.ckpt"):
         with pytest.raises(ConflictError, match=r"took revision 1[01] while it was rebuilt"):
@@ -442,6 +442,6 @@ def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_i
     orphan = writer.file(1, b"nobody's").path
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
-    when = read_state(writer.store).committed_at
+    when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified
     found = collect_garbage(Catalog.open(writer.store), dry_run=True)
     assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])

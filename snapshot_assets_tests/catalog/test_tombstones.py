@@ -66,6 +66,30 @@ def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer
     assert read_state(sealed.store).revision == before
 
 
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_rows_of_files_that_were_not_told_of_are_not_deleted(
+    sealed: Writer, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    told = delete_rows(sealed.catalog, M, OLD, dry_run=True)
+    other = Writer(sealed.store)
+
+    def late() -> None:
+        other.complete(2, timed(other, 2, 0.5), replaces=())
+
+    if when == "before":
+        late()
+    else:
+        commit = sealed.catalog.commit
+        monkeypatch.setattr(sealed.catalog, "commit", lambda prepare: (late(), commit(prepare))[1])
+    with pytest.raises(ConflictError, match=r"data/2/.* was committed after it was told"):
+        delete_rows(sealed.catalog, M, OLD, only=told)
+    assert not read_state(sealed.store).tombstones
+    monkeypatch.undo()
+    again = delete_rows(sealed.catalog, M, OLD, dry_run=True)
+    assert (told.files, again.files) == (1, 2)
+    assert delete_rows(sealed.catalog, M, OLD, only=again).revision
+
+
 def test_where_no_file_may_hold_such_a_row_nothing_is_committed(sealed: Writer) -> None:
     before = sealed.catalog.state.revision
     assert delete_rows(sealed.catalog, M, "t is null").revision is None

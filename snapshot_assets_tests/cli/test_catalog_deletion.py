@@ -141,6 +141,29 @@ def test_an_answer_of_yes_deletes(
     assert len(contents(location)) < len(before)
 
 
+@pytest.mark.parametrize("command", ["gc", "prune"])
+def test_what_becomes_due_while_the_answer_is_awaited_is_not_deleted(
+    snapshots: Snapshots, location: Path, checkpointed: Writer, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    orphan, young = checkpointed.file(2), []
+
+    def answer() -> str:
+        young.append(checkpointed.file(2))
+        checkpointed.complete(1, checkpointed.file(1), replaces=tuple(checkpointed.catalog.state.files.chunk(1)))
+        write_checkpoint(checkpointed.store, checkpointed.catalog.state)
+        return "yes"
+
+    told = catalog(snapshots, command, location, *NOW, "--dry-run", "--json").json
+    before = contents(location).keys()
+    monkeypatch.setattr("builtins.input", answer)
+    done = catalog(snapshots, command, location, *NOW, "--json").json
+    gone = {Path(path).relative_to(location).as_posix() for path in before - contents(location).keys()}
+    assert gone == set(told["paths"] if command == "prune" else [each["path"] for each in told["garbage"]])
+    assert (done["objects"], done["bytes"]) == (told["objects"], told["bytes"])
+    assert (location / orphan.path).exists() is (command == "prune")
+    assert (location / young[0].path).exists()
+
+
 def test_a_dry_run_of_prune_lists_and_deletes_nothing(
     snapshots: Snapshots, location: Path, checkpointed: Writer
 ) -> None:

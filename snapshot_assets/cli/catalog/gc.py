@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
             say("Nothing was deleted.")
             _report(options, catalog.store.uri, found, done=False, quiet=True)
             return 1
-    return _report(options, catalog.store.uri, collect(), done=True)
+    return _report(options, catalog.store.uri, collect(only=found), done=True)
 
 
 def _report(options: argparse.Namespace, uri: str, found: Collection, *, done: bool, quiet: bool = False) -> int:

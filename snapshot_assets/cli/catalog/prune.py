@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
             if options.json:
                 _report(options, catalog.store.uri, found, done=False)
             return 1
-    return _report(options, catalog.store.uri, pruned(), done=True)
+    return _report(options, catalog.store.uri, pruned(only=found), done=True)
 
 
 def _report(options: argparse.Namespace, uri: str, found: Pruning, *, done: bool) -> int:

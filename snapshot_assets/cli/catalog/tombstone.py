@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             _report(options, catalog.store.uri, found)
         return 1
-    return _report(options, catalog.store.uri, delete())
+    return _report(options, catalog.store.uri, delete(only=found))
 
 
 def _words(found: DeletedRows) -> str:

@@ -1,0 +1,79 @@
+"""What every rule asks first: is it still the snapshot that was planned for; see `rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from snapshot_assets.catalog.catalog import Token
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import LocationDeletedError, PinnedError, PlanError, SupersededError
+from snapshot_assets.format import actions as act
+
+
+def refuse_pinned(tags: Iterable[str]) -> None:
+    """Refuse to delete a snapshot that tags pin.
+
+    Args:
+        tags: The names of all tags.
+
+    Raises:
+        PinnedError: There are tags; names them.
+    """
+    names = sorted(tags)
+    if names:
+        raise PinnedError(
+            f"{'Tag' if len(names) == 1 else 'Tags'} {', '.join(names)} pin{'s' * (len(names) == 1)} revisions of this "
+            "snapshot; nothing was deleted. Delete the tags first, or give --with-tags to delete them with it.",
+            tags=names,
+        )
+
+
+def check_unchanged(state: State, token: Token) -> act.Header:
+    """Return the header if the snapshot is the one that the writer planned for.
+
+    Raises:
+        LocationDeletedError: It was deleted.
+        SupersededError: Another snapshot id began since, or the location was upgraded or rebuilt.
+    """
+    refuse_deleted(state)
+    if state.header is None:
+        raise PlanError("No snapshot was begun at this location.")
+    if state.snapshot_id != token.snapshot_id:
+        raise SupersededError(
+            f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
+            "nothing of this run was committed to the new one. Run again."
+        )
+    if token.revision < state.plans_since:
+        raise SupersededError(
+            f"The location was upgraded or rebuilt at revision {state.plans_since} (its format version is "
+            f"{state.format_version}), after this run had read revision {token.revision}; nothing was committed since. "
+            "Run again."
+        )
+    return state.header
+
+
+def refuse_upgraded(state: State, version: int) -> None:
+    """Refuse to commit what was made for an older format version.
+
+    Args:
+        state: The head.
+        version: The format version that it was made for.
+
+    Raises:
+        SupersededError: The location was upgraded since.
+    """
+    if state.format_version != version:
+        raise SupersededError(
+            f"The location was upgraded from format version {version} to {state.format_version} meanwhile; nothing was "
+            "committed. Run again."
+        )
+
+
+def refuse_deleted(state: State) -> None:
+    """Refuse to commit to a location whose snapshot was deleted.
+
+    Raises:
+        LocationDeletedError: It was.
+    """
+    if state.deleted:
+        raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")
