@@ -9,7 +9,8 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.matching import deletions, written_schemas
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine.data_files import ChooseGroups, check_hash, read_batches
@@ -64,19 +65,25 @@ def load_frames(
             f"Chunks {missing[:10]} of {store.uri} are not exported; materialise them.", missing=missing
         )
     files: dict[TableName, list[DataFile]] = {}
-    deleted: dict[str, tuple[Predicate, ...]] = {}
     for chunk in chunks:
         for known in state.live_files(chunk):
             files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
-            deleted[known.file.path] = tuple(state.deleting(known.file).values())
     schema = read_schema(store, state.schemas[state.schema_id])
     for table in schema.tables:
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
+    documents = read_schemas(store, state) if state.tombstones else {}
+    deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
     prepare_session(spark)
     zone = state.header.time_zone if state.header else "UTC"
     return {
-        name: _frame(spark, store, schema.table(name), [(file, deleted[file.path]) for file in found], zone)
+        name: _frame(
+            spark,
+            store,
+            schema.table(name),
+            [(file, deleted[name].of(file.path)) for file in found if file.path not in deleted[name].dropped],
+            zone,
+        )
         for name, found in sorted(files.items())
     }
 

@@ -16,9 +16,16 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, ImportTarget
+from snapshot_assets.databases.target import (
+    Definition,
+    ExistingTable,
+    ImportRecord,
+    ImportTarget,
+    LoadedFile,
+    OtherType,
+)
 from snapshot_assets.engine import restore_pins
-from snapshot_assets.engine.restore_decide import expected_rows, key_of
+from snapshot_assets.engine.restore_decide import expected_rows
 from snapshot_assets.engine.restore_ledger import PinnedWindows, check_tables_are_there, check_windows
 from snapshot_assets.engine.restore_load import ChunkOutcome, Loader
 from snapshot_assets.engine.restore_plan import Filters, chunk_files
@@ -62,6 +69,27 @@ class ImportSettings:
     version: str | None = None
     into_nonempty: bool = False
     replace: bool = False
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a target holds.
+
+    Attributes:
+        existing: Tables and views that are there.
+        others: Columns that are there with another type.
+        loaded: Files of the tables that the ledger has.
+        imports: What the ledger knows of imports.
+    """
+
+    existing: Mapping[TableName, ExistingTable]
+    others: Sequence[OtherType]
+    loaded: Sequence[LoadedFile]
+    imports: Sequence[ImportRecord]
+
+
+def _names(definition: Definition) -> tuple[TableName, ...]:
+    return tuple(table.table_name for table in definition.tables)
 
 
 @dataclass
@@ -118,40 +146,53 @@ class ImportRun:
             imports = target.imports()
         source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth, recorded=recorded)
         definition = definition_for(source.schema, self.address.uri, expressions=filters.expressions)
-        tables = tuple(table.table_name for table in definition.tables)
-        newest, ours = newest_import(imports, tables), set(tables)
-        check_same_import(newest, source, filters)
+        check_same_import(newest_import(imports, _names(definition)), source, filters)
+        found = self._look(source, definition)
+        if found.imports != imports:  # another run began or finished meanwhile, and may have filled tables
+            return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
+        prepared = self._prepare(source, definition, found)
+        prepared.loads(only, again)
+        return prepared
+
+    def _look(self, source: RestoreSource, definition: Definition) -> _Found:
+        """Return what the target holds of an import's tables."""
+        tables = _names(definition)
         with self.target() as target:
-            existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
-            others = target.other_types(definition.tables)
-            loaded = [each for each in target.loaded(source.state.location_id) if each.table in ours]
-            if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
-                return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
+            return _Found(
+                existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
+                others=target.other_types(definition.tables),
+                loaded=[each for each in target.loaded(source.state.location_id) if each.table in set(tables)],
+                imports=target.imports(),
+            )
+
+    def _prepare(self, source: RestoreSource, definition: Definition, found: _Found) -> Prepared:
+        tables = _names(definition)
+        newest = newest_import(found.imports, tables)
         resumed = newest if newest is not None and newest == source.pinned else None
-        check_tables_are_there(tables, existing, loaded, resumed=resumed is not None)
-        check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
-        earlier = [record for record in imports if ours & set(record.tables)]
-        record = resumed or self._record(source, definition, existing, earlier)
-        chunks = tuple(chunk_files(source.state, source.schema, filters, definition.tables))
+        check_tables_are_there(tables, found.existing, found.loaded, resumed=resumed is not None)
+        check_tables(found.existing, definition, found.others, newest, into_nonempty=self.settings.into_nonempty)
+        earlier = [record for record in found.imports if set(tables) & set(record.tables)]
+        record = resumed or self._record(source, definition, found.existing, earlier)
+        chunks = tuple(
+            chunk_files(source.state, source.schema, self.settings.filters, definition.tables, source.deleted)
+        )
         if resumed is None:
             windows = PinnedWindows.parse(record.windows)
-            check_windows(loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
-        prepared = Prepared(
+            check_windows(found.loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
+        return Prepared(
             source=source,
             record=record,
             resumed=resumed is not None,
             newest=newest.id if newest else "",
             definition=definition,
             chunks=chunks,
-            done={(each.table, each.path): each for each in loaded},
-            revisions={each.id: each.revision for each in imports},
-            made=frozenset(name for each in (*imports, record) for name in each.made),
+            done={(each.table, each.path): each for each in found.loaded},
+            revisions={each.id: each.revision for each in (*found.imports, record)},
+            made=frozenset(name for each in (*found.imports, record) for name in each.made),
             superseded=tuple(each for each in earlier if each.id != record.id),
             replace=self.settings.replace,
             any_carrier=is_spark(self.address) or source.schema.database == kind_of(self.address.uri),
         )
-        prepared.loads(only, again)
-        return prepared
 
     def _record(
         self,
@@ -169,7 +210,7 @@ class ImportRun:
             earlier: Imports into any of the tables, oldest first.
         """
         import_id = uuid.uuid4().hex
-        tables = tuple(table.table_name for table in definition.tables)
+        tables = _names(definition)
         ours = set(earlier[-1].tables) if earlier else set()
         of_others = [name for name in tables if name not in ours and name in existing and existing[name].has_rows]
         return ImportRecord(
@@ -185,6 +226,12 @@ class ImportRun:
             into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
             windows=PinnedWindows.of(source.state, source.schema).text(),
         )
+
+    @staticmethod
+    def _loaded(target: ImportTarget, prepared: Prepared) -> list[LoadedFile]:
+        """Return the files of an import's tables that the ledger has now."""
+        ours = set(_names(prepared.definition))
+        return [each for each in target.loaded(prepared.state.location_id) if each.table in ours]
 
     def target(self) -> AbstractContextManager[ImportTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
@@ -275,9 +322,7 @@ class ImportRun:
         """
         prepared = self.begin()
         with self.target() as target:
-            done = {(each.table, each.path) for each in target.loaded(prepared.state.location_id)}
-            wanted = {key_of(plan) for chunk in prepared.chunks for plan in chunk.files}
-            if not wanted <= done:
+            if not prepared.complete(self._loaded(target, prepared)):
                 return False
             target.finish(prepared.record, prepared.statements(prepared.definition.after))
         restore_pins.unpin(self.store, [prepared.record])
@@ -292,7 +337,7 @@ class ImportRun:
         """
         prepared = self.begin()
         with self.target() as target:
-            done = {(each.table, each.path): each for each in target.loaded(prepared.state.location_id)}
+            done = {(each.table, each.path): each for each in self._loaded(target, prepared)}
             expected: Counter[TableName] = Counter()
             for chunk in prepared.chunks:
                 for plan in chunk.files:

@@ -50,7 +50,7 @@ def decide(
     chunk: ChunkFiles,
     known: set[FileKey],
     *,
-    outdated: bool = False,
+    change: str = "",
     again: bool,
     replace: bool,
     into_nonempty: bool,
@@ -59,8 +59,8 @@ def decide(
 
     Args:
         chunk: Its files of now.
-        known: Its files that the ledger has, of an earlier revision too.
-        outdated: Whether rows of its files were deleted from the snapshot after they were loaded.
+        known: Its files that the ledger has, of other revisions too.
+        change: Why its rows of now are not those that were loaded, as the end of a sentence; "" if they are.
         again: Replace its rows whatever the ledger says.
         replace: Replace its rows if they changed since they were loaded.
         into_nonempty: Whether the tables held rows of others before an import.
@@ -68,29 +68,32 @@ def decide(
     Raises:
         RestoreError: Its rows changed and may not be replaced, or cannot be told from others.
     """
-    changed = outdated or bool(known - {key_of(plan) for plan in chunk.files})
-    if changed and not (replace or again):
+    if change and not (replace or again):
         raise RestoreError(
-            f"Chunk {chunk.chunk} was loaded from other files, or before rows of them were deleted, at an earlier"
-            " revision: its rows changed in the snapshot since. Give --replace to delete its rows from the target and"
-            " load those of now.",
+            f"Chunk {chunk.chunk} {change}, at another revision. Give --replace to delete its rows from the target and"
+            " load those of this revision.",
             chunk=chunk.chunk,
         )
-    if (changed or again) and into_nonempty:
+    if change or again:
+        _check_replaceable(chunk, into_nonempty=into_nonempty)
+    missing = tuple(plan for plan in chunk.files if key_of(plan) not in known)
+    return ChunkLoad(chunk, missing, replace=bool(change) or again)
+
+
+def _check_replaceable(chunk: ChunkFiles, *, into_nonempty: bool) -> None:
+    if into_nonempty:
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before an import"
             " (--into-nonempty), and deleting the chunk's window would delete those too.",
             chunk=chunk.chunk,
         )
-    if (changed or again) and chunk.unbounded:
+    if chunk.unbounded:
         names = ", ".join(sorted(map(str, chunk.unbounded)))
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
             " be told from others. Drop the tables, give --forget-ledger, and import them anew.",
             chunk=chunk.chunk,
         )
-    missing = tuple(plan for plan in chunk.files if key_of(plan) not in known)
-    return ChunkLoad(chunk, missing, replace=changed or again)
 
 
 def check_files(

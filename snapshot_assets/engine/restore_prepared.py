@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows
@@ -29,7 +29,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
-        revisions: Which revision an import restored, by its id.
+        revisions: Which revision an import restored, by its id, this one's among them.
         made: Tables and views that this import makes or an earlier one made.
         superseded: Earlier imports of the location into any of the tables.
         replace: Whether whole chunks that changed since they were loaded are replaced.
@@ -81,10 +81,39 @@ class Prepared:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if key_of(plan) not in self.done)
 
-    def _outdated(self, chunk: ChunkFiles) -> bool:
-        """Tell whether rows of a chunk's files were deleted from the snapshot after the files were loaded."""
-        loaded = ((plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in self.done)
-        return any(self.revisions.get(entry.import_id, plan.deleted_at) < plan.deleted_at for plan, entry in loaded)
+    def _change(self, chunk: ChunkFiles, known: Set[FileKey]) -> str:
+        """Return why a chunk's rows of now are not those that were loaded, as the end of a sentence; "" if they are.
+
+        Args:
+            chunk: The chunk.
+            known: Its files that the ledger has, of other revisions too.
+        """
+        if known - {key_of(plan) for plan in chunk.files}:
+            return "was loaded from other files"
+        if any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known):
+            return "was loaded when other rows of its files were deleted"
+        return ""
+
+    def _outdated(self, plan: FilePlan, entry: LoadedFile) -> bool:
+        """Tell whether a file was loaded without rows that are to be there now, or with ones that are deleted now."""
+        fewer = plan.whole and entry.rows != plan.file.rows  # also where the log has forgotten why
+        return fewer or self.source.deleted.differ(plan.file, self.revisions.get(entry.import_id))
+
+    def complete(self, loaded: Iterable[LoadedFile]) -> bool:
+        """Tell whether the target has exactly the chunks' rows, by what its ledger has of them.
+
+        Args:
+            loaded: Files of the location that the ledger has now.
+        """
+        now = replace(self, done={(each.table, each.path): each for each in loaded})
+        known = now._by_chunk()
+        return not any(now.missing(each) or now._change(each, known.get(each.chunk, set())) for each in self.chunks)
+
+    def _by_chunk(self) -> dict[int, set[FileKey]]:
+        found: dict[int, set[FileKey]] = {}
+        for key, entry in self.done.items():
+            found.setdefault(entry.chunk, set()).add(key)
+        return found
 
     def rows_after(self, outcome: ChunkOutcome) -> int:
         """Return how many rows the target holds of a chunk that was loaded now."""
@@ -137,14 +166,12 @@ class Prepared:
             PlanError: Rows are to be filtered by a time that travelled as text.
         """
         self._check_known(only)
-        loaded: dict[int, set[FileKey]] = {}
-        for key, entry in self.done.items():
-            loaded.setdefault(entry.chunk, set()).add(key)
+        loaded = self._by_chunk()
         loads = tuple(
             decide(
                 parents_first(chunk),
-                loaded.get(chunk.chunk, set()),
-                outdated=self._outdated(chunk),
+                known := loaded.get(chunk.chunk, set()),
+                change=self._change(chunk, known),
                 again=chunk.chunk in again,
                 replace=self.replace,
                 into_nonempty=self.record.into_nonempty,

@@ -11,6 +11,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Depth, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.engine.restore_deletions import DeletedRows, imported_tombstones
 from snapshot_assets.engine.restore_plan import Filters, check_complete, select
 from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError
 from snapshot_assets.format.relations import DatabaseSchema
@@ -27,6 +28,7 @@ class RestoreSource:
         state: The state at that revision.
         schema: What is selected of its newest schema.
         documents: Every schema that a file was written with, by id.
+        deleted: What tombstones delete of its files, at this revision and at those that were imported before.
         checksum: The snapshot's checksum.
         pinned: The ledger's record of an import of the same revision with the same filters, if there is one.
         lost: What the selection leaves out because it refers to something that is not selected.
@@ -35,6 +37,7 @@ class RestoreSource:
     state: State
     schema: DatabaseSchema
     documents: Mapping[int, DatabaseSchema]
+    deleted: DeletedRows
     checksum: str
     pinned: ImportRecord | None = None
     lost: tuple[str, ...] = ()
@@ -84,7 +87,10 @@ def open_snapshot(
     selected = select(documents[state.schema_id], filters)
     if not filters.tables and not filters.schemas:
         check_complete(state, selected.schema)
-    return RestoreSource(state, selected.schema, documents, state.newest_seal.seal.checksum, pinned, selected.lost)
+    earlier = [record.revision for record in imports if record.location_id == head.location_id]
+    deleted = DeletedRows(state, documents, imported_tombstones(head, earlier))
+    checksum = state.newest_seal.seal.checksum
+    return RestoreSource(state, selected.schema, documents, deleted, checksum, pinned, selected.lost)
 
 
 def _revision(
