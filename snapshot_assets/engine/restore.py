@@ -283,8 +283,21 @@ class ImportRun:
             SnapshotError: Nothing was loaded; see `prepare`.
         """
         anew = only if again else ()
-        prepared = self.begin(only, anew)
+        prepared = self._renew(self.begin(only, anew), only, anew)
         yield from self._loader(prepared).run(prepared.loads(only, anew))
+
+    def _renew(self, prepared: Prepared, only: Collection[int], again: Collection[int]) -> Prepared:
+        """Let the ledger know chunks that were only compacted by their files of now."""
+        renewals = [load.renewal for load in prepared.loads(only, again) if load.renewal is not None]
+        if renewals:
+            with self.target() as target:
+                target.renew(
+                    prepared.record,
+                    [entry for each in renewals for entry in each.old],
+                    [entry for each in renewals for entry in each.new],
+                )
+            self._prepared = prepared = prepared.renewed(renewals)
+        return prepared
 
     def _loader(self, prepared: Prepared) -> Loader:
         in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from snapshot_assets.databases.target import LoadedFile
+from snapshot_assets.engine.restore_compacted import Renewal
 from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
@@ -23,11 +24,13 @@ class ChunkLoad:
     Attributes:
         missing: Files that the ledger lacks.
         replace: Delete the chunk's rows first, and load all its files.
+        renewal: What the ledger knows the same rows by from now on; None for no change.
     """
 
     chunk: ChunkFiles
     missing: tuple[FilePlan, ...]
     replace: bool = False
+    renewal: Renewal | None = None
 
     @property
     def plans(self) -> tuple[FilePlan, ...]:
@@ -48,7 +51,7 @@ def expected_rows(plan: FilePlan, done: Mapping[FileKey, LoadedFile]) -> int:
 
 def decide(
     chunk: ChunkFiles,
-    known: set[FileKey],
+    known: Set[FileKey],
     *,
     change: str = "",
     again: bool,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows
 from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
+from snapshot_assets.engine.restore_compacted import Renewal
 from snapshot_assets.engine.restore_decide import ChunkLoad, FileKey, check_files, decide, expected_rows, key_of
 from snapshot_assets.engine.restore_ledger import numbered
 from snapshot_assets.engine.restore_load import ChunkOutcome
@@ -89,10 +90,48 @@ class Prepared:
             known: Its files that the ledger has, of other revisions too.
         """
         if known - {key_of(plan) for plan in chunk.files}:
-            return "was loaded from other files"
+            return "was loaded from other files" + self._compacted(chunk, known)
         if any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known):
             return "was loaded when other rows of its files were deleted"
         return ""
+
+    def _compacted(self, chunk: ChunkFiles, known: Set[FileKey]) -> str:
+        ends = sorted({self.state.revision, *self._revisions(known)})
+        compacted = self.source.compactions.compacted(chunk.chunk, ends[0], ends[-1])
+        return " (they were compacted, and that is not all that changed)" if compacted else ""
+
+    def _revisions(self, known: Iterable[FileKey]) -> list[int]:
+        """Return the revisions that files were loaded at, as far as the ledger knows the imports."""
+        entries = (self.done[key] for key in known)
+        return [self.revisions[each.import_id] for each in entries if each.import_id in self.revisions]
+
+    def _renewal(self, chunk: ChunkFiles, known: Set[FileKey]) -> Renewal | None:
+        """Return how the ledger is to know a chunk's rows if they only lie in other files now, None if it is not so."""
+        wanted = {key_of(plan) for plan in chunk.files}
+        tables = {table for table, _ in known - wanted}
+        old = [self.done[key] for key in known if key[0] in tables]
+        plans = [plan for plan in chunk.files if plan.table.table_name in tables]
+        revisions = self._revisions(key for key in known if key[0] in tables)
+        others = any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known)
+        if not tables or others or len(revisions) < len(old):
+            return None
+        if not self.source.compactions.same_rows(chunk.chunk, old, plans, revisions, self.state.revision):
+            return None
+        return Renewal(tuple(old), tuple(self._entry(plan) for plan in plans))
+
+    def _entry(self, plan: FilePlan) -> LoadedFile:
+        file, record = plan.file, self.record
+        name = plan.table.table_name
+        return LoadedFile(record.location_id, name, file.path, file.chunk, file.sha256, record.id, file.rows)
+
+    def renewed(self, renewals: Iterable[Renewal]) -> Prepared:
+        """Return the import with the ledger's rows as they are after renewals."""
+        done = dict(self.done)
+        for each in renewals:
+            for entry in each.old:
+                del done[entry.table, entry.path]
+            done |= {(entry.table, entry.path): entry for entry in each.new}
+        return replace(self, done=done)
 
     def _outdated(self, plan: FilePlan, entry: LoadedFile) -> bool:
         """Tell whether a file was loaded without rows that are to be there now, or with ones that are deleted now."""
@@ -168,20 +207,27 @@ class Prepared:
         self._check_known(only)
         loaded = self._by_chunk()
         loads = tuple(
-            decide(
-                parents_first(chunk),
-                known := loaded.get(chunk.chunk, set()),
-                change=self._change(chunk, known),
-                again=chunk.chunk in again,
-                replace=self.replace,
-                into_nonempty=self.record.into_nonempty,
-            )
+            self._load(chunk, loaded.get(chunk.chunk, set()), again=chunk.chunk in again)
             for chunk in self.chunks
             if not only or chunk.chunk in only
         )
         tables = {table.table_name: table for table in self.definition.tables}
         check_files(loads, tables, self.source.documents, any_carrier=self.any_carrier)
         return loads
+
+    def _load(self, chunk: ChunkFiles, known: Set[FileKey], *, again: bool) -> ChunkLoad:
+        renewal = None if again else self._renewal(chunk, known)
+        if renewal is not None:
+            missing = self.renewed([renewal]).missing(chunk)
+            return ChunkLoad(chunk, missing, renewal=renewal)
+        return decide(
+            parents_first(chunk),
+            known,
+            change=self._change(chunk, known),
+            again=again,
+            replace=self.replace,
+            into_nonempty=self.record.into_nonempty,
+        )
 
     def _check_known(self, only: Collection[int]) -> None:
         unknown = sorted(set(only) - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})

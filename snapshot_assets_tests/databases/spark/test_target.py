@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.cli import main
 from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.database import SparkCatalogDatabase
@@ -38,6 +39,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Table, Tabl
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, PLAN, TIMES, make_source
@@ -307,6 +309,21 @@ def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(expor
     )
     with pytest.raises(OtherImportError, match="with the filters"):
         lake.run(exported).prepare()
+
+
+@pytest.mark.slow
+def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_files(own: Place, lake: Lake) -> None:
+    scatter(own.store, table="readings", chunks=(1, 2))
+    lake.restore(own, tables=(READINGS,))
+    compact(own.store)
+    outcomes = lake.restore(own, tables=(READINGS,))
+    assert {each.status for each in outcomes.values()} == {"skipped"}
+    contents = lake.ledger.read()
+    assert [record.finished for record in contents.imports.values()] == [True, True]
+    live = [known.file for known in read_state(own.store).live_files() if known.file.table == "readings"]
+    loaded = contents.loaded(read_state(own.store).location_id)
+    assert {file.path: file.rows for file in loaded} == {file.path: file.rows for file in live}
+    assert lake.table("readings").num_rows == sum(file.rows for file in live)
 
 
 def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
