@@ -72,19 +72,23 @@ def load_frames(
     for table in schema.tables:
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
-    documents = read_schemas(store, state) if state.tombstones else {}
-    deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
     prepare_session(spark)
     zone = state.header.time_zone if state.header else "UTC"
     return {
-        name: _frame(
-            spark,
-            store,
-            schema.table(name),
-            [(file, deleted[name].of(file.path)) for file in found if file.path not in deleted[name].dropped],
-            zone,
-        )
-        for name, found in sorted(files.items())
+        name: _frame(spark, store, schema.table(name), found, zone)
+        for name, found in sorted(_with_deletions(store, state, files).items())
+    }
+
+
+def _with_deletions(
+    store: ObjectStore, state: State, files: Mapping[TableName, Sequence[DataFile]]
+) -> dict[TableName, list[tuple[DataFile, tuple[Predicate, ...]]]]:
+    """Return files with what tombstones delete of them, without those that are deleted whole."""
+    documents = read_schemas(store, state) if state.tombstones else {}
+    gone = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
+    return {
+        name: [(file, gone[name].of(file.path)) for file in some if file.path not in gone[name].dropped]
+        for name, some in files.items()
     }
 
 

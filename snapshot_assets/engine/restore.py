@@ -6,9 +6,8 @@ ledger in the target decides what is loaded already, so every step may be repeat
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,29 +15,15 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import (
-    Definition,
-    ExistingTable,
-    ImportRecord,
-    ImportTarget,
-    LoadedFile,
-    OtherType,
-)
+from snapshot_assets.databases.target import ImportTarget, LoadedFile
 from snapshot_assets.engine import restore_pins
+from snapshot_assets.engine.restore_checked import ImportSettings, checked_import, look, names_of
 from snapshot_assets.engine.restore_decide import expected_rows
-from snapshot_assets.engine.restore_ledger import PinnedWindows, check_tables_are_there, check_windows
 from snapshot_assets.engine.restore_load import ChunkOutcome, Loader
-from snapshot_assets.engine.restore_plan import Filters, chunk_files
 from snapshot_assets.engine.restore_prepared import Prepared
-from snapshot_assets.engine.restore_source import RestoreSource, open_snapshot
+from snapshot_assets.engine.restore_source import open_snapshot
 from snapshot_assets.engine.restore_spark import SparkLoader, is_spark, open_import_target
-from snapshot_assets.engine.restore_target import (
-    check_same_import,
-    check_tables,
-    definition_for,
-    made_by,
-    newest_import,
-)
+from snapshot_assets.engine.restore_target import check_same_import, definition_for, newest_import
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.sources import Session
 from snapshot_assets.errors import RestoreError
@@ -52,44 +37,6 @@ class RestoreRunner(Protocol):
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
         ...
-
-
-@dataclass(frozen=True)
-class ImportSettings:
-    """What an import restores, and what it may do.
-
-    Attributes:
-        filters: What restricts it.
-        version: Version that is restored, as people write it; None for the newest seal.
-        into_nonempty: Load into tables that hold rows which the ledger does not know.
-        replace: Replace whole chunks that changed since they were loaded.
-    """
-
-    filters: Filters = field(default_factory=Filters)
-    version: str | None = None
-    into_nonempty: bool = False
-    replace: bool = False
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What a target holds.
-
-    Attributes:
-        existing: Tables and views that are there.
-        others: Columns that are there with another type.
-        loaded: Files of the tables that the ledger has.
-        imports: What the ledger knows of imports.
-    """
-
-    existing: Mapping[TableName, ExistingTable]
-    others: Sequence[OtherType]
-    loaded: Sequence[LoadedFile]
-    imports: Sequence[ImportRecord]
-
-
-def _names(definition: Definition) -> tuple[TableName, ...]:
-    return tuple(table.table_name for table in definition.tables)
 
 
 @dataclass
@@ -146,91 +93,20 @@ class ImportRun:
             imports = target.imports()
         source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth, recorded=recorded)
         definition = definition_for(source.schema, self.address.uri, expressions=filters.expressions)
-        check_same_import(newest_import(imports, _names(definition)), source, filters)
-        found = self._look(source, definition)
+        check_same_import(newest_import(imports, names_of(definition)), source, filters)
+        with self.target() as target:
+            found = look(target, source, definition)
         if found.imports != imports:  # another run began or finished meanwhile, and may have filled tables
             return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
-        prepared = self._prepare(source, definition, found)
+        kinds = {"location": self.store.uri, "kind": kind_of(self.address.uri)}
+        prepared = checked_import(source, definition, found, self.settings, **kinds)
         prepared.loads(only, again)
         return prepared
-
-    def _look(self, source: RestoreSource, definition: Definition) -> _Found:
-        """Return what the target holds of an import's tables."""
-        tables = _names(definition)
-        with self.target() as target:
-            return _Found(
-                existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
-                others=target.other_types(definition.tables),
-                loaded=[each for each in target.loaded(source.state.location_id) if each.table in set(tables)],
-                imports=target.imports(),
-            )
-
-    def _prepare(self, source: RestoreSource, definition: Definition, found: _Found) -> Prepared:
-        tables = _names(definition)
-        newest = newest_import(found.imports, tables)
-        resumed = newest if newest is not None and newest == source.pinned else None
-        check_tables_are_there(tables, found.existing, found.loaded, resumed=resumed is not None)
-        check_tables(found.existing, definition, found.others, newest, into_nonempty=self.settings.into_nonempty)
-        earlier = [record for record in found.imports if set(tables) & set(record.tables)]
-        record = resumed or self._record(source, definition, found.existing, earlier)
-        chunks = tuple(
-            chunk_files(source.state, source.schema, self.settings.filters, definition.tables, source.deleted)
-        )
-        if resumed is None:
-            windows = PinnedWindows.parse(record.windows)
-            check_windows(found.loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
-        return Prepared(
-            source=source,
-            record=record,
-            resumed=resumed is not None,
-            newest=newest.id if newest else "",
-            definition=definition,
-            chunks=chunks,
-            done={(each.table, each.path): each for each in found.loaded},
-            revisions={each.id: each.revision for each in (*found.imports, record)},
-            made=frozenset(name for each in (*found.imports, record) for name in each.made),
-            superseded=tuple(each for each in earlier if each.id != record.id),
-            replace=self.settings.replace,
-            any_carrier=is_spark(self.address) or source.schema.database == kind_of(self.address.uri),
-        )
-
-    def _record(
-        self,
-        source: RestoreSource,
-        definition: Definition,
-        existing: Mapping[TableName, ExistingTable],
-        earlier: Sequence[ImportRecord],
-    ) -> ImportRecord:
-        """Return what is pinned of an import that begins.
-
-        Args:
-            source: What is restored.
-            definition: How the tables are made.
-            existing: Tables and views that the target has.
-            earlier: Imports into any of the tables, oldest first.
-        """
-        import_id = uuid.uuid4().hex
-        tables = _names(definition)
-        ours = set(earlier[-1].tables) if earlier else set()
-        of_others = [name for name in tables if name not in ours and name in existing and existing[name].has_rows]
-        return ImportRecord(
-            id=import_id,
-            tag=restore_pins.tag_of(import_id),
-            location_id=source.state.location_id,
-            location=self.store.uri,
-            revision=source.state.revision,
-            checksum=source.checksum,
-            filters=self.settings.filters.text(),
-            tables=tables,
-            made=tuple(sorted(made_by(definition) - set(existing))),
-            into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-            windows=PinnedWindows.of(source.state, source.schema).text(),
-        )
 
     @staticmethod
     def _loaded(target: ImportTarget, prepared: Prepared) -> list[LoadedFile]:
         """Return the files of an import's tables that the ledger has now."""
-        ours = set(_names(prepared.definition))
+        ours = set(names_of(prepared.definition))
         return [each for each in target.loaded(prepared.state.location_id) if each.table in ours]
 
     def target(self) -> AbstractContextManager[ImportTarget]:

@@ -22,7 +22,8 @@ from snapshot_assets.databases.spark.definition import define, type_for
 from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, begun, claimed
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.frames import FrameChunk
-from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.engine.retry import RetryPolicy
