@@ -100,17 +100,14 @@ def open_federation(
         raise VersionNotFoundError(
             f"There is no writer {missing[0]!r} of {database!r} below {root.uri}; there are {', '.join(writers)}."
         )
-    members, waiting = [], []
-    for writer in writers if version is None else sorted(version):
-        member = _open(open_below(writer, database), writer, database, (version or {}).get(writer))
-        if member is None:
-            waiting.append(writer)
-        else:
-            members.append(member)
+    wanted: Mapping[str, str | None] = dict.fromkeys(writers) if version is None else version
+    opened = {each: _open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)}
+    members = [member for member in opened.values() if member is not None]
+    waiting = tuple(writer for writer, member in opened.items() if member is None)
     if not members:
         raise NoSnapshotError(f"No writer of {database!r} below {root.uri} has sealed a snapshot.", location=root.uri)
     ranked = sorted(members, key=lambda member: member.rank, reverse=True)
-    return Federation(root.uri, tuple(ranked), tuple(waiting), dedupe is not None)
+    return Federation(root.uri, tuple(ranked), waiting, dedupe is not None)
 
 
 def find_members(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:

@@ -188,29 +188,39 @@ class Deletions:
     """What tombstones delete of a table's files: which rows, or all.
 
     Attributes:
-        predicates: By path, the predicates that a file's rows must be filtered by; none for a file without.
+        predicates: By path and revision of a tombstone, the predicates that a file's rows must be filtered by.
         dropped: Paths of files that are deleted whole.
     """
 
-    predicates: Mapping[str, tuple[Predicate, ...]]
+    predicates: Mapping[str, Mapping[int, Predicate]]
     dropped: frozenset[str]
 
+    def of(self, path: str) -> tuple[Predicate, ...]:
+        """Return the predicates that a file's rows must be filtered by."""
+        return tuple(self.predicates.get(path, {}).values())
 
-def deletions(state: State, table: TableName, written: Mapping[int, pa.Schema]) -> Deletions:
+
+def deletions(
+    state: State,
+    table: TableName,
+    written: Mapping[int, pa.Schema],
+    tombstones: Mapping[int, Tombstone] | None = None,
+) -> Deletions:
     """Return what tombstones delete of a table; a file whose statistics exclude one is not filtered by it.
 
     Args:
         state: The state.
         table: The table.
         written: Its columns by schema id; see `written_schemas`.
+        tombstones: By revision, those that are looked at; None for the state's own.
     """
-    predicates: dict[str, tuple[Predicate, ...]] = {}
+    predicates: dict[str, dict[int, Predicate]] = {}
     dropped: set[str] = set()
-    for revision, tombstone in state.tombstones.items():
+    for revision, tombstone in (state.tombstones if tombstones is None else tombstones).items():
         if _table_of(tombstone) == table:
             for match in match_files(state, table, tombstone.predicate, written, older_than=revision):
                 path = match.known.file.path
-                predicates[path] = (*predicates.get(path, ()), tombstone.predicate)
+                predicates.setdefault(path, {})[revision] = tombstone.predicate
                 if match.certain:
                     dropped.add(path)
     return Deletions(predicates, frozenset(dropped))

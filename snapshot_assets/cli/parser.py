@@ -155,10 +155,9 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
     _catalog_command(show, "show")
-    _catalog_command(
-        _described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log"),
-        "checkpoint",
-    )
+    checkpoint = _described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
+    _single_writer(checkpoint)
+    _catalog_command(checkpoint, "checkpoint")
     _collecting(_described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(_described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
     _tombstone(_described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
@@ -171,10 +170,12 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     )
     rebuild.add_argument("--from-files", action="store_true", help="take data files that no receipt names, too")
     _dry_run(rebuild, "tell what would be done, touch nothing")
+    _single_writer(rebuild)
     _catalog_command(rebuild, "rebuild")
     upgrade = _described(commands, "upgrade", "raise the format version; older code then reads it no longer")
     upgrade.add_argument("--to", type=_count, metavar="N", help="format version (default: the newest)")
     _dry_run(upgrade, "tell what would be done, touch nothing")
+    _single_writer(upgrade)
     _catalog_command(upgrade, "upgrade")
 
 
@@ -192,6 +193,7 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
         "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer is at work"
     )
     _dry_run(parser, "list what would be deleted, touch nothing")
+    _single_writer(parser)
     _yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
 
@@ -205,6 +207,7 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
         help="""which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not""",
     )
     _dry_run(parser, "list the files that hold such rows, touch nothing")
+    _single_writer(parser)
     _yes(parser)
     _catalog_command(parser, "tombstone")
 
@@ -229,11 +232,21 @@ def _compact(parser: argparse.ArgumentParser) -> None:
         "--dedupe", choices=("primary_key",), default="", help="keep only the newest of rows with one primary key"
     )
     _dry_run(parser, "tell what would be merged, touch nothing")
+    _single_writer(parser)
     _catalog_command(parser, "compact", interrupted="run the same command again to go on")
 
 
 def _dry_run(parser: argparse.ArgumentParser, help_: str) -> None:
     parser.add_argument("--dry-run", action="store_true", help=help_)
+
+
+def _single_writer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--single-writer",
+        action="store_true",
+        help="promise that nobody else writes here, as the plan's single_writer does: for stores without conditional"
+        " creates",
+    )
 
 
 def _yes(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.cli.request import parse_range
 from snapshot_assets.configuration import Configuration, ad_hoc_configuration, load_configuration
 from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.engine.restore import ImportSettings
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table

@@ -24,6 +24,7 @@ from snapshot_assets.databases.target import (
     LoadedFile,
     OtherType,
     Statement,
+    not_renewable,
     superseded,
 )
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
@@ -190,31 +191,34 @@ class SqlTarget(ABC):
             raise OtherImportError(superseded(table, import_id, *newest), table=str(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        key = {
+        key = self._key(file)
+        values = key | self._facts(file) | {"rows": "0"}
+        # First of all, so that a run that loads the same file at the same time waits here for this one's end.
+        inserted = self._rows(
+            f"INSERT INTO {_FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+            " ON CONFLICT DO NOTHING RETURNING path",
+            _noting(file),
+        )
+        if not inserted:
+            return None
+        rows = self._insert(table, batches)
+        self._execute(f"UPDATE {_FILES} SET rows = {rows} WHERE {_matches(key)}", _noting(file))
+        return rows
+
+    def _key(self, file: LoadedFile) -> dict[str, str]:
+        return {
             "location_id": self._literal(file.location_id),
             "table_schema": self._literal(file.table.schema),
             "table_name": self._literal(file.table.table),
             "path": self._literal(file.path),
         }
-        rest = {
+
+    def _facts(self, file: LoadedFile) -> dict[str, str]:
+        return {
             "chunk": str(file.chunk),
             "sha256": self._literal(file.sha256),
             "import_id": self._literal(file.import_id),
-            "rows": "0",
         }
-        values = key | rest
-        # First of all, so that a run that loads the same file at the same time waits here for this one's end.
-        inserted = self._rows(
-            f"INSERT INTO {_FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
-            " ON CONFLICT DO NOTHING RETURNING path",
-            f"noting {file.path} in the ledger",
-        )
-        if not inserted:
-            return None
-        rows = self._insert(table, batches)
-        where = " AND ".join(f"{name} = {value}" for name, value in key.items())
-        self._execute(f"UPDATE {_FILES} SET rows = {rows} WHERE {where}", f"noting {file.path} in the ledger")
-        return rows
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
         """Delete a chunk's rows and load its files of now, in one transaction; see `Target`."""
@@ -264,6 +268,25 @@ class SqlTarget(ABC):
         doing = f"looking for rows that foreign key {reference.name} of {reference.table} ties"
         return bool(self._rows(f"SELECT EXISTS ({found}) AS found", doing)[0]["found"])
 
+    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+        """Know rows that are in by other files; see `ImportTarget`."""
+        with self._transaction():
+            self._lock()
+            for name in {each.table for each in (*old, *new)}:
+                self._check_newest(name, record.id)
+            held = {(each.table, each.path): each for each in self.loaded(record.location_id)}
+            if any((each.table, each.path) not in held for each in old):
+                if all(held.get((each.table, each.path)) == each for each in new):
+                    return
+                raise RestoreError(not_renewable(old))
+            for file in old:
+                self._execute(f"DELETE FROM {_FILES} WHERE {_matches(self._key(file))}", _noting(file))
+            for file in new:
+                values = self._key(file) | self._facts(file) | {"rows": str(file.rows)}
+                self._execute(
+                    f"INSERT INTO {_FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})", _noting(file)
+                )
+
     def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`."""
         with self._transaction():
@@ -303,6 +326,14 @@ class SqlTarget(ABC):
         if isinstance(value, tuple):
             return self._literal(json.dumps([list(name) for name in value]))
         return str(value) if isinstance(value, int) else self._literal(str(value))
+
+
+def _matches(key: Mapping[str, str]) -> str:
+    return " AND ".join(f"{name} = {value}" for name, value in key.items())
+
+
+def _noting(file: LoadedFile) -> str:
+    return f"noting {file.path} in the ledger"
 
 
 @contextmanager

@@ -139,6 +139,14 @@ class LoadedFile:
     rows: int = 0
 
 
+def not_renewable(files: Sequence[LoadedFile]) -> str:
+    """Return the sentence that refuses to know rows by other files, where the ledger has not got them as expected."""
+    return (
+        f"Chunk {files[0].chunk} of {files[0].table} was loaded by another run meanwhile. Run again to go on with what"
+        " is there now."
+    )
+
+
 def superseded(table: TableName, import_id: str, newest: str = "") -> str:
     """Return the sentences that refuse rows of an import which is not the newest one into a table.
 
@@ -196,6 +204,20 @@ class ImportTarget(Protocol):
 
         Raises:
             RestoreError: A statement failed; names what it makes. Nothing was changed.
+        """
+        ...
+
+    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+        """Know rows that are in by other files, all at once: a compaction put them there. No row is touched.
+
+        Args:
+            record: The import that found it out.
+            old: What the ledger has of them; a run at the same time may have done this already.
+            new: What takes its place; of each table and chunk all files.
+
+        Raises:
+            OtherImportError: The import is not the newest one into a table any more.
+            RestoreError: The ledger has other files now. Nothing was changed.
         """
         ...
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.matching import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import DocumentError, PlanError, UnknownRelationError
@@ -19,6 +20,7 @@ from snapshot_assets.storage.base import ObjectStore
 Dedupe = Literal["", "primary_key"]
 TARGET_BYTES = 256 << 20
 """Size at which a merged file is closed, unless another is asked for."""
+_NONE = Deletions({}, frozenset())
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Group:
         files: The files, oldest first: by revision that added them, then by path.
         kept: Paths of the table's other files in the chunk.
         reasons: Why: `small files`, `tombstones`, `duplicates` or `asked for`.
-        deleting: By path, the predicates of the tombstones that delete rows of a file.
+        deleting: By path, the predicates of the tombstones that may delete rows of a file.
         table: The table as the newest schema has it that has it.
         schema_id: That schema.
         dedupe: Whether duplicates are removed.
@@ -127,10 +129,19 @@ class Documents:
 
     def table(self, schema_id: int, name: TableName) -> Table | None:
         """Return a table as a schema has it; None if that lacks it."""
+        tables = {table.table_name: table for table in self._document(schema_id).tables}
+        return tables.get(name)
+
+    def deletions(self, state: State) -> dict[TableName, Deletions]:
+        """Return what tombstones delete of the tables that have some; schemas are read only if there is one."""
+        names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
+        documents = {number: self._document(number) for number in self.schemas} if names else {}
+        return {name: deletions(state, name, written_schemas(documents, name)) for name in names}
+
+    def _document(self, schema_id: int) -> DatabaseSchema:
         if schema_id not in self._known:
             self._known[schema_id] = read_schema(self._store, self.schemas[schema_id])
-        tables = {table.table_name: table for table in self._known[schema_id].tables}
-        return tables.get(name)
+        return self._known[schema_id]
 
     def newest(self, name: TableName, files: Iterable[DataFile]) -> tuple[int, Table]:
         """Return the newest schema that has a table, and the table there: it may have been dropped since.
@@ -149,8 +160,10 @@ def plan_compaction(state: State, documents: Documents, wanted: Wanted) -> Compa
     """Decide what is compacted; see `Wanted`.
 
     Compacted are, of completed chunks, two or more files of a table that are smaller than half the target size, and
-    files that tombstones delete rows of. What is asked for, and what is searched for duplicates, is compacted whole;
-    duplicates are searched where files of several attempts meet, since one scan finds each row once.
+    files that tombstones may delete rows of: one whose statistics exclude a tombstone has no such row, and stays as it
+    is. So the tombstone stays pending, and costs its readers nothing. What is asked for, and what is searched for
+    duplicates, is compacted whole; duplicates are searched where files of several attempts meet, since one scan finds
+    each row once.
 
     Raises:
         PlanError: A named chunk is not completed, or a named table has no primary key to find duplicates by.
@@ -158,7 +171,8 @@ def plan_compaction(state: State, documents: Documents, wanted: Wanted) -> Compa
     """
     _check_named(state, documents, wanted)
     chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
-    groups = [group for chunk in sorted(set(chunks)) for group in _groups(state, documents, wanted, chunk)]
+    deleted = documents.deletions(state)
+    groups = [group for chunk in sorted(set(chunks)) for group in _groups(state, documents, wanted, deleted, chunk)]
     return CompactionPlan(state.revision, wanted.target_size, tuple(groups))
 
 
@@ -183,22 +197,24 @@ def _name(file: DataFile) -> TableName:
     return TableName(file.schema, file.table)
 
 
-def _groups(state: State, documents: Documents, wanted: Wanted, chunk: int) -> Iterator[Group]:
+def _groups(
+    state: State, documents: Documents, wanted: Wanted, deleted: Mapping[TableName, Deletions], chunk: int
+) -> Iterator[Group]:
     by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
     for known in state.live_files(chunk):
         by_table[_name(known.file)].append(known)
     for name, files in sorted(by_table.items()):
         if not wanted.tables or name in wanted.tables:
-            group = _group(state, documents, wanted, name, files)
+            group = _group(documents, wanted, name, files, deleted.get(name, _NONE))
             if group is not None:
                 yield group
 
 
 def _group(
-    state: State, documents: Documents, wanted: Wanted, name: TableName, known: Sequence[FileState]
+    documents: Documents, wanted: Wanted, name: TableName, known: Sequence[FileState], deleted: Deletions
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
-    deleting = {file.path: found for file in files if (found := state.deleting(file))}
+    deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = documents.newest(name, files)
     reasons = {
         "asked for": files if wanted.named else [],
@@ -215,7 +231,7 @@ def _group(
         files=tuple(file for file in files if file.path in chosen),
         kept=kept,
         reasons=tuple(reason for reason, some in reasons.items() if some),
-        deleting={path: tuple(found.values()) for path, found in deleting.items() if path in chosen},
+        deleting={path: found for path, found in deleting.items() if path in chosen},
         table=table,
         schema_id=schema_id,
         dedupe=bool(wanted.dedupe and table.primary_key and not kept),

@@ -90,17 +90,8 @@ def read_batches(
         chosen = row_groups(metadata, found) if callable(row_groups) else row_groups
         for number in range(metadata.num_row_groups) if chosen is None else chosen:
             group = _RowGroup(source, metadata, number, file)
-            texts = group.check(leaves)
-            rows = 0
-            with pq.ParquetFile(group, metadata=metadata, read_dictionary=texts) as parquet:
-                for batch in parquet.iter_batches(BATCH_ROWS, [number], columns=wanted):
-                    rows += batch.num_rows
-                    yield _conformed(filtering(group.unpacked(batch)), schema, file, zone)
-            if rows != group.rows:
-                raise DocumentError(
-                    f"Row group {number} of {file.path} holds {rows} rows; its footer says {group.rows}.",
-                    object=file.path,
-                )
+            for batch in group.batches(wanted, leaves):
+                yield _conformed(filtering(batch), schema, file, zone)
 
 
 @contextmanager
@@ -145,6 +136,8 @@ class _RowGroup:
     def __init__(self, source: BinaryIO, metadata: pq.FileMetaData, number: int, file: DataFile) -> None:
         self._source = source
         self._file = file
+        self._number = number
+        self._footer = metadata
         self._metadata = metadata.row_group(number)
         self._columns = metadata.schema
         self._name = f"Row group {number} of {file.path}"
@@ -153,7 +146,26 @@ class _RowGroup:
         self._limit = MAX_ROW_BYTES if self.rows <= 1 else MAX_ROW_GROUP_BYTES
         self.closed = False
 
-    def check(self, leaves: Sequence[int]) -> list[str]:
+    def batches(self, wanted: Sequence[str], leaves: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Args:
+            wanted: Names of the columns.
+            leaves: Numbers of the Parquet columns that hold them.
+
+        Raises:
+            DocumentError: They are not as many as the footer says.
+            LimitExceededError: They unpack to far more than any that is written.
+        """
+        texts, rows = self._check(leaves), 0
+        with pq.ParquetFile(self, metadata=self._footer, read_dictionary=texts) as parquet:
+            for batch in parquet.iter_batches(BATCH_ROWS, [self._number], columns=wanted):
+                rows += batch.num_rows
+                yield self._unpacked(batch)
+        if rows != self.rows:
+            raise DocumentError(f"{self._name} holds {rows} rows; its footer says {self.rows}.", object=self._file.path)
+
+    def _check(self, leaves: Sequence[int]) -> list[str]:
         """Read the wanted columns and make sure that they can be unpacked.
 
         Args:
@@ -190,7 +202,7 @@ class _RowGroup:
         self._chunks[start] = self._source.read(chunk.total_compressed_size)
         return self._chunks[start]
 
-    def unpacked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _unpacked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch with values in place of dictionaries.
 
         Raises:

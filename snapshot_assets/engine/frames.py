@@ -9,7 +9,8 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.matching import deletions, written_schemas
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine.data_files import ChooseGroups, check_hash, read_batches
@@ -64,11 +65,9 @@ def load_frames(
             f"Chunks {missing[:10]} of {store.uri} are not exported; materialise them.", missing=missing
         )
     files: dict[TableName, list[DataFile]] = {}
-    deleted: dict[str, tuple[Predicate, ...]] = {}
     for chunk in chunks:
         for known in state.live_files(chunk):
             files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
-            deleted[known.file.path] = tuple(state.deleting(known.file).values())
     schema = read_schema(store, state.schemas[state.schema_id])
     for table in schema.tables:
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
@@ -76,8 +75,20 @@ def load_frames(
     prepare_session(spark)
     zone = state.header.time_zone if state.header else "UTC"
     return {
-        name: _frame(spark, store, schema.table(name), [(file, deleted[file.path]) for file in found], zone)
-        for name, found in sorted(files.items())
+        name: _frame(spark, store, schema.table(name), found, zone)
+        for name, found in sorted(_with_deletions(store, state, files).items())
+    }
+
+
+def _with_deletions(
+    store: ObjectStore, state: State, files: Mapping[TableName, Sequence[DataFile]]
+) -> dict[TableName, list[tuple[DataFile, tuple[Predicate, ...]]]]:
+    """Return files with what tombstones delete of them, without those that are deleted whole."""
+    documents = read_schemas(store, state) if state.tombstones else {}
+    gone = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
+    return {
+        name: [(file, gone[name].of(file.path)) for file in some if file.path not in gone[name].dropped]
+        for name, some in files.items()
     }
 
 

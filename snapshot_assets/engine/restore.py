@@ -6,9 +6,8 @@ ledger in the target decides what is loaded already, so every step may be repeat
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,22 +15,15 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.verify import Depth
 from snapshot_assets.databases.base import AllRows, DatabaseAddress
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, ImportTarget
+from snapshot_assets.databases.target import ImportTarget, LoadedFile
 from snapshot_assets.engine import restore_pins
-from snapshot_assets.engine.restore_decide import expected_rows, key_of
-from snapshot_assets.engine.restore_ledger import PinnedWindows, check_tables_are_there, check_windows
+from snapshot_assets.engine.restore_checked import ImportSettings, checked_import, look, names_of
+from snapshot_assets.engine.restore_decide import expected_rows
 from snapshot_assets.engine.restore_load import ChunkOutcome, Loader
-from snapshot_assets.engine.restore_plan import Filters, chunk_files
 from snapshot_assets.engine.restore_prepared import Prepared
-from snapshot_assets.engine.restore_source import RestoreSource, open_snapshot
+from snapshot_assets.engine.restore_source import open_snapshot
 from snapshot_assets.engine.restore_spark import SparkLoader, is_spark, open_import_target
-from snapshot_assets.engine.restore_target import (
-    check_same_import,
-    check_tables,
-    definition_for,
-    made_by,
-    newest_import,
-)
+from snapshot_assets.engine.restore_target import check_same_import, definition_for, newest_import
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.sources import Session
 from snapshot_assets.errors import RestoreError
@@ -45,23 +37,6 @@ class RestoreRunner(Protocol):
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
         ...
-
-
-@dataclass(frozen=True)
-class ImportSettings:
-    """What an import restores, and what it may do.
-
-    Attributes:
-        filters: What restricts it.
-        version: Version that is restored, as people write it; None for the newest seal.
-        into_nonempty: Load into tables that hold rows which the ledger does not know.
-        replace: Replace whole chunks that changed since they were loaded.
-    """
-
-    filters: Filters = field(default_factory=Filters)
-    version: str | None = None
-    into_nonempty: bool = False
-    replace: bool = False
 
 
 @dataclass
@@ -118,73 +93,21 @@ class ImportRun:
             imports = target.imports()
         source = open_snapshot(self.store, filters, self.settings.version, imports, depth=depth, recorded=recorded)
         definition = definition_for(source.schema, self.address.uri, expressions=filters.expressions)
-        tables = tuple(table.table_name for table in definition.tables)
-        newest, ours = newest_import(imports, tables), set(tables)
-        check_same_import(newest, source, filters)
+        check_same_import(newest_import(imports, names_of(definition)), source, filters)
         with self.target() as target:
-            existing = target.existing([*tables, *(view.table_name for view in source.schema.views)])
-            others = target.other_types(definition.tables)
-            loaded = [each for each in target.loaded(source.state.location_id) if each.table in ours]
-            if target.imports() != imports:  # another run began or finished meanwhile, and may have filled tables
-                return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
-        resumed = newest if newest is not None and newest == source.pinned else None
-        check_tables_are_there(tables, existing, loaded, resumed=resumed is not None)
-        check_tables(existing, definition, others, newest, into_nonempty=self.settings.into_nonempty)
-        earlier = [record for record in imports if ours & set(record.tables)]
-        record = resumed or self._record(source, definition, existing, earlier)
-        chunks = tuple(chunk_files(source.state, source.schema, filters, definition.tables))
-        if resumed is None:
-            windows = PinnedWindows.parse(record.windows)
-            check_windows(loaded, earlier, windows, {chunk.chunk for chunk in chunks}, source.state.revision)
-        prepared = Prepared(
-            source=source,
-            record=record,
-            resumed=resumed is not None,
-            newest=newest.id if newest else "",
-            definition=definition,
-            chunks=chunks,
-            done={(each.table, each.path): each for each in loaded},
-            revisions={each.id: each.revision for each in imports},
-            made=frozenset(name for each in (*imports, record) for name in each.made),
-            superseded=tuple(each for each in earlier if each.id != record.id),
-            replace=self.settings.replace,
-            any_carrier=is_spark(self.address) or source.schema.database == kind_of(self.address.uri),
-        )
+            found = look(target, source, definition)
+        if found.imports != imports:  # another run began or finished meanwhile, and may have filled tables
+            return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
+        kinds = {"location": self.store.uri, "kind": kind_of(self.address.uri)}
+        prepared = checked_import(source, definition, found, self.settings, **kinds)
         prepared.loads(only, again)
         return prepared
 
-    def _record(
-        self,
-        source: RestoreSource,
-        definition: Definition,
-        existing: Mapping[TableName, ExistingTable],
-        earlier: Sequence[ImportRecord],
-    ) -> ImportRecord:
-        """Return what is pinned of an import that begins.
-
-        Args:
-            source: What is restored.
-            definition: How the tables are made.
-            existing: Tables and views that the target has.
-            earlier: Imports into any of the tables, oldest first.
-        """
-        import_id = uuid.uuid4().hex
-        tables = tuple(table.table_name for table in definition.tables)
-        ours = set(earlier[-1].tables) if earlier else set()
-        of_others = [name for name in tables if name not in ours and name in existing and existing[name].has_rows]
-        return ImportRecord(
-            id=import_id,
-            tag=restore_pins.tag_of(import_id),
-            location_id=source.state.location_id,
-            location=self.store.uri,
-            revision=source.state.revision,
-            checksum=source.checksum,
-            filters=self.settings.filters.text(),
-            tables=tables,
-            made=tuple(sorted(made_by(definition) - set(existing))),
-            into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
-            windows=PinnedWindows.of(source.state, source.schema).text(),
-        )
+    @staticmethod
+    def _loaded(target: ImportTarget, prepared: Prepared) -> list[LoadedFile]:
+        """Return the files of an import's tables that the ledger has now."""
+        ours = set(names_of(prepared.definition))
+        return [each for each in target.loaded(prepared.state.location_id) if each.table in ours]
 
     def target(self) -> AbstractContextManager[ImportTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
@@ -236,8 +159,21 @@ class ImportRun:
             SnapshotError: Nothing was loaded; see `prepare`.
         """
         anew = only if again else ()
-        prepared = self.begin(only, anew)
+        prepared = self._renew(self.begin(only, anew), only, anew)
         yield from self._loader(prepared).run(prepared.loads(only, anew))
+
+    def _renew(self, prepared: Prepared, only: Collection[int], again: Collection[int]) -> Prepared:
+        """Let the ledger know chunks that were only compacted by their files of now."""
+        renewals = [load.renewal for load in prepared.loads(only, again) if load.renewal is not None]
+        if renewals:
+            with self.target() as target:
+                target.renew(
+                    prepared.record,
+                    [entry for each in renewals for entry in each.old],
+                    [entry for each in renewals for entry in each.new],
+                )
+            self._prepared = prepared = prepared.renewed(renewals)
+        return prepared
 
     def _loader(self, prepared: Prepared) -> Loader:
         in_order = target_module(self.address.uri).ONE_WRITER or prepared.has_foreign_keys
@@ -275,9 +211,7 @@ class ImportRun:
         """
         prepared = self.begin()
         with self.target() as target:
-            done = {(each.table, each.path) for each in target.loaded(prepared.state.location_id)}
-            wanted = {key_of(plan) for chunk in prepared.chunks for plan in chunk.files}
-            if not wanted <= done:
+            if not prepared.complete(self._loaded(target, prepared)):
                 return False
             target.finish(prepared.record, prepared.statements(prepared.definition.after))
         restore_pins.unpin(self.store, [prepared.record])
@@ -292,7 +226,7 @@ class ImportRun:
         """
         prepared = self.begin()
         with self.target() as target:
-            done = {(each.table, each.path): each for each in target.loaded(prepared.state.location_id)}
+            done = {(each.table, each.path): each for each in self._loaded(target, prepared)}
             expected: Counter[TableName] = Counter()
             for chunk in prepared.chunks:
                 for plan in chunk.files:

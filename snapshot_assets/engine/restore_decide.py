@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from snapshot_assets.databases.target import LoadedFile
+from snapshot_assets.engine.restore_compacted import Renewal
 from snapshot_assets.engine.restore_plan import ChunkFiles, FilePlan
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
@@ -23,11 +24,13 @@ class ChunkLoad:
     Attributes:
         missing: Files that the ledger lacks.
         replace: Delete the chunk's rows first, and load all its files.
+        renewal: What the ledger knows the same rows by from now on; None for no change.
     """
 
     chunk: ChunkFiles
     missing: tuple[FilePlan, ...]
     replace: bool = False
+    renewal: Renewal | None = None
 
     @property
     def plans(self) -> tuple[FilePlan, ...]:
@@ -48,9 +51,9 @@ def expected_rows(plan: FilePlan, done: Mapping[FileKey, LoadedFile]) -> int:
 
 def decide(
     chunk: ChunkFiles,
-    known: set[FileKey],
+    known: Set[FileKey],
     *,
-    outdated: bool = False,
+    change: str = "",
     again: bool,
     replace: bool,
     into_nonempty: bool,
@@ -59,8 +62,8 @@ def decide(
 
     Args:
         chunk: Its files of now.
-        known: Its files that the ledger has, of an earlier revision too.
-        outdated: Whether rows of its files were deleted from the snapshot after they were loaded.
+        known: Its files that the ledger has, of other revisions too.
+        change: Why its rows of now are not those that were loaded, as the end of a sentence; "" if they are.
         again: Replace its rows whatever the ledger says.
         replace: Replace its rows if they changed since they were loaded.
         into_nonempty: Whether the tables held rows of others before an import.
@@ -68,29 +71,32 @@ def decide(
     Raises:
         RestoreError: Its rows changed and may not be replaced, or cannot be told from others.
     """
-    changed = outdated or bool(known - {key_of(plan) for plan in chunk.files})
-    if changed and not (replace or again):
+    if change and not (replace or again):
         raise RestoreError(
-            f"Chunk {chunk.chunk} was loaded from other files, or before rows of them were deleted, at an earlier"
-            " revision: its rows changed in the snapshot since. Give --replace to delete its rows from the target and"
-            " load those of now.",
+            f"Chunk {chunk.chunk} {change}, at another revision. Give --replace to delete its rows from the target and"
+            " load those of this revision.",
             chunk=chunk.chunk,
         )
-    if (changed or again) and into_nonempty:
+    if change or again:
+        _check_replaceable(chunk, into_nonempty=into_nonempty)
+    missing = tuple(plan for plan in chunk.files if key_of(plan) not in known)
+    return ChunkLoad(chunk, missing, replace=bool(change) or again)
+
+
+def _check_replaceable(chunk: ChunkFiles, *, into_nonempty: bool) -> None:
+    if into_nonempty:
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before an import"
             " (--into-nonempty), and deleting the chunk's window would delete those too.",
             chunk=chunk.chunk,
         )
-    if (changed or again) and chunk.unbounded:
+    if chunk.unbounded:
         names = ", ".join(sorted(map(str, chunk.unbounded)))
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
             " be told from others. Drop the tables, give --forget-ledger, and import them anew.",
             chunk=chunk.chunk,
         )
-    missing = tuple(plan for plan in chunk.files if key_of(plan) not in known)
-    return ChunkLoad(chunk, missing, replace=changed or again)
 
 
 def check_files(

@@ -10,6 +10,7 @@ from datetime import datetime
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows, Selection, TimelessRows, WindowRows
 from snapshot_assets.databases.selection import check_selection
+from snapshot_assets.engine.restore_deletions import DeletedRows
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
@@ -143,7 +144,6 @@ class FilePlan:
         zone: IANA zone of times without one.
         cut: Range that its rows are filtered by; None where all of them are wanted.
         deleted: Predicates of tombstones: rows of which one is true are not restored.
-        deleted_at: Revision of the newest of them, 0 for none.
     """
 
     file: DataFile
@@ -151,7 +151,6 @@ class FilePlan:
     zone: str = "UTC"
     cut: TimeRange | None = None
     deleted: tuple[Predicate, ...] = ()
-    deleted_at: int = 0
 
     @property
     def whole(self) -> bool:
@@ -181,7 +180,9 @@ class ChunkFiles:
         return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
 
 
-def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table]) -> list[ChunkFiles]:
+def chunk_files(
+    state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table], deleted: DeletedRows
+) -> list[ChunkFiles]:
     """Return what is loaded, chunk by chunk in order.
 
     Untimed tables have no time: a time range leaves them whole. Rows without a time lie in no range.
@@ -191,6 +192,7 @@ def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, held: Se
         schema: What is selected.
         filters: What restricts the import.
         held: The tables that the target will hold, as it will hold them.
+        deleted: What tombstones delete of the files.
 
     Raises:
         RestoreError: A file belongs to a table that the snapshot's schema does not have.
@@ -207,7 +209,7 @@ def chunk_files(state: State, schema: DatabaseSchema, filters: Filters, held: Se
             window = state.window(chunk)
             if not time_range.overlaps(window.start, window.end):
                 continue
-        found.append(_chunk_files(state, chosen, chunk, time_range))
+        found.append(_chunk_files(state, chosen, chunk, time_range, deleted))
     return found
 
 
@@ -241,7 +243,7 @@ def _chosen(state: State, schema: DatabaseSchema, held: Sequence[Table]) -> dict
 
 
 def _chunk_files(
-    state: State, chosen: Mapping[TableName, _Chosen], chunk: int, time_range: TimeRange | None
+    state: State, chosen: Mapping[TableName, _Chosen], chunk: int, time_range: TimeRange | None, deleted: DeletedRows
 ) -> ChunkFiles:
     rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
     files = []
@@ -253,8 +255,7 @@ def _chunk_files(
         has_time = each.table.time_index is not None
         if not (chunk == UNTIMED_CHUNK and has_time and time_range is not None):
             cut = _cut(state, chunk, time_range) if has_time else None
-            gone = state.deleting(known.file)
-            files.append(FilePlan(known.file, each.table, zone, cut, tuple(gone.values()), max(gone, default=0)))
+            files.append(FilePlan(known.file, each.table, zone, cut, deleted.predicates(known.file)))
     bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
     return ChunkFiles(chunk, tuple(files), bounded)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows
 from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
+from snapshot_assets.engine.restore_compacted import Renewal
 from snapshot_assets.engine.restore_decide import ChunkLoad, FileKey, check_files, decide, expected_rows, key_of
 from snapshot_assets.engine.restore_ledger import numbered
 from snapshot_assets.engine.restore_load import ChunkOutcome
@@ -29,7 +30,7 @@ class Prepared:
         definition: How the tables are made, and what is lost.
         chunks: All that the import loads, loaded already or not.
         done: Files that the ledger has, by table and path.
-        revisions: Which revision an import restored, by its id.
+        revisions: Which revision an import restored, by its id, this one's among them.
         made: Tables and views that this import makes or an earlier one made.
         superseded: Earlier imports of the location into any of the tables.
         replace: Whether whole chunks that changed since they were loaded are replaced.
@@ -81,10 +82,77 @@ class Prepared:
         """Return the files of a chunk that the ledger lacks."""
         return tuple(plan for plan in chunk.files if key_of(plan) not in self.done)
 
-    def _outdated(self, chunk: ChunkFiles) -> bool:
-        """Tell whether rows of a chunk's files were deleted from the snapshot after the files were loaded."""
-        loaded = ((plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in self.done)
-        return any(self.revisions.get(entry.import_id, plan.deleted_at) < plan.deleted_at for plan, entry in loaded)
+    def _change(self, chunk: ChunkFiles, known: Set[FileKey]) -> str:
+        """Return why a chunk's rows of now are not those that were loaded, as the end of a sentence; "" if they are.
+
+        Args:
+            chunk: The chunk.
+            known: Its files that the ledger has, of other revisions too.
+        """
+        if known - {key_of(plan) for plan in chunk.files}:
+            return "was loaded from other files" + self._compacted(chunk, known)
+        if any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known):
+            return "was loaded when other rows of its files were deleted"
+        return ""
+
+    def _compacted(self, chunk: ChunkFiles, known: Set[FileKey]) -> str:
+        ends = sorted({self.state.revision, *self._revisions(known)})
+        compacted = self.source.compactions.compacted(chunk.chunk, ends[0], ends[-1])
+        return " (they were compacted, and that is not all that changed)" if compacted else ""
+
+    def _revisions(self, known: Iterable[FileKey]) -> list[int]:
+        """Return the revisions that files were loaded at, as far as the ledger knows the imports."""
+        entries = (self.done[key] for key in known)
+        return [self.revisions[each.import_id] for each in entries if each.import_id in self.revisions]
+
+    def _renewal(self, chunk: ChunkFiles, known: Set[FileKey]) -> Renewal | None:
+        """Return how the ledger is to know a chunk's rows if they only lie in other files now, None if it is not so."""
+        wanted = {key_of(plan) for plan in chunk.files}
+        tables = {table for table, _ in known - wanted}
+        old = [self.done[key] for key in known if key[0] in tables]
+        plans = [plan for plan in chunk.files if plan.table.table_name in tables]
+        revisions = self._revisions(key for key in known if key[0] in tables)
+        others = any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known)
+        if not tables or others or len(revisions) < len(old):
+            return None
+        if not self.source.compactions.same_rows(chunk.chunk, old, plans, revisions, self.state.revision):
+            return None
+        return Renewal(tuple(old), tuple(self._entry(plan) for plan in plans))
+
+    def _entry(self, plan: FilePlan) -> LoadedFile:
+        file, record = plan.file, self.record
+        name = plan.table.table_name
+        return LoadedFile(record.location_id, name, file.path, file.chunk, file.sha256, record.id, file.rows)
+
+    def renewed(self, renewals: Iterable[Renewal]) -> Prepared:
+        """Return the import with the ledger's rows as they are after renewals."""
+        done = dict(self.done)
+        for each in renewals:
+            for entry in each.old:
+                del done[entry.table, entry.path]
+            done |= {(entry.table, entry.path): entry for entry in each.new}
+        return replace(self, done=done)
+
+    def _outdated(self, plan: FilePlan, entry: LoadedFile) -> bool:
+        """Tell whether a file was loaded without rows that are to be there now, or with ones that are deleted now."""
+        fewer = plan.whole and entry.rows != plan.file.rows  # also where the log has forgotten why
+        return fewer or self.source.deleted.differ(plan.file, self.revisions.get(entry.import_id))
+
+    def complete(self, loaded: Iterable[LoadedFile]) -> bool:
+        """Tell whether the target has exactly the chunks' rows, by what its ledger has of them.
+
+        Args:
+            loaded: Files of the location that the ledger has now.
+        """
+        now = replace(self, done={(each.table, each.path): each for each in loaded})
+        known = now._by_chunk()
+        return not any(now.missing(each) or now._change(each, known.get(each.chunk, set())) for each in self.chunks)
+
+    def _by_chunk(self) -> dict[int, set[FileKey]]:
+        found: dict[int, set[FileKey]] = {}
+        for key, entry in self.done.items():
+            found.setdefault(entry.chunk, set()).add(key)
+        return found
 
     def rows_after(self, outcome: ChunkOutcome) -> int:
         """Return how many rows the target holds of a chunk that was loaded now."""
@@ -137,24 +205,29 @@ class Prepared:
             PlanError: Rows are to be filtered by a time that travelled as text.
         """
         self._check_known(only)
-        loaded: dict[int, set[FileKey]] = {}
-        for key, entry in self.done.items():
-            loaded.setdefault(entry.chunk, set()).add(key)
+        loaded = self._by_chunk()
         loads = tuple(
-            decide(
-                parents_first(chunk),
-                loaded.get(chunk.chunk, set()),
-                outdated=self._outdated(chunk),
-                again=chunk.chunk in again,
-                replace=self.replace,
-                into_nonempty=self.record.into_nonempty,
-            )
+            self._load(chunk, loaded.get(chunk.chunk, set()), again=chunk.chunk in again)
             for chunk in self.chunks
             if not only or chunk.chunk in only
         )
         tables = {table.table_name: table for table in self.definition.tables}
         check_files(loads, tables, self.source.documents, any_carrier=self.any_carrier)
         return loads
+
+    def _load(self, chunk: ChunkFiles, known: Set[FileKey], *, again: bool) -> ChunkLoad:
+        renewal = None if again else self._renewal(chunk, known)
+        if renewal is not None:
+            missing = self.renewed([renewal]).missing(chunk)
+            return ChunkLoad(chunk, missing, renewal=renewal)
+        return decide(
+            parents_first(chunk),
+            known,
+            change=self._change(chunk, known),
+            again=again,
+            replace=self.replace,
+            into_nonempty=self.record.into_nonempty,
+        )
 
     def _check_known(self, only: Collection[int]) -> None:
         unknown = sorted(set(only) - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})

@@ -11,6 +11,8 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Depth, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.engine.restore_compacted import Compactions
+from snapshot_assets.engine.restore_deletions import DeletedRows, imported_tombstones
 from snapshot_assets.engine.restore_plan import Filters, check_complete, select
 from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError
 from snapshot_assets.format.relations import DatabaseSchema
@@ -27,6 +29,8 @@ class RestoreSource:
         state: The state at that revision.
         schema: What is selected of its newest schema.
         documents: Every schema that a file was written with, by id.
+        deleted: What tombstones delete of its files, at this revision and at those that were imported before.
+        compactions: What the log says of compactions, up to the head.
         checksum: The snapshot's checksum.
         pinned: The ledger's record of an import of the same revision with the same filters, if there is one.
         lost: What the selection leaves out because it refers to something that is not selected.
@@ -35,6 +39,8 @@ class RestoreSource:
     state: State
     schema: DatabaseSchema
     documents: Mapping[int, DatabaseSchema]
+    deleted: DeletedRows
+    compactions: Compactions
     checksum: str
     pinned: ImportRecord | None = None
     lost: tuple[str, ...] = ()
@@ -70,13 +76,7 @@ def open_snapshot(
     """
     head = read_state(store)
     revision, pinned = _revision(head, store.uri, filters, version, imports, recorded=recorded)
-    report = verify(store, depth=depth, at=lambda _: revision)
-    damage = [fault.message for fault in report.faults if fault.is_damage]
-    if damage:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
-        raise DamageError(
-            f"{store.uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}", faults=damage
-        )
+    _refuse_damage(store, revision, depth)
     state = read_state(store, through=revision)
     assert state.newest_seal is not None
     ids = {known.file.schema_id for known in state.live_files()} | {state.schema_id}
@@ -84,7 +84,28 @@ def open_snapshot(
     selected = select(documents[state.schema_id], filters)
     if not filters.tables and not filters.schemas:
         check_complete(state, selected.schema)
-    return RestoreSource(state, selected.schema, documents, state.newest_seal.seal.checksum, pinned, selected.lost)
+    earlier = [record.revision for record in imports if record.location_id == head.location_id]
+    deleted = DeletedRows(state, documents, imported_tombstones(head, earlier))
+    return RestoreSource(
+        state=state,
+        schema=selected.schema,
+        documents=documents,
+        deleted=deleted,
+        compactions=Compactions(store, head.events),
+        checksum=state.newest_seal.seal.checksum,
+        pinned=pinned,
+        lost=selected.lost,
+    )
+
+
+def _refuse_damage(store: ObjectStore, revision: int, depth: Depth) -> None:
+    report = verify(store, depth=depth, at=lambda _: revision)
+    damage = [fault.message for fault in report.faults if fault.is_damage]
+    if damage:
+        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        raise DamageError(
+            f"{store.uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}", faults=damage
+        )
 
 
 def _revision(

@@ -15,7 +15,7 @@ from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.compact import Compacted
 from snapshot_assets.engine.compact_plan import Wanted
 from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.restore import ImportSettings
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.build import build_definitions

@@ -23,7 +23,8 @@ from snapshot_assets.engine.begin import RequestedRange
 from snapshot_assets.engine.compact import Compacted, CompactRun
 from snapshot_assets.engine.compact_plan import Wanted
 from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner

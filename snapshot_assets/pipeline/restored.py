@@ -9,7 +9,8 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_prepared import Prepared
 from snapshot_assets.errors import SnapshotError

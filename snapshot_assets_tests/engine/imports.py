@@ -13,7 +13,8 @@ import pyarrow as pa
 from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.target import LEDGER_SCHEMA, ImportRecord
-from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.engine.retry import RetryPolicy

@@ -11,9 +11,11 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.matching import Deletions
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.engine import sorting
+from snapshot_assets.engine.compact_plan import Documents
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,
@@ -329,7 +331,7 @@ def bury(place, text, table="readings"):
     return catalog.commit(lambda _: [Tombstone("main", table, predicate)])
 
 
-def test_deleted_rows_are_left_out_and_the_tombstone_is_no_longer_pending(place):
+def test_deleted_rows_are_left_out_and_no_file_is_filtered_any_more(place):
     place.export()
     before = stored(place, "readings")
     bury(place, "sensor = 's1'")
@@ -339,7 +341,9 @@ def test_deleted_rows_are_left_out_and_the_tombstone_is_no_longer_pending(place)
     gone = [row for row in before if row["sensor"] == "s1"]
     assert sum(outcome.rows_deleted for outcome in outcomes.values()) == len(gone) > 0
     assert sorted(map(str, stored(place, "readings"))) == sorted(str(row) for row in before if row["sensor"] != "s1")
-    assert not any(head(place).deleting(known.file) for known in head(place).live_files())
+    assert Documents(place.store, head(place)).deletions(head(place)) == {
+        TableName("main", "readings"): Deletions({}, frozenset())
+    }
     assert compact(place.store) == {}
     assert damage(place) == []
 

@@ -10,11 +10,14 @@ from typing import Any
 import duckdb
 import pytest
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead
 from snapshot_assets.errors import FederationError, PlanError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.cli.helpers import DAY, START, export, make_plan, store_of
 from snapshot_assets_tests.engine.data_source import Load, rows
 
@@ -118,6 +121,40 @@ def test_a_row_that_moved_in_time_is_there_once(root: Root) -> None:
     root.export("b", 3, "VALUES ('2025-01-04', 1, 'new')", columns=columns)
     assert root.rows(dedupe="primary_key", columns="id, note") == [(1, "new"), (2, "old")]
     assert root.rows(dedupe="primary_key", columns="id", end="2025-01-03T00:00:00Z") == [(2,)]
+
+
+@pytest.mark.parametrize("key", ["id", "id, t"])
+@pytest.mark.parametrize("deleted", ["id = 60", "id >= 48", "id >= 0", "note = 'a' and id < 65"])
+def test_a_row_that_was_deleted_is_not_brought_back_by_an_older_writer(root: Root, key: str, deleted: str) -> None:
+    """Also where the deletion took a whole file of the newer writer, or columns that are not asked for."""
+    columns = KEYED.format(key=key)
+    root.export("b", 2, hours(50, 120, "b"), columns=columns)
+    root.export("a", 0, hours(0, 72, "a"), columns=columns)
+    delete_rows(Catalog.open_for_writing(store_of(root.folder / "root/a/shop")), TableName("main", "m"), deleted)
+    with duckdb.connect() as connection:
+        gone = {
+            n
+            for (n,) in connection.execute(
+                f"SELECT id FROM range(72) r(id), (SELECT 'a' AS note) WHERE {deleted}"
+            ).fetchall()
+        }
+    wanted = [row for row in expected((0, 72, "a"), (72, 120, "b")) if row[1] not in gone]
+    assert root.rows(dedupe="primary_key") == wanted
+    assert root.rows(dedupe="primary_key", columns="id") == sorted([(row[1],) for row in wanted], key=repr)
+    ranged = root.rows(dedupe="primary_key", columns="id", start="2025-01-03T12:00:00Z", end="2025-01-04T03:00:00Z")
+    assert ranged == sorted([(row[1],) for row in wanted if 60 <= row[1] < 75], key=repr)
+
+
+def test_rows_that_an_older_writer_deleted_are_not_there_and_hide_nothing(root: Root) -> None:
+    columns = KEYED.format(key="id")
+    root.export("a", 0, hours(0, 72, "a"), columns=columns)
+    delete_rows(
+        Catalog.open_for_writing(store_of(root.folder / "root/a/shop")), TableName("main", "m"), "id >= 40 and id < 60"
+    )
+    root.export("b", 2, hours(50, 120, "b"), columns=columns)
+    assert root.rows(dedupe="primary_key", columns="id, note") == sorted(
+        [(n, "a") for n in (*range(40),)] + [(n, "b") for n in range(50, 120)], key=repr
+    )
 
 
 def test_a_version_is_read_again(root: Root) -> None:

@@ -36,7 +36,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[Sequence[Any], str]:
-    fields = {"to": options.snapshot, "source": _NO_SOURCE, "schema_only": True}
+    fields = {
+        "to": options.snapshot,
+        "source": _NO_SOURCE,
+        "schema_only": True,
+        "single_writer": options.single_writer,
+    }
     configuration = ad_hoc_configuration(options.config, fields)
     # Dagster and Spark are imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress

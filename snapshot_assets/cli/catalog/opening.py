@@ -37,7 +37,7 @@ def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
         LocationDeletedError: It was deleted.
     """
     store = open_log(options)
-    catalog = Catalog.open_for_writing(store) if writing else Catalog.open(store)
+    catalog = Catalog.open_for_writing(store, single_writer=options.single_writer) if writing else Catalog.open(store)
     catalog.begun()
     return catalog
 

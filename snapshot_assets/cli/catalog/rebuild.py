@@ -15,7 +15,11 @@ def run(options: argparse.Namespace) -> int:
     """Rebuild a log that was lost or has holes, and tell exactly what was lost."""
     store, _ = open_location(options, options.snapshot)
     done = rebuild(
-        store, accept_undeleted=options.accept_undeleted, from_files=options.from_files, dry_run=options.dry_run
+        store,
+        accept_undeleted=options.accept_undeleted,
+        from_files=options.from_files,
+        dry_run=options.dry_run,
+        single_writer=options.single_writer,
     )
     if options.json:
         show_json(_as_json(done))

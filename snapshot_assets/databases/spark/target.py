@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +22,7 @@ from snapshot_assets.databases.target import (
     LoadedFile,
     OtherType,
     Statement,
+    not_renewable,
     superseded,
 )
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError, SnapshotError, TransientError
@@ -195,6 +197,31 @@ class SparkTarget:
                         chunk=other.chunk,
                     )
         return contents
+
+    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+        """Know rows that are in by other files; see `ImportTarget`. All of it is one append to the ledger."""
+        parts = sorted({(each.table, each.chunk) for each in (*old, *new)})
+        claims = [
+            Claim(
+                uuid.uuid4().hex,
+                record.location_id,
+                table,
+                chunk,
+                tuple(each for each in new if (each.table, each.chunk) == (table, chunk)),
+                replace=True,
+            )
+            for table, chunk in parts
+        ]
+        held = self.claim(claims, record.id).loaded(record.location_id)
+        if missing := [each for each in old if each not in held]:
+            self.withdraw(claims)
+            if set(new) <= set(held):
+                return
+            raise RestoreError(not_renewable(missing))
+        try:
+            self._ledger.append([Event(event, claim.id) for claim in claims for event in ("erased", "loaded")])
+        finally:
+            self.release(claims)
 
     def withdraw(self, claims: Sequence[Claim]) -> None:
         """Give claims up of which nothing was written."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
+Key = tuple[object, ...]
 Work = list[tuple[int, list[FilePart]]]
 """Parts of files, each list with the number of its member; of the highest rank first."""
 
@@ -68,9 +69,9 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     return PlannedRead(spark_schema(schema), read, work)
 
 
-def _parts(member: Member, table: Table, time_range: TimeRange | None) -> list[FilePart]:
+def _parts(member: Member, table: Table, time_range: TimeRange | None, *, dropped: bool = False) -> list[FilePart]:
     documents = documents_for(member.store, member.state, table.table_name, time_range)
-    return file_parts(member.state, table, documents, time_range)
+    return file_parts(member.state, table, documents, time_range, dropped=dropped)
 
 
 def _zone(member: Member) -> str:
@@ -118,7 +119,9 @@ def _plan_deduplicated(
     )
     read = DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
     groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
-    parts = [{part.file.path: part for part in _parts(member, table, None)} for member in federation.members]
+    parts = [
+        {part.file.path: part for part in _parts(member, table, None, dropped=True)} for member in federation.members
+    ]
     return PlannedRead(spark_schema(schema), read, [_work(federation, group, parts) for group in groups])
 
 
@@ -127,13 +130,13 @@ def _may_hold(group: Sequence[Span], time_range: TimeRange) -> bool:
 
 
 def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping[str, FilePart]]) -> Work:
-    """Return what is read of a group; a file that a tombstone deletes whole has no part."""
+    """Return what is read of a group: of files that are deleted whole the keys, where older rows may have them."""
     found: Work = []
-    for number, member in enumerate(federation.members):
+    for number, member in reversed(list(enumerate(federation.members))):
         paths = [file.path for span in group if span.member is member for file in span.files]
-        own = [parts[number][path] for path in paths if path in parts[number]]
+        own = [parts[number][path] for path in paths if found or not parts[number][path].dropped]
         if own:
-            found.append((number, own))
+            found.insert(0, (number, own))
     return found
 
 
@@ -141,7 +144,8 @@ def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping
 class DistinctRows:
     """Reads groups of files, and of rows with one key only that of the member of the highest rank.
 
-    What one member has twice stays twice: its own database let it.
+    What one member has twice stays twice: its own database let it. A row that a member's tombstone deletes hides those
+    of lower ranks all the same: they are older words on a row that is gone.
 
     Attributes:
         members: How the files of each member are read, whole.
@@ -158,17 +162,45 @@ class DistinctRows:
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group."""
-        known: set[tuple[object, ...]] = set()
-        for number, parts in work:
-            own: set[tuple[object, ...]] = set()
-            time_range = self.ranges[number]
-            for batch in self.members[number](parts):
-                if len(work) > 1:
-                    keys = list(zip(*(_values(batch.column(name)) for name in self.key), strict=True))
-                    own.update(keys)
-                    batch = batch.filter(pa.array([each not in known for each in keys], pa.bool_()))
-                yield (time_range.filter(batch, self.table) if time_range else batch).select(self.names)
+        known: set[Key] = set()
+        for place, (number, parts) in enumerate(work):
+            own: set[Key] = set()
+            for part in parts:
+                yield from self._rows(number, part, known, own, alone=len(work) == 1)
+                if part.deleted and place + 1 < len(work):
+                    own.update(self._all_keys(number, part))
             known |= own
+
+    def _rows(
+        self, number: int, part: FilePart, known: Set[Key], own: set[Key], *, alone: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of a file whose keys are not known, and add theirs to `own`.
+
+        Args:
+            number: The member.
+            part: The file.
+            known: Keys of members of higher ranks.
+            own: Those of this one.
+            alone: Whether no other member has rows of the group: then keys need not be looked at.
+        """
+        time_range = self.ranges[number]
+        for batch in () if part.dropped else self.members[number]([part]):
+            if not alone:
+                keys = self._keys(batch)
+                own.update(keys)
+                batch = batch.filter(pa.array([each not in known for each in keys], pa.bool_()))
+            yield (time_range.filter(batch, self.table) if time_range else batch).select(self.names)
+
+    def _all_keys(self, number: int, part: FilePart) -> Iterator[Key]:
+        """Yield the keys of a file, those of deleted rows too."""
+        rows = self.members[number]
+        schema = pa.schema([rows.schema.field(name) for name in self.key])
+        unread = part.dropped  # what is read a second time was hashed before
+        for batch in replace(rows, schema=schema, verify=rows.verify and unread)([replace(part, deleted=())]):
+            yield from self._keys(batch)
+
+    def _keys(self, batch: pa.RecordBatch) -> list[Key]:
+        return list(zip(*(_values(batch.column(name)) for name in self.key), strict=True))
 
 
 def _values(array: pa.Array) -> list[object]:

@@ -34,24 +34,32 @@ class FilePart:
         row_groups: Numbers of the row groups that may hold rows; None for all, or if the footer is to tell.
         cut: Whether rows must be filtered by the time range.
         deleted: Predicates of tombstones: rows of which one is true are left out.
+        dropped: Whether those are all its rows.
     """
 
     file: DataFile
     row_groups: tuple[int, ...] | None = None
     cut: bool = False
     deleted: tuple[Predicate, ...] = ()
+    dropped: bool = False
 
 
 def file_parts(
-    state: State, table: Table, documents: Mapping[int, DatabaseSchema], time_range: TimeRange | None
+    state: State,
+    table: Table,
+    documents: Mapping[int, DatabaseSchema],
+    time_range: TimeRange | None,
+    *,
+    dropped: bool = False,
 ) -> list[FilePart]:
-    """Return what must be read for a table's rows, by chunk and path; not the files that are deleted whole.
+    """Return what must be read for a table's rows, by chunk and path.
 
     Args:
         state: The state that is read.
         table: The table as the newest schema has it.
         documents: The schemas that files were written with, by id; used only with a time range or tombstones.
         time_range: None for all rows, those without a time included.
+        dropped: Whether files that are deleted whole are among them.
 
     Raises:
         PlanError: The table has no time index, or rows would have to be filtered by a time that travelled as text.
@@ -62,12 +70,11 @@ def file_parts(
         )
     written = written_schemas(documents, table.table_name)
     gone = deletions(state, table.table_name, written)
-    parts = _in_range(state, table, written, time_range)
-    return [
-        replace(part, deleted=gone.predicates.get(part.file.path, ()))
-        for part in parts
-        if part.file.path not in gone.dropped
+    parts = [
+        replace(part, deleted=gone.of(part.file.path), dropped=part.file.path in gone.dropped)
+        for part in _in_range(state, table, written, time_range)
     ]
+    return [part for part in parts if dropped or not part.dropped]
 
 
 def _in_range(

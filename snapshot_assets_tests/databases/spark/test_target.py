@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.cli import main
 from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.database import SparkCatalogDatabase
@@ -21,7 +22,8 @@ from snapshot_assets.databases.spark.definition import define, type_for
 from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, begun, claimed
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.frames import FrameChunk
-from snapshot_assets.engine.restore import ImportRun, ImportSettings
+from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.engine.retry import RetryPolicy
@@ -38,6 +40,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Table, Tabl
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, PLAN, TIMES, make_source
@@ -307,6 +310,21 @@ def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(expor
     )
     with pytest.raises(OtherImportError, match=r"with tables main\.readings, times from"):
         lake.run(exported).prepare()
+
+
+@pytest.mark.slow
+def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_files(own: Place, lake: Lake) -> None:
+    scatter(own.store, table="readings", chunks=(1, 2))
+    lake.restore(own, tables=(READINGS,))
+    compact(own.store)
+    outcomes = lake.restore(own, tables=(READINGS,))
+    assert {each.status for each in outcomes.values()} == {"skipped"}
+    contents = lake.ledger.read()
+    assert [record.finished for record in contents.imports.values()] == [True, True]
+    live = [known.file for known in read_state(own.store).live_files() if known.file.table == "readings"]
+    loaded = contents.loaded(read_state(own.store).location_id)
+    assert {file.path: file.rows for file in loaded} == {file.path: file.rows for file in live}
+    assert lake.table("readings").num_rows == sum(file.rows for file in live)
 
 
 def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
