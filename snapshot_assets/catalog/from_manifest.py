@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog.chunk_receipts import Found, covering
 from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
@@ -158,39 +160,46 @@ def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
 def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
     """Add what completes the manifest's chunks; expected ones that it does not list are empty."""
     shown = {int(chunk["id"]): chunk for chunk in found.document["chunks"]}
-    of_receipts = {file.path: file for receipt, _ in evidence.receipts for file in receipt.files}
+    receipts: defaultdict[int, list[Found]] = defaultdict(list)
+    for each in evidence.receipts:
+        if each[0].snapshot_id == found.snapshot_id:
+            receipts[each[0].chunk].append(each)
     for number in sorted({*State(header=header).expected_chunks(), *shown}):
         chunk = shown.get(number, {"files": [], "rows": 0, "fence": {}})
+        of_receipts = {file.path: file for receipt, _ in receipts[number] for file in receipt.files}
         files = {each.path: each for each in (_file(item, number, of_receipts) for item in chunk["files"])}
         live = state.files.chunk(number)
         if state.completed(number) and live.keys() == files.keys():
             continue
         statement.removed += sorted(live.keys() - files.keys())
         statement.added += [files[path] for path in sorted(files.keys() - live.keys())]
-        statement.actions.append(
-            completed_chunk(header, number, files, evidence, found.snapshot_id, dict(chunk["fence"]))
-        )
+        resting = covering(receipts[number], files.values())
+        statement.actions.append(completed_chunk(header, number, files, resting, dict(chunk["fence"])))
 
 
 def completed_chunk(
     header: act.Header,
     number: int,
     files: Mapping[str, DataFile],
-    evidence: Evidence,
-    snapshot_id: str,
+    receipts: Sequence[Found],
     fence: Mapping[str, str],
 ) -> act.Chunk:
-    """Return the action that completes a chunk with these files, and with the receipt that holds exactly them."""
+    """Return the action that completes a chunk with these files.
+
+    Args:
+        header: The snapshot's.
+        number: The chunk's id.
+        files: All its files, by path.
+        receipts: Those that it rests on, oldest first.
+        fence: What it read, {} to take the newest receipt's word.
+
+    Raises:
+        PlanError: The plan has no such chunk.
+    """
     window = None
     if number and header.start is not None:
         window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
-    fitting = [
-        (receipt, ref)
-        for receipt, ref in evidence.receipts
-        if (receipt.snapshot_id, receipt.chunk) == (snapshot_id, number)
-        and {file.path for file in receipt.files} == files.keys()
-    ]
-    receipt, ref = max(fitting, key=lambda each: each[0].opened_at, default=(None, None))
+    newest = receipts[-1][0] if receipts else None
     return act.Chunk(
         id=number,
         start=window.start if window else None,
@@ -198,9 +207,9 @@ def completed_chunk(
         status=act.ChunkStatus.COMPLETED,
         checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
         rows=sum(file.rows for file in files.values()),
-        fence=fence or (receipt.fence if receipt else {}),
-        receipts=(ref,) if ref else (),
-        run=receipt.run if receipt else "",
+        fence=fence or (newest.fence if newest else {}),
+        receipts=tuple(ref for _, ref in receipts),
+        run=newest.run if newest else "",
     )
 
 

@@ -70,6 +70,14 @@ class Changes:
     removed: list[str] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
 
+    def with_chunks_of(self, other: Changes) -> Changes:
+        """Return these and, of chunks on which these say nothing, what others say."""
+        said = {action.id for action in self.actions if isinstance(action, act.Chunk)}
+        actions = [each for each in other.actions if not (isinstance(each, act.Chunk) and each.id in said)]
+        removed = [path for path in other.removed if chunk_of(path) not in said]
+        added = [file for file in other.added if file.chunk not in said]
+        return Changes(self.actions + actions, self.removed + removed, self.added + added)
+
 
 Guess = Callable[[Proof, int], Changes]
 """Returns what receipts say that may have been committed before a revision."""
@@ -166,10 +174,7 @@ def _fold_entry(proof: Proof, revision: int, guess: Guess) -> None:
     changes = Changes(folding.actions, folding.removed, list(folding.added.values()))
     sealing = folding.seal
     if sealing is not None and not (folding.whole or _is_sealed(state, event, changes, sealing)):
-        guessed = guess(proof, revision)
-        guessed = Changes(
-            changes.actions + guessed.actions, changes.removed + guessed.removed, changes.added + guessed.added
-        )
+        guessed = changes.with_chunks_of(guess(proof, revision))
         if _is_sealed(state, event, guessed, sealing):
             changes = guessed
         else:

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from snapshot_assets.catalog.chunk_receipts import (
+    Base,
+    Found,
+    World,
+    age_of,
+    compacted_tables,
+    covering,
+    speaks_for,
+    table_of,
+    worlds,
+)
+from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.from_manifest import completed_chunk, header_in_receipts, schema_numbers
 from snapshot_assets.catalog.proofs import Changes, Proof
 from snapshot_assets.catalog.receipts import Receipt
@@ -16,8 +29,8 @@ from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
-
-Found = tuple[Receipt, act.ObjectRef]
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import attempt_of, chunk_of, data_file_stem
 
 
 @dataclass
@@ -49,45 +62,38 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
-    receipts = [
-        found
-        for found in evidence.receipts
-        if (before is None or found[0].base_revision < before) and not _lacking(proof, found[0])
-    ]
-    snapshot_id = _newest_snapshot(state, receipts)
+    receipts = [found for found in evidence.receipts if before is None or found[0].base_revision < before]
+    snapshot_id = _newest_snapshot(state, [receipt for receipt, _ in receipts if not _lacking(proof, receipt)])
     same = snapshot_id == state.snapshot_id
     remains = Remains(snapshot_id=snapshot_id, schemas=dict(state.schemas) if same else {})
     remains.header = state.header if same else header_in_receipts(evidence, snapshot_id)
     if remains.header is None:
         return remains
-    _begin(remains, proof, [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id])
+    receipts = [found for found in receipts if found[0].snapshot_id == snapshot_id]
+    _begin(remains, proof, [receipt for receipt, _ in receipts])
     by_chunk: dict[int, list[Found]] = defaultdict(list)
     for found in receipts:
-        if found[0].snapshot_id == snapshot_id and _may_follow(state if same else State(), found[0]):
-            by_chunk[found[0].chunk].append(found)
+        by_chunk[found[0].chunk].append(found)
     for chunk in sorted(by_chunk):
-        newest = _newest(by_chunk[chunk], remains)
-        if newest is not None:
-            _take(remains, proof, newest, same)
+        _take(remains, proof, chunk, by_chunk[chunk], same)
     _note_lacking(remains, proof, same)
     return remains
 
 
-def _age(receipt: Receipt) -> tuple[int, object]:
-    return receipt.base_revision, receipt.opened_at
+def is_there(evidence: Evidence, file: DataFile) -> bool:
+    """Tell whether a data file is there with its size."""
+    return file.path in evidence.objects and evidence.objects[file.path].size == file.bytes
 
 
 def _lacking(proof: Proof, receipt: Receipt) -> list[str]:
     """Return the files of a receipt that are missing or have another size."""
-    objects = proof.evidence.objects
-    sizes = {file.path: objects[file.path].size if file.path in objects else -1 for file in receipt.files}
-    return [file.path for file in receipt.files if sizes[file.path] != file.bytes]
+    return [file.path for file in receipt.files if not is_there(proof.evidence, file)]
 
 
-def _newest_snapshot(state: State, receipts: list[Found]) -> str:
+def _newest_snapshot(state: State, receipts: list[Receipt]) -> str:
     """Return the snapshot that was begun last: receipts of a later one have a base that the known one's begin lacks."""
     begun = [event.revision for event in state.events for action in event.actions if isinstance(action, act.Begin)]
-    newest = max((receipt for receipt, _ in receipts), key=_age, default=None)
+    newest = max(receipts, key=age_of, default=None)
     if newest is None or (begun and newest.base_revision < begun[-1]):
         return state.snapshot_id
     return newest.snapshot_id
@@ -125,50 +131,94 @@ def add_schema(remains: Remains, number: int, content: SchemaContent) -> None:
 
 
 def _may_follow(state: State, receipt: Receipt) -> bool:
-    """Tell whether a receipt may have been committed after what is known of its chunk."""
+    """Tell whether a receipt may have been committed after what is known of its chunk: of its tables, for a compaction.
+
+    A later word on the chunk, such as a manifest's, may be of the same files; then what it supersedes tells.
+    """
     known = state.chunks.get(receipt.chunk)
     if known is None or not state.completed(receipt.chunk):
         return True
-    live = state.files.chunk(receipt.chunk)
-    if live.keys() == {file.path for file in receipt.files}:
+    files = [each.file for each in state.files.chunk(receipt.chunk).values()]
+    live = {file.path: file.attempt for file in files if speaks_for(receipt, table_of(file))}
+    named = {file.path for file in receipt.files}
+    if live.keys() == named:
         return False
-    attempts = {each.file.attempt for each in live.values()}
-    return receipt.base_revision >= known.revision or (bool(attempts) and attempts == set(receipt.supersedes))
+    gone = {attempt for path, attempt in live.items() if path not in named or receipt.compaction is None}
+    return receipt.base_revision >= known.revision or (bool(gone) and gone == set(receipt.supersedes))
 
 
-def _newest(found: list[Found], remains: Remains) -> Found | None:
-    """Return the newest of a chunk's receipts; none, and that is noted, if two are equally new and differ."""
-    best = max((receipt for receipt, _ in found), key=_age)
-    equal = [each for each in found if _age(each[0]) == _age(best)]
-    if len({tuple(sorted(file.path for file in receipt.files)) for receipt, _ in equal}) > 1:
-        names = " and ".join(sorted(receipt.path for receipt, _ in equal))
-        remains.lost.append(f"Chunk {best.chunk}: {names} are equally new and differ, so neither was taken.")
-        return None
-    return equal[0]
-
-
-def _take(remains: Remains, proof: Proof, found: Found, same: bool) -> None:
-    receipt, ref = found
-    header = remains.header
+def _take(remains: Remains, proof: Proof, chunk: int, found: list[Found], same: bool) -> None:
+    """Take what the newest receipts of a chunk give it."""
+    header, state = remains.header, proof.state if same else State()
     assert header is not None
-    unknown = {file.schema_id for file in receipt.files} - remains.schemas.keys()
-    if unknown:
-        remains.lost.append(
-            f"Chunk {receipt.chunk}: the documents of schema {min(unknown)}, with which {ref.path} was made, are "
-            "missing or damaged."
-        )
+    known, live = None, state.files.chunk(chunk)
+    if state.completed(chunk):
+        known = Base(tuple(each.file for each in live.values()), state.chunks[chunk].chunk.fence, known=True)
+    follows, there = partial(_may_follow, state), partial(is_there, proof.evidence)
+    world = _newest(chunk, worlds([receipt for receipt, _ in found], known, follows, there), remains)
+    if world is None or not (_is_known(remains, world, found) and _is_whole(remains, proof, chunk, world)):
         return
-    files = {file.path: file for file in receipt.files}
+    resting = covering(found, world.files.values())
     try:
-        done = completed_chunk(header, receipt.chunk, files, proof.evidence, remains.snapshot_id, receipt.fence)
+        done = completed_chunk(header, chunk, world.files, resting, world.base.fence)
     except PlanError as error:
-        remains.lost.append(f"Chunk {receipt.chunk}: {ref.path} does not fit the plan: {error}.")
+        remains.lost.append(f"Chunk {chunk}: {' and '.join(world.names)} does not fit the plan: {error}.")
         return
-    remains.actions.append(replace(done, receipts=(ref,), run=receipt.run))
-    live = proof.state.files.chunk(receipt.chunk) if same else {}
-    remains.removed += [path for path in live if path not in files]
-    remains.added += [file for path, file in files.items() if path not in live]
-    remains.taken[receipt.chunk] = ref.path
+    remains.actions.append(done)
+    remains.removed += [path for path in live if path not in world.files]
+    remains.added += [file for path, file in world.files.items() if path not in live]
+    remains.taken[chunk] = ", ".join(ref.path for _, ref in resting)
+
+
+def _newest(chunk: int, made: list[World], remains: Remains) -> World | None:
+    """Return the newest of what a chunk may be; none, and that is noted, if two are equally new and differ."""
+    best = max((world.age for world in made), default=None)
+    equal = [world for world in made if world.age == best]
+    if len({tuple(sorted(world.files)) for world in equal}) > 1:
+        names = " and ".join(sorted({name for world in equal for name in world.names}))
+        remains.lost.append(f"Chunk {chunk}: {names} are equally new and differ, so neither was taken.")
+        return None
+    return equal[0] if equal else None
+
+
+def _is_known(remains: Remains, world: World, found: list[Found]) -> bool:
+    """Tell whether the schemas are known that files were written with; else that is noted."""
+    unknown = {file.schema_id for file in world.files.values()} - remains.schemas.keys()
+    if unknown:
+        lacking = {path for path, file in world.files.items() if file.schema_id in unknown}
+        named = sorted(
+            (receipt.chunk, ref.path) for receipt, ref in found if any(file.path in lacking for file in receipt.files)
+        )
+        chunk, path = named[0]
+        remains.lost.append(
+            f"Chunk {chunk}: the documents of schema {min(unknown)}, with which {path} was made, are missing or "
+            "damaged."
+        )
+    return not unknown
+
+
+def _is_whole(remains: Remains, proof: Proof, chunk: int, world: World) -> bool:
+    """Tell whether what compactions alone give is all that a chunk has; else that is noted.
+
+    It is if nothing of what an export gave the chunk was left, so that its receipt was collected. Files of other tables
+    that no receipt names say that a receipt was lost.
+    """
+    if world.base.known or world.base.receipt is not None:
+        return True
+    receipts = [receipt for receipt, _ in proof.evidence.receipts if receipt.chunk == chunk]
+    named = {file.path for receipt in receipts for file in receipt.files}
+    stems = tuple(data_file_stem(chunk, table, "") for receipt in receipts for table in compacted_tables(receipt))
+    strays = sorted(
+        path
+        for path in proof.evidence.objects
+        if attempt_of(path) and chunk_of(path) == chunk and path not in named and not path.startswith(stems)
+    )
+    if strays:
+        remains.lost.append(
+            f"Chunk {chunk}: {' and '.join(world.names)} tells only of compacted tables, and no receipt names "
+            f"{', '.join(strays)}; so it was not taken."
+        )
+    return not strays
 
 
 def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
