@@ -134,7 +134,7 @@ def _doubts(remains: Remains) -> list[str]:
     chunks = ", ".join(map(str, sorted(remains.taken)))
     return [
         f"Chunk{'s' * (len(remains.taken) > 1)} {chunks} rest on receipts or files; that they were committed, and "
-        "not replaced or removed later, is not proved."
+        "not replaced or removed later, nor rows of them deleted, is not proved."
     ]
 
 

@@ -15,6 +15,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, check_data_path
+from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import parse_duration, parse_time, time_text
 from snapshot_assets.format.windows import window_at
 
@@ -36,6 +37,7 @@ class Statement:
         removed: Paths that the state has and the manifest has not.
         added: Files the other way round.
         notes: What it does not say and had to be assumed.
+        tombstones: By their revisions, those that it has and the state has not.
     """
 
     version: int
@@ -47,6 +49,7 @@ class Statement:
     removed: list[str] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
 
 
 def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement:
@@ -61,8 +64,6 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
         ValueError: It cannot be carried out; other kinds where its members are not what they should be.
     """
     document = found.document
-    if document["tombstones"]:
-        raise ValueError("it has tombstones, which a manifest does not tell whole")
     statement = Statement(
         int(document["version"]),
         parse_time(document["created_at"]),
@@ -78,8 +79,30 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
     schemas = [added for added in _schemas(found, evidence) if not same or added.schema_id not in state.schemas]
     (statement.actions if same else statement.begin).extend(schemas)
     _chunks(found, state if same else State(), header, evidence, statement)
+    statement.tombstones = _tombstones(found, state.tombstones if same else {})
+    if found.revision in statement.tombstones:  # deleted on a sealed base, and sealed again at once
+        statement.actions.append(statement.tombstones.pop(found.revision))
     statement.actions.append(_seal(found))
     return statement
+
+
+def _tombstones(found: Manifest, known: Mapping[int, act.Tombstone]) -> dict[int, act.Tombstone]:
+    """Return the pending tombstones that are not known, by revision.
+
+    Raises:
+        ValueError: One is of a later revision, or not the one that is known of its revision.
+        DocumentError: One has no sound predicate.
+    """
+    told: dict[int, act.Tombstone] = {}
+    for item in found.document["tombstones"]:
+        revision, name = int(item["revision"]), (str(item["schema"]), str(item["table"]))
+        same = known.get(revision)
+        if same and (same.schema, same.table, predicate_json(same.predicate)) == (*name, item["predicate"]):
+            continue
+        if same or revision in told or not 0 < revision <= found.revision:
+            raise ValueError(f"its tombstone of revision {revision} contradicts what is known")
+        told[revision] = act.Tombstone(*name, parse_predicate_json(item["predicate"]))
+    return told
 
 
 def _header(found: Manifest, known: act.Header | None, evidence: Evidence, statement: Statement) -> act.Header:

@@ -6,8 +6,9 @@ prove what they say, whatever was lost before them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -96,7 +97,8 @@ def prove(evidence: Evidence, guess: Guess) -> Proof:
     for revision in sorted({*evidence.entries, *evidence.manifests}):
         if revision <= proof.began:
             continue
-        if revision not in evidence.manifests or not _fold_manifest(proof, revision):
+        told = revision in evidence.manifests and _fold_manifest(proof, revision)
+        if not told and revision in evidence.entries:
             _fold_entry(proof, revision, guess)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]
@@ -147,7 +149,8 @@ def _fold_manifest(proof: Proof, revision: int) -> bool:
 
 def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
     state, begin = proof.state, list(statement.begin)
-    lost = [min(last, revision - 1) for first, last in proof.silent if first < revision]
+    before = min([revision, *statement.tombstones])  # a snapshot begins before rows of it are deleted
+    lost = [min(last, before - 1) for first, last in proof.silent if first < before]
     if begin and lost:  # one of these began the snapshot
         say(state, (lost[-1], statement.created_at, statement.created_by), begin)
         state.events.sort(key=lambda event: event.revision)
@@ -155,6 +158,21 @@ def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
     event = revision, statement.updated_at, statement.created_by
     upgraded = _upgrades(state, statement.version)
     say(state, event, [*upgraded, *begin, *statement.actions], statement.removed, statement.added)
+    for number, tombstone in statement.tombstones.items():
+        _bury(state, number, tombstone)
+
+
+def _bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
+    """Add a tombstone that a later revision tells of, at its own, so that older states have it too."""
+    place = bisect_left(state.events, revision, key=lambda event: event.revision)
+    at = state.events[place - 1].committed_at if place else state.created_at  # the latest that is known to be before it
+    event = Event(revision, at, "", (tombstone,), True)
+    if place < len(state.events) and state.events[place].revision == revision:
+        said = state.events.pop(place)
+        others = (action for action in said.actions if not isinstance(action, act.Tombstone))
+        event = replace(said, actions=(*others, tombstone), changes_data=True)
+    state.events.insert(place, event)
+    state.tombstones = dict(sorted((state.tombstones | {revision: tombstone}).items()))
 
 
 def _upgrades(state: State, version: int) -> list[act.Action]:
