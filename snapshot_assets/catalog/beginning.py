@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,10 +12,11 @@ from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.found_files import found_files, take_files
+from snapshot_assets.catalog.from_manifest import tombstones_of
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import tag_document
-from snapshot_assets.catalog.proofs import Proof, prove, say
+from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
 from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
@@ -23,6 +26,7 @@ from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, tag_path
+from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 
@@ -61,7 +65,9 @@ class Beginning:
         state.location_id = state.location_id or found.location_id or uuid.uuid4().hex
         state.format_version = state.format_version or documents.FORMAT_VERSION
         lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost]
+        tombstones = _tombstones(proof, remains, lost)
         say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
+        lost += _undeleted(state, tombstones)
         objects: dict[str, bytes] = {}
         tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
         _say_rebuilt(state, act.Rebuilt(state.snapshot_id, tuple(lost)), (revision, at, writer), tags)
@@ -135,6 +141,32 @@ def _doubts(remains: Remains) -> list[str]:
     return [
         f"Chunk{'s' * (len(remains.taken) > 1)} {chunks} rest on receipts or files; that they were committed, and "
         "not replaced or removed later, nor rows of them deleted, is not proved."
+    ]
+
+
+def _tombstones(proof: Proof, remains: Remains, lost: list[str]) -> dict[int, act.Tombstone]:
+    """Return all tombstones that are known, by revision; those of work in progress go into the state where they fit."""
+    state, found = proof.state, proof.evidence.unsealed
+    if found is None or found.snapshot_id != remains.snapshot_id:
+        return dict(state.tombstones)
+    same = found.snapshot_id == state.snapshot_id
+    try:
+        told = tombstones_of(found, state.tombstones if same else {})
+    except UNUSABLE as error:
+        lost.append(f"The tombstones in {found.path} cannot be used: {error!r}.")
+        return dict(state.tombstones)
+    for revision, tombstone in told.items() if same else ():
+        bury(state, revision, tombstone)
+    return state.tombstones | told
+
+
+def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[str]:
+    """Name the tombstones that a rebuilt state has not: receipts begin its snapshot after them."""
+    return [
+        f"Rows of {tombstone.schema}.{tombstone.table} were deleted at revision {revision}, those where "
+        f"{json.dumps(predicate_json(tombstone.predicate))}; some may be there again. Delete them once more."
+        for revision, tombstone in sorted(tombstones.items())
+        if revision not in state.tombstones
     ]
 
 

@@ -79,15 +79,15 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
     schemas = [added for added in _schemas(found, evidence) if not same or added.schema_id not in state.schemas]
     (statement.actions if same else statement.begin).extend(schemas)
     _chunks(found, state if same else State(), header, evidence, statement)
-    statement.tombstones = _tombstones(found, state.tombstones if same else {})
+    statement.tombstones = tombstones_of(found, state.tombstones if same else {})
     if found.revision in statement.tombstones:  # deleted on a sealed base, and sealed again at once
         statement.actions.append(statement.tombstones.pop(found.revision))
     statement.actions.append(_seal(found))
     return statement
 
 
-def _tombstones(found: Manifest, known: Mapping[int, act.Tombstone]) -> dict[int, act.Tombstone]:
-    """Return the pending tombstones that are not known, by revision.
+def tombstones_of(found: Manifest, known: Mapping[int, act.Tombstone]) -> dict[int, act.Tombstone]:
+    """Return the pending tombstones of a manifest that are not known, by revision.
 
     Raises:
         ValueError: One is of a later revision, or not the one that is known of its revision.

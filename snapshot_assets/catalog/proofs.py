@@ -72,12 +72,17 @@ class Changes:
     added: list[DataFile] = field(default_factory=list)
 
     def with_chunks_of(self, other: Changes) -> Changes:
-        """Return these and, of chunks on which these say nothing, what others say."""
+        """Return these and, of chunks on which these say nothing, what others say; a begin comes first."""
         said = {action.id for action in self.actions if isinstance(action, act.Chunk)}
-        actions = [each for each in other.actions if not (isinstance(each, act.Chunk) and each.id in said)]
+        begins = [each for each in other.actions if isinstance(each, act.Begin)]
+        actions = [
+            each
+            for each in other.actions
+            if each not in begins and not (isinstance(each, act.Chunk) and each.id in said)
+        ]
         removed = [path for path in other.removed if chunk_of(path) not in said]
         added = [file for file in other.added if file.chunk not in said]
-        return Changes(self.actions + actions, self.removed + removed, self.added + added)
+        return Changes(begins + self.actions + actions, self.removed + removed, self.added + added)
 
 
 Guess = Callable[[Proof, int], Changes]
@@ -159,10 +164,10 @@ def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
     upgraded = _upgrades(state, statement.version)
     say(state, event, [*upgraded, *begin, *statement.actions], statement.removed, statement.added)
     for number, tombstone in statement.tombstones.items():
-        _bury(state, number, tombstone)
+        bury(state, number, tombstone)
 
 
-def _bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
+def bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
     """Add a tombstone that a later revision tells of, at its own, so that older states have it too."""
     place = bisect_left(state.events, revision, key=lambda event: event.revision)
     at = state.events[place - 1].committed_at if place else state.created_at  # the latest that is known to be before it
