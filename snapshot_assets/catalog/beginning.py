@@ -70,19 +70,11 @@ class Beginning:
         lost += _undeleted(state, tombstones)
         objects: dict[str, bytes] = {}
         tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
-        _say_rebuilt(state, act.Rebuilt(state.snapshot_id, tuple(lost)), (revision, at, writer), tags)
-        transaction = act.Transaction(
-            state.location_id,
-            revision,
-            uuid.uuid4().hex,
-            "",
-            "",
-            writer,
-            at,
-            (act.Rebuilt(state.snapshot_id, tuple(lost)),),
-            state.format_version,
-        )
-        state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
+        rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
+        _say_rebuilt(state, rebuilt, (revision, at, writer), tags)
+        state.uuid = uuid.uuid4().hex
+        transaction = rebuilt_transaction(state, rebuilt)
+        state.sha256 = trailing_sha256(encode_transaction(transaction))
         return cls(proof, remains, state, transaction, tuple(lost), objects)
 
     def write(self, store: ObjectStore) -> None:
@@ -108,6 +100,26 @@ class Beginning:
             store.delete(path)
             raise conflict(store, self.transaction.revision)
         write_hints_of(store, self.state)
+
+
+def rebuilt_transaction(state: State, rebuilt: act.Rebuilt) -> act.Transaction:
+    """Return the transaction that begins a log anew; it follows nothing.
+
+    Args:
+        state: The state at the new beginning, as its checkpoint has it.
+        rebuilt: What is said of the rebuild.
+    """
+    return act.Transaction(
+        location_id=state.location_id,
+        revision=state.revision,
+        uuid=state.uuid,
+        previous_uuid="",
+        previous_sha256="",
+        writer_id=state.events[-1].writer_id,
+        committed_at=state.committed_at,
+        actions=(rebuilt,),
+        version=state.format_version,
+    )
 
 
 def conflict(store: ObjectStore, revision: int) -> ConflictError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from snapshot_assets.catalog.beginning import Beginning, conflict, write_hints_of
+from snapshot_assets.catalog.beginning import Beginning, conflict, rebuilt_transaction, write_hints_of
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.evidence import Evidence, gather
 from snapshot_assets.catalog.log import Won, append
@@ -181,17 +181,7 @@ def _unfinished(evidence: Evidence) -> act.Transaction | None:
         return None
     for action in said.actions:
         if isinstance(action, act.Rebuilt):
-            transaction = act.Transaction(
-                state.location_id,
-                said.revision,
-                state.uuid,
-                "",
-                "",
-                said.writer_id,
-                said.committed_at,
-                (action,),
-                state.format_version,
-            )
+            transaction = rebuilt_transaction(state, action)
             return transaction if trailing_sha256(encode_transaction(transaction)) == state.sha256 else None
     return None
 
