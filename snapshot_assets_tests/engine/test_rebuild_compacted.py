@@ -124,7 +124,7 @@ def holes(store: ObjectStore, first: int) -> Iterator[range]:
     yield range(1, last)
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 @pytest.mark.parametrize("manifest", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_tables_that_were_not_compacted_are_there_after_a_hole(exported: Place, number: int, manifest: bool) -> None:
     scatter(exported.store, table="readings")
