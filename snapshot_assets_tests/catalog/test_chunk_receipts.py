@@ -160,8 +160,8 @@ def test_a_compaction_of_a_replacement_goes_with_it(chunk: Chunk) -> None:
 class History:
     """Random commits to chunks of several tables, with garbage collected in between.
 
-    All tables have rows at all times: a receipt of which no file is left is collected, and with it its word that a table
-    has none.
+    All tables have rows at all times: a receipt of which no file is left is collected, and with it its word that a
+    table has none.
     """
 
     def __init__(self, writer: Writer, seed: int) -> None:
