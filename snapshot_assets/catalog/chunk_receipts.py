@@ -109,13 +109,14 @@ class World:
     """Files that a chunk may have had: those of a base, but for tables that were compacted after it.
 
     Attributes:
-        age: Of the newest receipt.
+        age: Of the newest receipt, then of the base: a compaction of which is not seen what it was made of goes with
+            the newest.
         names: Paths of the receipts.
     """
 
     base: Base
     files: dict[str, DataFile]
-    age: Age
+    age: tuple[Age, Age]
     names: tuple[str, ...]
 
 
@@ -200,4 +201,6 @@ def _world(base: Base, merges: Iterable[Receipt], is_there: Callable[[DataFile],
     newest = max(receipts, key=age_of)
     files = {file.path: file for some in tables.values() for file in some}
     names = sorted({receipt.path for receipt in receipts})
-    return World(base, files, age_of(newest), tuple(names))
+    oldest = -1, newest.opened_at
+    age = age_of(newest), age_of(base.receipt) if base.receipt else oldest
+    return World(base, files, age, tuple(names))

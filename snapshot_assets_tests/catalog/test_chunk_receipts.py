@@ -157,6 +157,15 @@ def test_a_compaction_of_a_replacement_goes_with_it(chunk: Chunk) -> None:
     assert chunk.rebuilt()[:2] == ("a4 a8 b9", "replacement merge")
 
 
+def test_a_compaction_of_what_is_not_known_any_more_goes_with_the_newest_that_it_may_be_of(chunk: Chunk) -> None:
+    chunk.attempt("replacement", 3, "a9 b9", "a1 a2 b1 b2 c1")
+    chunk.attempt("collected", 5, "a4", "a9", "a")
+    chunk.attempt("merge", 7, "a5", "a4", "a")
+    chunk.lose("a4", "a9")
+    chunk.lose_receipts("collected")
+    assert chunk.rebuilt()[:2] == ("a5 b9", "replacement merge")
+
+
 class History:
     """Random commits to chunks of several tables, with garbage collected in between.
 
