@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,11 +12,12 @@ from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.found_files import found_files, take_files
+from snapshot_assets.catalog.from_manifest import tombstones_of
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import tag_document
-from snapshot_assets.catalog.proofs import Proof, prove, say
-from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts, undeleted
+from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
+from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, ObjectExistsError
@@ -22,6 +25,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.layout import checkpoint_path, new_attempt, tag_path
+from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -34,6 +38,8 @@ class Beginning:
     Attributes:
         state: The state at the new beginning.
         transaction: The one that begins the log anew.
+        lost: What was lost, in words.
+        undeleted: Which rows are there again that were deleted, in words; it is among `lost` too.
         objects: Tags' objects, by path.
     """
 
@@ -42,6 +48,7 @@ class Beginning:
     state: State
     transaction: act.Transaction
     lost: tuple[str, ...]
+    undeleted: tuple[str, ...]
     objects: dict[str, bytes]
 
     @classmethod
@@ -60,24 +67,19 @@ class Beginning:
         )
         state.location_id = state.location_id or found.location_id or uuid.uuid4().hex
         state.format_version = state.format_version or documents.FORMAT_VERSION
-        lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost, *undeleted(proof)]
+        lost = [*_silence(proof), *evidence.notes, *proof.lost, *_doubts(remains), *remains.lost]
+        tombstones = _tombstones(proof, remains, lost)
         say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
+        undeleted = _undeleted(state, tombstones)
+        lost += undeleted
         objects: dict[str, bytes] = {}
         tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
-        _say_rebuilt(state, act.Rebuilt(state.snapshot_id, tuple(lost)), (revision, at, writer), tags)
-        transaction = act.Transaction(
-            state.location_id,
-            revision,
-            uuid.uuid4().hex,
-            "",
-            "",
-            writer,
-            at,
-            (act.Rebuilt(state.snapshot_id, tuple(lost)),),
-            state.format_version,
-        )
-        state.uuid, state.sha256 = transaction.uuid, trailing_sha256(encode_transaction(transaction))
-        return cls(proof, remains, state, transaction, tuple(lost), objects)
+        rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
+        _say_rebuilt(state, rebuilt, (revision, at, writer), tags)
+        state.uuid = uuid.uuid4().hex
+        transaction = rebuilt_transaction(state, rebuilt)
+        state.sha256 = trailing_sha256(encode_transaction(transaction))
+        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), objects)
 
     def write(self, store: ObjectStore) -> None:
         """Write the tags' objects, then close the holes, then the checkpoint, and at last the transaction.
@@ -100,6 +102,26 @@ class Beginning:
             store.delete(path)
             raise conflict(store, self.transaction.revision)
         write_hints_of(store, self.state)
+
+
+def rebuilt_transaction(state: State, rebuilt: act.Rebuilt) -> act.Transaction:
+    """Return the transaction that begins a log anew; it follows nothing.
+
+    Args:
+        state: The state at the new beginning, as its checkpoint has it.
+        rebuilt: What is said of the rebuild.
+    """
+    return act.Transaction(
+        location_id=state.location_id,
+        revision=state.revision,
+        uuid=state.uuid,
+        previous_uuid="",
+        previous_sha256="",
+        writer_id=state.events[-1].writer_id,
+        committed_at=state.committed_at,
+        actions=(rebuilt,),
+        version=state.format_version,
+    )
 
 
 def conflict(store: ObjectStore, revision: int) -> ConflictError:
@@ -132,7 +154,33 @@ def _doubts(remains: Remains) -> list[str]:
     chunks = ", ".join(map(str, sorted(remains.taken)))
     return [
         f"Chunk{'s' * (len(remains.taken) > 1)} {chunks} rest on receipts or files; that they were committed, and "
-        "not replaced or removed later, is not proved."
+        "not replaced or removed later, nor rows of them deleted, is not proved."
+    ]
+
+
+def _tombstones(proof: Proof, remains: Remains, lost: list[str]) -> dict[int, act.Tombstone]:
+    """Return all tombstones that are known, by revision; those of work in progress go into the state where they fit."""
+    state, found = proof.state, proof.evidence.unsealed
+    if found is None or found.snapshot_id != remains.snapshot_id:
+        return dict(state.tombstones)
+    same = found.snapshot_id == state.snapshot_id
+    try:
+        told = tombstones_of(found, state.tombstones if same else {})
+    except UNUSABLE as error:
+        lost.append(f"The tombstones in {found.path} cannot be used: {error!r}.")
+        return dict(state.tombstones)
+    for revision, tombstone in told.items() if same else ():
+        bury(state, revision, tombstone)
+    return state.tombstones | told
+
+
+def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[str]:
+    """Name the tombstones that a rebuilt state has not: receipts begin its snapshot after them."""
+    return [
+        f"Rows of {tombstone.schema}.{tombstone.table} were deleted at revision {revision}, those where "
+        f"{json.dumps(predicate_json(tombstone.predicate))}; some may be there again. Delete them once more."
+        for revision, tombstone in sorted(tombstones.items())
+        if revision not in state.tombstones
     ]
 
 

@@ -14,9 +14,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from snapshot_assets.catalog.chunk_receipts import Found, covering, newest_by_table
 from snapshot_assets.catalog.from_manifest import assumed_header, completed_chunk
 from snapshot_assets.catalog.proofs import Proof
-from snapshot_assets.catalog.remains import Remains, add_schema
+from snapshot_assets.catalog.remains import Remains, add_schema, is_there
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import hash_object
@@ -24,6 +25,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, chunk_of
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectStore
 
@@ -101,7 +103,7 @@ def _footer(store: ObjectStore, path: str) -> FoundFile | None:
 def take_files(store: ObjectStore, proof: Proof, remains: Remains, found: FoundFiles) -> None:
     """Take files for chunks that nothing else gives; the files are read whole, for their checksums.
 
-    Not taken are those of a chunk and table that two attempts wrote, and of attempts with a part missing.
+    Not taken are those of a chunk with a table that two attempts wrote, or of which a part is missing.
     """
     location_id = proof.state.location_id or found.location_id
     snapshot_id = remains.snapshot_id or _one_snapshot(found)
@@ -118,7 +120,8 @@ def take_files(store: ObjectStore, proof: Proof, remains: Remains, found: FoundF
     state = proof.state if snapshot_id == proof.state.snapshot_id else State()
     unused = {file.path for file in found.files} | set(found.silent)
     for chunk, some in sorted(by_chunk.items()):
-        if remains.header is not None and chunk not in remains.taken and not state.completed(chunk):
+        silent = any(chunk_of(path) == chunk for path in found.silent)
+        if remains.header is not None and chunk not in remains.taken and not (silent or state.completed(chunk)):
             unused -= _take(store, proof, remains, chunk, some)
     if unused:
         remains.lost.append(f"Not taken, for what they belong to is not proved, are {', '.join(sorted(unused))}.")
@@ -164,25 +167,56 @@ def _begin(store: ObjectStore, remains: Remains, proof: Proof, snapshot_id: str,
 
 
 def _take(store: ObjectStore, proof: Proof, remains: Remains, chunk: int, some: list[FoundFile]) -> set[str]:
-    """Complete a chunk with files; returns the paths that it took."""
-    header = remains.header
+    """Complete a chunk with files, and with those of receipts that are not complete; returns the paths that it took."""
+    header, snapshot_id = remains.header, remains.snapshot_id
     assert header is not None
-    usable: dict[str, DataFile] = {}
+    receipts = [
+        each for each in proof.evidence.receipts if (each[0].snapshot_id, each[0].chunk) == (snapshot_id, chunk)
+    ]
     numbers = {added.sha256: number for number, added in remains.schemas.items()}
-    by_table: dict[tuple[str, str], list[FoundFile]] = defaultdict(list)
-    for file in some:
-        by_table[file.facts["schema"], file.facts["table"]].append(file)
-    for files in by_table.values():
-        parts = sorted(int(match[1]) for file in files if (match := _PART.search(file.path)))
-        known = all(file.facts["schema_sha256"] in numbers for file in files)
-        if known and len({file.facts["attempt"] for file in files}) == 1 and parts == list(range(len(files))):
-            usable |= {file.path: _data_file(store, file, chunk, numbers) for file in files}
-    if usable:
-        done = completed_chunk(header, chunk, usable, proof.evidence, remains.snapshot_id, {})
-        remains.actions.append(replace(done, receipts=()))
-        remains.added += usable.values()
-        remains.taken[chunk] = ", ".join(sorted(usable))
+    tables = _tables(proof, receipts, some, numbers)
+    if tables is None:
+        return set()
+    chosen = [file if isinstance(file, DataFile) else _data_file(store, file, chunk, numbers) for file in tables]
+    usable = {file.path: file for file in chosen}
+    done = completed_chunk(header, chunk, usable, covering(receipts, chosen), {})
+    remains.actions.append(replace(done, fence={}))
+    remains.added += chosen
+    remains.taken[chunk] = ", ".join(sorted(usable))
     return set(usable)
+
+
+def _tables(
+    proof: Proof, receipts: list[Found], some: list[FoundFile], numbers: Mapping[str, int]
+) -> list[DataFile | FoundFile] | None:
+    """Return the files of all tables of a chunk that anything tells of, each table's of one attempt.
+
+    None where a table's files are missing, or may be of several attempts: a chunk that is completed without them would
+    never be exported again, and they would be collected as garbage.
+    """
+    chosen: list[DataFile | FoundFile] = []
+    found: defaultdict[TableName, list[FoundFile]] = defaultdict(list)
+    for file in some:
+        found[TableName(file.facts["schema"], file.facts["table"])].append(file)
+    told = newest_by_table(receipt for receipt, _ in receipts)
+    for table in sorted({*told, *found}):
+        named = told.get(table, [])
+        there = [file for file in named if is_there(proof.evidence, file)]
+        if table in found:
+            if there or not _is_one_attempt(found[table], numbers):
+                return None
+            chosen += found[table]
+        elif there != named or not {file.schema_id for file in named} <= set(numbers.values()):
+            return None
+        chosen += there
+    return chosen
+
+
+def _is_one_attempt(files: list[FoundFile], numbers: Mapping[str, int]) -> bool:
+    """Tell whether files are all parts of one attempt, by a schema that is known."""
+    parts = sorted(int(match[1]) for file in files if (match := _PART.search(file.path)))
+    known = all(file.facts["schema_sha256"] in numbers for file in files)
+    return known and len({file.facts["attempt"] for file in files}) == 1 and parts == list(range(len(files)))
 
 
 def _data_file(store: ObjectStore, file: FoundFile, chunk: int, numbers: Mapping[str, int]) -> DataFile:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.chunk_receipts import held_by
+from snapshot_assets.catalog.chunk_receipts import Found, covering
 from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, check_data_path
+from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import parse_duration, parse_time, time_text
 from snapshot_assets.format.windows import window_at
 
@@ -35,6 +37,7 @@ class Statement:
         removed: Paths that the state has and the manifest has not.
         added: Files the other way round.
         notes: What it does not say and had to be assumed.
+        tombstones: By their revisions, those that it has and the state has not.
     """
 
     version: int
@@ -46,6 +49,7 @@ class Statement:
     removed: list[str] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
 
 
 def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement:
@@ -60,8 +64,6 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
         ValueError: It cannot be carried out; other kinds where its members are not what they should be.
     """
     document = found.document
-    if document["tombstones"]:
-        raise ValueError("it has tombstones, which a manifest does not tell whole")
     statement = Statement(
         int(document["version"]),
         parse_time(document["created_at"]),
@@ -77,8 +79,30 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
     schemas = [added for added in _schemas(found, evidence) if not same or added.schema_id not in state.schemas]
     (statement.actions if same else statement.begin).extend(schemas)
     _chunks(found, state if same else State(), header, evidence, statement)
+    statement.tombstones = tombstones_of(found, state.tombstones if same else {})
+    if found.revision in statement.tombstones:  # deleted on a sealed base, and sealed again at once
+        statement.actions.append(statement.tombstones.pop(found.revision))
     statement.actions.append(_seal(found))
     return statement
+
+
+def tombstones_of(found: Manifest, known: Mapping[int, act.Tombstone]) -> dict[int, act.Tombstone]:
+    """Return the pending tombstones of a manifest that are not known, by revision.
+
+    Raises:
+        ValueError: One is of a later revision, or not the one that is known of its revision.
+        DocumentError: One has no sound predicate.
+    """
+    told: dict[int, act.Tombstone] = {}
+    for item in found.document["tombstones"]:
+        revision, name = int(item["revision"]), (str(item["schema"]), str(item["table"]))
+        same = known.get(revision)
+        if same and (same.schema, same.table, predicate_json(same.predicate)) == (*name, item["predicate"]):
+            continue
+        if same or revision in told or not 0 < revision <= found.revision:
+            raise ValueError(f"its tombstone of revision {revision} contradicts what is known")
+        told[revision] = act.Tombstone(*name, parse_predicate_json(item["predicate"]))
+    return told
 
 
 def _header(found: Manifest, known: act.Header | None, evidence: Evidence, statement: Statement) -> act.Header:
@@ -164,35 +188,46 @@ def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
 def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
     """Add what completes the manifest's chunks; expected ones that it does not list are empty."""
     shown = {int(chunk["id"]): chunk for chunk in found.document["chunks"]}
-    of_receipts = {file.path: file for receipt, _ in evidence.receipts for file in receipt.files}
+    receipts: defaultdict[int, list[Found]] = defaultdict(list)
+    for each in evidence.receipts:
+        if each[0].snapshot_id == found.snapshot_id:
+            receipts[each[0].chunk].append(each)
     for number in sorted({*State(header=header).expected_chunks(), *shown}):
         chunk = shown.get(number, {"files": [], "rows": 0, "fence": {}})
+        of_receipts = {file.path: file for receipt, _ in receipts[number] for file in receipt.files}
         files = {each.path: each for each in (_file(item, number, of_receipts) for item in chunk["files"])}
         live = state.files.chunk(number)
         if state.completed(number) and live.keys() == files.keys():
             continue
         statement.removed += sorted(live.keys() - files.keys())
         statement.added += [files[path] for path in sorted(files.keys() - live.keys())]
-        statement.actions.append(
-            completed_chunk(header, number, files, evidence, found.snapshot_id, dict(chunk["fence"]))
-        )
+        resting = covering(receipts[number], files.values())
+        statement.actions.append(completed_chunk(header, number, files, resting, dict(chunk["fence"])))
 
 
 def completed_chunk(
     header: act.Header,
     number: int,
     files: Mapping[str, DataFile],
-    evidence: Evidence,
-    snapshot_id: str,
+    receipts: Sequence[Found],
     fence: Mapping[str, str],
 ) -> act.Chunk:
-    """Return the action that completes a chunk with these files, and with the receipts that hold exactly them."""
+    """Return the action that completes a chunk with these files.
+
+    Args:
+        header: The snapshot's.
+        number: The chunk's id.
+        files: All its files, by path.
+        receipts: Those that it rests on, oldest first.
+        fence: What it read, {} to take the newest receipt's word.
+
+    Raises:
+        PlanError: The plan has no such chunk.
+    """
     window = None
     if number and header.start is not None:
         window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
-    of_chunk = [each for each in evidence.receipts if (each[0].snapshot_id, each[0].chunk) == (snapshot_id, number)]
-    fitting = [held for held in held_by(of_chunk) if {file.path for file in held.files} == files.keys()]
-    held = max(fitting, key=lambda each: each.receipt.opened_at, default=None)
+    newest = receipts[-1][0] if receipts else None
     return act.Chunk(
         id=number,
         start=window.start if window else None,
@@ -200,9 +235,9 @@ def completed_chunk(
         status=act.ChunkStatus.COMPLETED,
         checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
         rows=sum(file.rows for file in files.values()),
-        fence=fence or (held.receipt.fence if held else {}),
-        receipts=held.refs if held else (),
-        run=held.receipt.run if held else "",
+        fence=fence or (newest.fence if newest else {}),
+        receipts=tuple(ref for _, ref in receipts),
+        run=newest.run if newest else "",
     )
 
 

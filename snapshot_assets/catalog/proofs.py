@@ -6,8 +6,9 @@ prove what they say, whatever was lost before them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -70,6 +71,19 @@ class Changes:
     removed: list[str] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
 
+    def with_chunks_of(self, other: Changes) -> Changes:
+        """Return these and, of chunks on which these say nothing, what others say; a begin comes first."""
+        said = {action.id for action in self.actions if isinstance(action, act.Chunk)}
+        begins = [each for each in other.actions if isinstance(each, act.Begin)]
+        actions = [
+            each
+            for each in other.actions
+            if each not in begins and not (isinstance(each, act.Chunk) and each.id in said)
+        ]
+        removed = [path for path in other.removed if chunk_of(path) not in said]
+        added = [file for file in other.added if file.chunk not in said]
+        return Changes(begins + self.actions + actions, self.removed + removed, self.added + added)
+
 
 Guess = Callable[[Proof, int], Changes]
 """Returns what receipts say that may have been committed before a revision."""
@@ -88,8 +102,8 @@ def prove(evidence: Evidence, guess: Guess) -> Proof:
     for revision in sorted({*evidence.entries, *evidence.manifests}):
         if revision <= proof.began:
             continue
-        stated = revision in evidence.manifests and _fold_manifest(proof, revision)
-        if not stated and revision in evidence.entries:
+        told = revision in evidence.manifests and _fold_manifest(proof, revision)
+        if not told and revision in evidence.entries:
             _fold_entry(proof, revision, guess)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]
@@ -140,7 +154,8 @@ def _fold_manifest(proof: Proof, revision: int) -> bool:
 
 def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
     state, begin = proof.state, list(statement.begin)
-    lost = [min(last, revision - 1) for first, last in proof.silent if first < revision]
+    before = min([revision, *statement.tombstones])  # a snapshot begins before rows of it are deleted
+    lost = [min(last, before - 1) for first, last in proof.silent if first < before]
     if begin and lost:  # one of these began the snapshot
         say(state, (lost[-1], statement.created_at, statement.created_by), begin)
         state.events.sort(key=lambda event: event.revision)
@@ -148,6 +163,21 @@ def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
     event = revision, statement.updated_at, statement.created_by
     upgraded = _upgrades(state, statement.version)
     say(state, event, [*upgraded, *begin, *statement.actions], statement.removed, statement.added)
+    for number, tombstone in statement.tombstones.items():
+        bury(state, number, tombstone)
+
+
+def bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
+    """Add a tombstone that a later revision tells of, at its own, so that older states have it too."""
+    place = bisect_left(state.events, revision, key=lambda event: event.revision)
+    at = state.events[place - 1].committed_at if place else state.created_at  # the latest that is known to be before it
+    event = Event(revision, at, "", (tombstone,), True)
+    if place < len(state.events) and state.events[place].revision == revision:
+        said = state.events.pop(place)
+        others = (action for action in said.actions if not isinstance(action, act.Tombstone))
+        event = replace(said, actions=(*others, tombstone), changes_data=True)
+    state.events.insert(place, event)
+    state.tombstones = dict(sorted((state.tombstones | {revision: tombstone}).items()))
 
 
 def _upgrades(state: State, version: int) -> list[act.Action]:
@@ -167,10 +197,7 @@ def _fold_entry(proof: Proof, revision: int, guess: Guess) -> None:
     changes = Changes(folding.actions, folding.removed, list(folding.added.values()))
     sealing = folding.seal
     if sealing is not None and not (folding.whole or _is_sealed(state, event, changes, sealing)):
-        guessed = guess(proof, revision)
-        guessed = Changes(
-            changes.actions + guessed.actions, changes.removed + guessed.removed, changes.added + guessed.added
-        )
+        guessed = changes.with_chunks_of(guess(proof, revision))
         if _is_sealed(state, event, guessed, sealing):
             changes = guessed
         else:

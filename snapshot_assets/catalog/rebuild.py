@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from snapshot_assets.catalog.beginning import Beginning, conflict, write_hints_of
+from snapshot_assets.catalog.beginning import Beginning, conflict, rebuilt_transaction, write_hints_of
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.evidence import Evidence, gather
 from snapshot_assets.catalog.log import Won, append
-from snapshot_assets.catalog.remains import undeleted
 from snapshot_assets.catalog.replay import FaultError, scan_log
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -153,7 +152,7 @@ def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
 
 def _check_undeleted(made: Beginning, store: ObjectStore) -> None:
     """Ask for consent where rows come back that were deleted."""
-    back = undeleted(made.proof)
+    back = made.undeleted
     if back:
         raise AcceptanceNeededError(
             f"The log of {store.uri} lost what deleted some rows. {' '.join(back[:_SHOWN])} Give --accept-undeleted to "
@@ -196,17 +195,7 @@ def _unfinished(evidence: Evidence) -> act.Transaction | None:
         return None
     for action in said.actions:
         if isinstance(action, act.Rebuilt):
-            transaction = act.Transaction(
-                state.location_id,
-                said.revision,
-                state.uuid,
-                "",
-                "",
-                said.writer_id,
-                said.committed_at,
-                (action,),
-                state.format_version,
-            )
+            transaction = rebuilt_transaction(state, action)
             return transaction if trailing_sha256(encode_transaction(transaction)) == state.sha256 else None
     return None
 

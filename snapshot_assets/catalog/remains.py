@@ -5,12 +5,23 @@ A receipt was written before its commit, so that it was committed, and not repla
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from snapshot_assets.catalog.chunk_receipts import Held, age, held_by
+from snapshot_assets.catalog.chunk_receipts import (
+    Base,
+    Found,
+    World,
+    age_of,
+    compacted_tables,
+    covering,
+    speaks_for,
+    table_of,
+    worlds,
+)
+from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.from_manifest import completed_chunk, header_in_receipts, schema_numbers
 from snapshot_assets.catalog.proofs import Changes, Proof
 from snapshot_assets.catalog.receipts import Receipt
@@ -19,6 +30,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import attempt_of, chunk_of, data_file_stem
 
 
 @dataclass
@@ -50,50 +62,38 @@ def take_receipts(proof: Proof, before: int | None = None) -> Remains:
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
-    held = [each for each in _held(proof, before) if not _lacking(proof, each.files)]
-    snapshot_id = _newest_snapshot(state, [each.receipt for each in held])
+    receipts = [found for found in evidence.receipts if before is None or found[0].base_revision < before]
+    snapshot_id = _newest_snapshot(state, [receipt for receipt, _ in receipts if not _lacking(proof, receipt)])
     same = snapshot_id == state.snapshot_id
     remains = Remains(snapshot_id=snapshot_id, schemas=dict(state.schemas) if same else {})
     remains.header = state.header if same else header_in_receipts(evidence, snapshot_id)
     if remains.header is None:
         return remains
-    _begin(remains, proof, [each.receipt for each in held if each.receipt.snapshot_id == snapshot_id])
-    by_chunk: dict[int, list[Held]] = defaultdict(list)
-    for each in held:
-        if each.receipt.snapshot_id == snapshot_id and _may_follow(state if same else State(), each):
-            by_chunk[each.receipt.chunk].append(each)
+    receipts = [found for found in receipts if found[0].snapshot_id == snapshot_id]
+    _begin(remains, proof, [receipt for receipt, _ in receipts])
+    by_chunk: dict[int, list[Found]] = defaultdict(list)
+    for found in receipts:
+        by_chunk[found[0].chunk].append(found)
     for chunk in sorted(by_chunk):
-        newest = _newest(by_chunk[chunk], remains)
-        if newest is not None:
-            _take(remains, proof, newest, same)
+        _take(remains, proof, chunk, by_chunk[chunk], same)
     _note_lacking(remains, proof, same)
     return remains
 
 
-def _held(proof: Proof, before: int | None = None) -> list[Held]:
-    """Return what chunks have by the receipts that were made before a revision; None for all."""
-    by_chunk: defaultdict[tuple[str, int], list[tuple[Receipt, act.ObjectRef]]] = defaultdict(list)
-    for receipt, ref in proof.evidence.receipts:
-        if before is None or receipt.base_revision < before:
-            by_chunk[receipt.snapshot_id, receipt.chunk].append((receipt, ref))
-    found: list[Held] = []
-    for (snapshot_id, chunk), receipts in by_chunk.items():
-        same = snapshot_id == proof.state.snapshot_id and proof.state.completed(chunk)
-        refs = proof.state.chunks[chunk].chunk.receipts if same else ()
-        found += held_by(receipts, (refs, [known.file for known in proof.state.live_files(chunk)] if same else []))
-    return found
+def is_there(evidence: Evidence, file: DataFile) -> bool:
+    """Tell whether a data file is there with its size."""
+    return file.path in evidence.objects and evidence.objects[file.path].size == file.bytes
 
 
-def _lacking(proof: Proof, files: Iterable[DataFile]) -> list[str]:
-    """Return the files that are missing or have another size."""
-    objects = proof.evidence.objects
-    return [file.path for file in files if file.path not in objects or objects[file.path].size != file.bytes]
+def _lacking(proof: Proof, receipt: Receipt) -> list[str]:
+    """Return the files of a receipt that are missing or have another size."""
+    return [file.path for file in receipt.files if not is_there(proof.evidence, file)]
 
 
 def _newest_snapshot(state: State, receipts: list[Receipt]) -> str:
     """Return the snapshot that was begun last: receipts of a later one have a base that the known one's begin lacks."""
     begun = [event.revision for event in state.events for action in event.actions if isinstance(action, act.Begin)]
-    newest = max(receipts, key=age, default=None)
+    newest = max(receipts, key=age_of, default=None)
     if newest is None or (begun and newest.base_revision < begun[-1]):
         return state.snapshot_id
     return newest.snapshot_id
@@ -130,82 +130,106 @@ def add_schema(remains: Remains, number: int, content: SchemaContent) -> None:
     remains.actions.append(remains.schemas[number])
 
 
-def _may_follow(state: State, held: Held) -> bool:
-    """Tell whether a receipt may have been committed after what is known of its chunk."""
-    receipt = held.receipt
+def _may_follow(state: State, receipt: Receipt) -> bool:
+    """Tell whether a receipt may have been committed after what is known of its chunk: of its tables, for a compaction.
+
+    A later word on the chunk, such as a manifest's, may be of the same files; then what it supersedes tells.
+    """
     known = state.chunks.get(receipt.chunk)
     if known is None or not state.completed(receipt.chunk):
         return True
-    live = state.files.chunk(receipt.chunk)
-    if live.keys() == {file.path for file in held.files}:
+    files = [each.file for each in state.files.chunk(receipt.chunk).values()]
+    live = {file.path: file.attempt for file in files if speaks_for(receipt, table_of(file))}
+    named = {file.path for file in receipt.files}
+    if live.keys() == named:
         return False
-    attempts, superseded = {each.file.attempt for each in live.values()}, set(receipt.supersedes)
-    follows = superseded <= attempts if receipt.compaction else superseded == attempts
-    return receipt.base_revision >= known.revision or (bool(attempts) and follows)
+    gone = {attempt for path, attempt in live.items() if path not in named or receipt.compaction is None}
+    return receipt.base_revision >= known.revision or (bool(gone) and gone == set(receipt.supersedes))
 
 
-def _newest(found: list[Held], remains: Remains) -> Held | None:
-    """Return the newest of a chunk's receipts; none, and that is noted, if two are equally new and differ."""
-    best = max(found, key=lambda each: each.age)
-    equal = [each for each in found if each.age == best.age]
-    if len({tuple(sorted(file.path for file in each.files)) for each in equal}) > 1:
-        names = " and ".join(sorted(each.path for each in equal))
-        remains.lost.append(f"Chunk {best.receipt.chunk}: {names} are equally new and differ, so neither was taken.")
-        return None
-    return equal[0]
-
-
-def _take(remains: Remains, proof: Proof, held: Held, same: bool) -> None:
-    receipt, ref = held.receipt, held.refs[-1]
-    header = remains.header
+def _take(remains: Remains, proof: Proof, chunk: int, found: list[Found], same: bool) -> None:
+    """Take what the newest receipts of a chunk give it."""
+    header, state = remains.header, proof.state if same else State()
     assert header is not None
-    unknown = {file.schema_id for file in held.files} - remains.schemas.keys()
-    if unknown:
-        remains.lost.append(
-            f"Chunk {receipt.chunk}: the documents of schema {min(unknown)}, with which {ref.path} was made, are "
-            "missing or damaged."
-        )
+    known, live = None, state.files.chunk(chunk)
+    if state.completed(chunk):
+        known = Base(tuple(each.file for each in live.values()), state.chunks[chunk].chunk.fence, known=True)
+    follows, there = partial(_may_follow, state), partial(is_there, proof.evidence)
+    world = _newest(chunk, worlds([receipt for receipt, _ in found], known, follows, there), remains)
+    if world is None or not (_is_known(remains, world, found) and _is_whole(remains, proof, chunk, world)):
         return
-    files = {file.path: file for file in held.files}
+    resting = covering(found, world.files.values())
     try:
-        done = completed_chunk(header, receipt.chunk, files, proof.evidence, remains.snapshot_id, receipt.fence)
+        done = completed_chunk(header, chunk, world.files, resting, world.base.fence)
     except PlanError as error:
-        remains.lost.append(f"Chunk {receipt.chunk}: {ref.path} does not fit the plan: {error}.")
+        remains.lost.append(f"Chunk {chunk}: {' and '.join(world.names)} does not fit the plan: {error}.")
         return
-    remains.actions.append(replace(done, receipts=held.refs, run=receipt.run))
-    live = proof.state.files.chunk(receipt.chunk) if same else {}
-    remains.removed += [path for path in live if path not in files]
-    remains.added += [file for path, file in files.items() if path not in live]
-    remains.taken[receipt.chunk] = ref.path
+    remains.actions.append(done)
+    remains.removed += [path for path in live if path not in world.files]
+    remains.added += [file for path, file in world.files.items() if path not in live]
+    remains.taken[chunk] = ", ".join(ref.path for _, ref in resting)
+
+
+def _newest(chunk: int, made: list[World], remains: Remains) -> World | None:
+    """Return the newest of what a chunk may be; none, and that is noted, if two are equally new and differ."""
+    best = max((world.age for world in made), default=None)
+    equal = [world for world in made if world.age == best]
+    if len({tuple(sorted(world.files)) for world in equal}) > 1:
+        names = " and ".join(sorted({name for world in equal for name in world.names}))
+        remains.lost.append(f"Chunk {chunk}: {names} are equally new and differ, so neither was taken.")
+        return None
+    return equal[0] if equal else None
+
+
+def _is_known(remains: Remains, world: World, found: list[Found]) -> bool:
+    """Tell whether the schemas are known that files were written with; else that is noted."""
+    unknown = {file.schema_id for file in world.files.values()} - remains.schemas.keys()
+    if unknown:
+        lacking = {path for path, file in world.files.items() if file.schema_id in unknown}
+        named = sorted(
+            (receipt.chunk, ref.path) for receipt, ref in found if any(file.path in lacking for file in receipt.files)
+        )
+        chunk, path = named[0]
+        remains.lost.append(
+            f"Chunk {chunk}: the documents of schema {min(unknown)}, with which {path} was made, are missing or "
+            "damaged."
+        )
+    return not unknown
+
+
+def _is_whole(remains: Remains, proof: Proof, chunk: int, world: World) -> bool:
+    """Tell whether what compactions alone give is all that a chunk has; else that is noted.
+
+    It is if nothing of what an export gave the chunk was left, so that its receipt was collected. Files of other tables
+    that no receipt names say that a receipt was lost.
+    """
+    if world.base.known or world.base.receipt is not None:
+        return True
+    receipts = [receipt for receipt, _ in proof.evidence.receipts if receipt.chunk == chunk]
+    named = {file.path for receipt in receipts for file in receipt.files}
+    stems = tuple(data_file_stem(chunk, table, "") for receipt in receipts for table in compacted_tables(receipt))
+    strays = sorted(
+        path
+        for path in proof.evidence.objects
+        if attempt_of(path) and chunk_of(path) == chunk and path not in named and not path.startswith(stems)
+    )
+    if strays:
+        remains.lost.append(
+            f"Chunk {chunk}: {' and '.join(world.names)} tells only of compacted tables, and no receipt names "
+            f"{', '.join(strays)}; so it was not taken."
+        )
+    return not strays
 
 
 def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
     """Name the receipts that would have given a chunk which nothing else gives."""
-    held = {each.path: each for each in _held(proof)}
     for receipt, ref in proof.evidence.receipts:
         done = receipt.chunk in remains.taken or (same and proof.state.completed(receipt.chunk))
-        if receipt.snapshot_id != remains.snapshot_id or done:
-            continue
-        if ref.path not in held:
-            remains.lost.append(
-                f"Chunk {receipt.chunk}: {ref.path} is of a compaction, and no receipt tells what it was made of."
-            )
-        elif lacking := _lacking(proof, held[ref.path].files):
+        lacking = _lacking(proof, receipt)
+        if receipt.snapshot_id == remains.snapshot_id and not done and lacking:
             remains.lost.append(
                 f"Chunk {receipt.chunk}: {ref.path} is not complete: {', '.join(lacking)} missing or of another size."
             )
-
-
-def undeleted(proof: Proof) -> list[str]:
-    """Return in words which rows come back: a manifest names the tombstones of them, and the log lost these."""
-    of_snapshot = [each for each in proof.evidence.manifests.values() if each.snapshot_id == proof.state.snapshot_id]
-    newest = max(of_snapshot, key=lambda each: each.revision, default=None)
-    return [
-        f"Rows of {each['schema']}.{each['table']} that revision {each['revision']} deleted where "
-        f"{json.dumps(each['predicate'], ensure_ascii=False)} come back: delete them again."
-        for each in (newest.document["tombstones"] if newest else ())
-        if each["revision"] not in proof.state.tombstones
-    ]
 
 
 def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.TagCreated]:

@@ -71,6 +71,7 @@ class FinishedChunk:
     Attributes:
         opened_at: When the oldest of its files was opened; a commit later than half a grace period is refused.
         replaces: Paths to remove, for a replace; None for a first completion.
+        base_revision: Of an earlier run's receipt that is adopted; None for files of this run.
     """
 
     id: int
@@ -80,6 +81,11 @@ class FinishedChunk:
     fence: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
     replaces: tuple[str, ...] | None = None
+    base_revision: int | None = None
+
+
+class StaleReceiptError(ConflictError):
+    """A receipt was to be adopted whose chunk has had another commit since."""
 
 
 def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Prepare:
@@ -94,6 +100,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
 
     Raises (on commit):
         SupersededError: Another snapshot began.
+        StaleReceiptError: A receipt is older than the chunk's last commit, so that its files may be collected already.
         ConflictError: A file to be replaced is no longer live, the files have waited for longer than half the grace
             period, or the snapshot is schema-only.
     """
@@ -104,6 +111,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
             raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
         if finished.replaces is None and state.completed(finished.id):
             return None
+        _check_adoptable(state, finished)
         check_age(header, finished.id, finished.opened_at, clock())
         window = None if finished.id == UNTIMED_CHUNK else state.window(finished.id)
         chunk = act.Chunk(
@@ -120,6 +128,18 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
         return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
     return prepare
+
+
+def _check_adoptable(state: State, finished: FinishedChunk) -> None:
+    """Repeat on the head what made a receipt adoptable: as long as it holds, garbage collection spares the files."""
+    known = state.chunks.get(finished.id)
+    if finished.base_revision is not None and known is not None and known.revision > finished.base_revision:
+        names = ", ".join(ref.path for ref in finished.receipts)
+        raise StaleReceiptError(
+            f"{names} was made on revision {finished.base_revision}; chunk {finished.id} was committed at revision "
+            f"{known.revision} since, so its files may be collected as garbage. Export the chunk again.",
+            chunk=finished.id,
+        )
 
 
 def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.file_set import FileState
-from snapshot_assets.catalog.receipts import find_adoptable, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_receipt
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
@@ -29,6 +29,7 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
+from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import Table
 from snapshot_assets.format.scrub import scrub
@@ -181,13 +182,24 @@ def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) 
         if state.completed(chunk):
             yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
         elif chunk in receipts:
-            receipt, ref = receipts[chunk]
-            # However old they are: garbage collection spares the files of a receipt that can still be adopted.
-            result = ChunkResult(chunk, datetime.now(UTC), receipt.files, ref)
-            adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
-            yield _commit(adopting, result, "adopted")
+            try:
+                yield _adopt(export, *receipts[chunk])
+            except rules.StaleReceiptError as stale:
+                _LOG.info("%s", stale)
+                pending.append(chunk)
         else:
             pending.append(chunk)
+
+
+def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
+    """Commit what an earlier run finished, however old: garbage collection spares what can still be adopted.
+
+    Raises:
+        StaleReceiptError: It no longer can.
+    """
+    result = ChunkResult(receipt.chunk, datetime.now(UTC), receipt.files, ref)
+    adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
+    return _commit(adopting, result, "adopted", receipt.base_revision)
 
 
 def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
@@ -291,7 +303,7 @@ def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
         return Outcome(result.chunk, "failed", error=error)
 
 
-def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
+def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:
     catalog = export.catalog
     receipt = result.receipt or write_receipt(
         catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk))
@@ -304,6 +316,7 @@ def _commit(export: Export, result: ChunkResult, status: str) -> Outcome:
         fence=export.provenance.fence,
         run=export.provenance.run,
         replaces=tuple(known.file.path for known in export.replaced[result.chunk]) if export.replace else None,
+        base_revision=base_revision,
     )
     revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
     if revision is None:

@@ -1,9 +1,16 @@
 """A resume adopts what a killed run finished, and nothing else."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.receipts import find_adoptable, read_receipt
+from snapshot_assets.catalog.rules import FinishedChunk
+from snapshot_assets.catalog.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer
 
 
@@ -59,3 +66,30 @@ def test_a_receipt_older_than_the_chunks_last_commit_is_none(writer):
 def test_a_receipt_whose_paths_leave_its_chunk_is_none(writer):
     writer.receipt(1, writer.file(2))
     assert adoptable(writer) == {}
+
+
+def test_a_receipt_is_not_adopted_on_a_head_where_garbage_collection_no_longer_spares_it(writer):
+    """Its chunk had another commit between the look at the receipts and the commit, and both went to the collector."""
+    file = writer.file(1)
+    receipt, ref = writer.receipt(1, file)
+    token = writer.catalog.token()
+    assert list(adoptable(writer)) == [1]
+    other = Catalog.open_for_writing(writer.store)
+    other.commit(rules.fail_chunk(other.token(), 1, "no", "r"))
+    time.sleep(0.01)
+    gone = collect_garbage(other, grace=timedelta(0), unsafe=True).deleted
+    assert {each.path for each in gone} >= {file.path, ref.path}
+    adopted = FinishedChunk(1, receipt.files, (ref,), datetime.now(UTC), receipt.fence, "r", base_revision=1)
+    with pytest.raises(rules.StaleReceiptError, match=rf"{ref.path} .* revision 1; .* committed at revision 2"):
+        writer.catalog.commit(rules.complete_chunk(token, adopted, writer.catalog.now))
+    assert not verify(writer.store).damaged
+    assert not writer.catalog.refresh().completed(1)
+
+
+def test_a_receipt_of_days_ago_is_adopted_if_the_chunk_had_no_commit_since_whatever_others_did(writer):
+    receipt, ref = writer.receipt(1, writer.file(1), opened_at=datetime.now(UTC) - timedelta(days=9))
+    token = writer.catalog.token()
+    other = Catalog.open_for_writing(writer.store)
+    other.commit(rules.fail_chunk(other.token(), 2, "no", "r"))
+    adopted = FinishedChunk(1, receipt.files, (ref,), datetime.now(UTC), receipt.fence, "r", base_revision=1)
+    assert writer.catalog.commit(rules.complete_chunk(token, adopted, writer.catalog.now)) == 3

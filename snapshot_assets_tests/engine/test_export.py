@@ -2,12 +2,15 @@
 
 import logging
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
@@ -149,6 +152,29 @@ def _age_receipts(place, age):
         changed = [f'  "opened_at": "{old}",' if '"opened_at"' in line else line for line in lines]
         assert changed != lines
         path.write_text("\n".join(changed) + "\n")
+
+
+def test_receipts_that_are_collected_while_they_are_looked_at_are_not_adopted_but_exported_anew(place, monkeypatch):
+    commit, find = engine_export._commit, engine_export.find_adoptable
+    monkeypatch.setattr(engine_export, "_commit", _raise(SystemExit("killed before the first commit")))
+    with pytest.raises(SystemExit):
+        place.export()
+    monkeypatch.setattr(engine_export, "_commit", commit)
+
+    def find_and_let_another_fail(*arguments):
+        found = find(*arguments)
+        other = Catalog.open_for_writing(place.store)
+        other.commit(rules.fail_chunk(other.token(), 2, "no", "other"))
+        time.sleep(0.01)
+        assert collect_garbage(other, grace=timedelta(0), unsafe=True).deleted
+        return found
+
+    monkeypatch.setattr(engine_export, "find_adoptable", find_and_let_another_fail)
+    runner = FailingRunner()
+    assert statuses(place.export(runner)) == dict.fromkeys(CHUNKS, "adopted") | {2: "exported"}
+    assert runner.attempts == [[2]]
+    assert place.differences() == {}
+    assert damage(place) == []
 
 
 def test_a_receipt_of_another_schema_is_not_adopted(place, monkeypatch):
