@@ -59,11 +59,12 @@ def newest_by_table(receipts: Iterable[Receipt]) -> dict[TableName, list[DataFil
     return found
 
 
-def covering(found: Iterable[Found], files: Collection[DataFile]) -> list[Found]:
+def covering(found: Sequence[Found], files: Collection[DataFile]) -> list[Found]:
     """Return the receipts that a chunk with these files rests on, oldest first.
 
     Of every table it is the newest that speaks for it and gives it exactly its files. A table without files needs one
-    that says so, such as the compaction that emptied it, unless one of the others does.
+    that says so, such as the compaction that emptied it, unless one of the others does. Compactions rest on the export
+    that they were made of, if its receipt is there.
 
     Args:
         found: Receipts of the chunk, of one snapshot.
@@ -82,7 +83,20 @@ def covering(found: Iterable[Found], files: Collection[DataFile]) -> list[Found]
             taken.append(speaking[0])
     if not files and not taken:
         taken = [each for each, named in told if not named][:1]
+    taken += _exports_of(taken, found)
     return sorted(taken, key=lambda each: age_of(each[0]))
+
+
+def _exports_of(taken: Sequence[Found], found: Sequence[Found]) -> list[Found]:
+    """Return the export that compactions alone were made of: it tells which other tables its chunk has not."""
+    if not taken or any(receipt.compaction is None for receipt, _ in taken):
+        return []
+    exports = [each for each in found if each[0].compaction is None]
+    merges = sorted((receipt for receipt, _ in found if receipt.compaction), key=age_of)
+    roots = _roots([Base(receipt.files, receipt.fence, receipt) for receipt, _ in exports], merges)
+    of = {merge.path: origins for merge, origins in zip(merges, roots, strict=True)}
+    origins = set().union(*(of[receipt.path] for receipt, _ in taken))
+    return sorted((exports[number] for number in origins), key=lambda each: age_of(each[0]))[-1:]
 
 
 def _names(files: Iterable[DataFile]) -> frozenset[tuple[str, str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.chunk_receipts import compacted_tables
 from snapshot_assets.catalog.file_set import FileState
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
@@ -34,7 +35,7 @@ class CompactedChunk:
         kept: Paths of the tables' other files.
         files: The new files.
         receipt: The new receipt.
-        older: Receipts that the chunk had, with the paths that they name.
+        older: Receipts that the chunk had, by path.
         opened_at: When the first of the new files was opened.
     """
 
@@ -44,7 +45,7 @@ class CompactedChunk:
     kept: frozenset[str]
     files: tuple[DataFile, ...]
     receipt: act.ObjectRef
-    older: Mapping[str, frozenset[str]]
+    older: Mapping[str, Receipt]
     opened_at: datetime
     run: str
 
@@ -65,8 +66,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         check_age(header, compacted.id, compacted.opened_at, clock())
         others = [known.file for path, known in live.items() if path not in compacted.removed]
         files, known = [*others, *compacted.files], state.chunks[compacted.id].chunk
-        paths = {file.path for file in others}
-        older = (ref for ref in known.receipts if not paths.isdisjoint(compacted.older.get(ref.path, paths)))
+        older = (ref for ref in known.receipts if _still_speaks(compacted.older.get(ref.path), compacted.tables))
         chunk = replace(
             known,
             checksum=chunk_checksum((file.path, file.sha256) for file in files),
@@ -79,6 +79,11 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         return [*actions, *_own_seal(state, actions)]
 
     return prepare
+
+
+def _still_speaks(older: Receipt | None, tables: frozenset[TableName]) -> bool:
+    """Tell whether an older receipt is the newest word on some table: that it has no rows, or the plan, if no more."""
+    return older is None or older.compaction is None or not compacted_tables(older) <= tables
 
 
 def _check_live(compacted: CompactedChunk, live: Mapping[str, FileState]) -> None:

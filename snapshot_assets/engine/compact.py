@@ -247,7 +247,7 @@ class _Work:
             kept=frozenset(path for group in job.groups for path in group.kept),
             files=files,
             receipt=write_receipt(catalog.store, receipt),
-            older={path: frozenset(file.path for file in each.files) for path, each in older.items()},
+            older=older,
             opened_at=receipt.opened_at,
             run=self.run.run_id,
         )

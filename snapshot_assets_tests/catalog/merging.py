@@ -23,7 +23,7 @@ def commit_merged(catalog: Catalog, token: Token, receipt: Receipt, ref: ObjectR
         kept=frozenset(),
         files=receipt.files,
         receipt=ref,
-        older={path: frozenset(file.path for file in each.files) for path, each in older.items()},
+        older=older,
         opened_at=receipt.opened_at,
         run=receipt.run,
     )

@@ -176,7 +176,7 @@ def test_a_compaction_of_one_table_leaves_a_rebuild_the_others(exported: Place, 
     for name in tables[:2]:
         compact(store, tables=(TableName("main", name),), chunks=(1, 2))
     before = read_state(store)
-    assert len(before.chunks[1].chunk.receipts) == min(len(tables), 3)
+    assert len(before.chunks[1].chunk.receipts) == 3
     lose(store, "transactions/", *([] if manifest else ["manifest.json"]))
     done = rebuild(store, accept_undeleted=True)
     after = read_state(store)
