@@ -40,10 +40,15 @@ class Restoring:
         [told] = self.driver.run({"job": "restore", "location": self.snapshot, "target": self.target, **settings})
         return told
 
-    def assert_whole(self, what: str) -> None:
-        """No row is missing or doubled, one import is recorded, and nothing of it is left at the location."""
+    def compared(self) -> dict[str, Any]:
+        """Compare the target with the source, and tell what is left of imports."""
         job = {"job": "compare", "source": self.source, "location": self.snapshot, "target": self.target}
         [found] = self.driver.run(job)
+        return found
+
+    def assert_whole(self, what: str) -> None:
+        """No row is missing or doubled, one import is recorded, and nothing of it is left at the location."""
+        found = self.compared()
         assert found == {"signal": 0, "differences": {}, "tags": [], "imports": 1}, f"{what}: {found}"
 
     def strike(self, kind: str, at: int) -> None:
@@ -117,7 +122,10 @@ def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(
     for at in range(first, len(trace) + 1, 7):
         killed = restoring.restore(chunks=[2], again=True, fault={"kind": "kill-before", "at": at})
         assert killed["signal"] == 9
-        restoring.assert_whole(f"killed before call {at}, {trace[at - 1]}")
+        what = f"killed before call {at}, {trace[at - 1]}"
+        assert restoring.compared()["differences"] == {}, what
+        assert restoring.restore().get("finished"), what  # whose revision the killed run had pinned
+        restoring.assert_whole(what)
 
 
 def test_two_imports_at_once_double_no_row(restoring, scratch):
