@@ -79,8 +79,8 @@ def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: 
 
 
 def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    start = now - timedelta(hours=3)
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs
     source = make_source(
         tmp_path / "live.duckdb",
         "DELETE FROM readings",
