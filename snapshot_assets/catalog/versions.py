@@ -54,7 +54,9 @@ def _other_tags(near: tuple[str, ...], state: State) -> str:
 
 def _at_revision(digits: str, state: State) -> int:
     if not digits.isdecimal():
-        raise VersionNotFoundError(f"'rev:{digits}' is no version: write a number, such as rev:12.", version=digits)
+        raise VersionNotFoundError(
+            f"'rev:{digits}' is no version: write a number, such as rev:12; {_what_there_is(state)}", version=digits
+        )
     sealed = [seal.revision for seal in state.seals]
     if int(digits) not in sealed:
         raise VersionNotFoundError(f"Revision {digits} is not sealed; {_what_there_is(state)}", version=digits)

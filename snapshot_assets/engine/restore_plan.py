@@ -52,11 +52,8 @@ class Filters:
 def described(filters: str) -> str:
     """Return what filters, in their canonical JSON, let through, for people."""
     facts = json.loads(filters)
-    parts = [
-        f"{what} {', '.join('.'.join(each) if isinstance(each, list) else each for each in facts[what])}"
-        for what in ("schemas", "tables")
-        if facts[what]
-    ]
+    names = {"schemas": facts["schemas"], "tables": [str(TableName(*each)) for each in facts["tables"]]}
+    parts = [f"{what} {', '.join(chosen)}" for what, chosen in names.items() if chosen]
     if facts["start"] or facts["end"]:
         parts.append(f"times from {facts['start'] or 'the first'} to {facts['end'] or 'the last'}")
     if not facts["expressions"]:

@@ -26,6 +26,10 @@ _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
 # The command prints a failure once and for people; the run's log, with its traces, is in Dagster.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_WRAPPERS = frozenset(
+    ("DagsterExecutionStepExecutionError", "DagsterExecutionLoadInputError", "DagsterExecutionHandleOutputError")
+)
+"""What Dagster raises around an error of a step's own code."""
 
 
 def open_instance() -> dg.DagsterInstance:
@@ -184,14 +188,14 @@ def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
 
 
 def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
-    """Return what no asset or check made a failure of, by the innermost cause.
+    """Return what no asset or check made a failure of, without what Dagster wraps around it.
 
     Args:
         step: Key of the failed step.
         error: Dagster's `SerializableErrorInfo` of it; None where there is none.
         run: Id of the run.
     """
-    while error is not None and error.cause is not None:
+    while error is not None and error.cause is not None and error.cls_name in _WRAPPERS:
         error = error.cause
     name = error.cls_name or "" if error is not None else ""
     if name == dg.DagsterExecutionInterruptedError.__name__:

@@ -311,7 +311,7 @@ def test_versions_name_sealed_revisions(sealed):
         assert verify(sealed.store, at=lambda head, text=text: resolve_version(text, head)).revision == 5
 
 
-@pytest.mark.parametrize("text", ["4", "rev:99", "ts:2001-01-01T00:00:00Z", "tag:x", "savepoint:1", "friday"])
+@pytest.mark.parametrize("text", ["4", "rev:99", "ts:2001-01-01T00:00:00Z", "tag:x", "savepoint:1", "friday", "rev:x"])
 def test_a_version_that_is_none_is_refused_saying_what_there_is(sealed, text):
     with pytest.raises(VersionNotFoundError, match="sealed are 1 revisions, from 5"):
         resolve_version(text, sealed.catalog.state)

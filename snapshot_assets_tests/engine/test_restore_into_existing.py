@@ -89,9 +89,10 @@ def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_dat
         'CREATE DOMAIN s."whole Number" AS int8',
         'CREATE DOMAIN s.positive AS s."whole Number"',
         "CREATE TYPE s.mood AS ENUM ('sad', 'happy')",
+        "CREATE DOMAIN s.money AS numeric(10, 2)",
         "CREATE TABLE s.orders (t timestamptz(3), id serial, n s.positive, name varchar(20), note text, mood s.mood,"
-        " price numeric(10, 2), exact s.positive)",
-        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1, 2, 'a', 'b', 'sad', 1.25, 3)",
+        " price numeric(10, 2), exact s.positive, cost s.money)",
+        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1, 2, 'a', 'b', 'sad', 1.25, 3, 4.75)",
     )
     place.export()
     execute(
@@ -100,7 +101,7 @@ def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_dat
         "CREATE DOMAIN s.own AS bigint",
         "CREATE TYPE s.mood AS ENUM ('sad', 'happy')",
         "CREATE TABLE s.orders (t timestamptz, id int4, n int8, name text, note varchar, mood s.mood, price numeric,"
-        " exact s.own)",
+        " exact s.own, cost numeric(10, 2))",
     )
     assert into.restore(place.store, filters=ORDERS).finished
     [row] = into.tables()["orders"].to_pylist()
@@ -139,24 +140,29 @@ def test_a_view_of_a_tables_name_is_refused_as_what_it_is(pair: tuple[Place, Int
     assert into.imports() == []
 
 
-def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
-    make_postgresql_database: MakeDatabase, tmp_path: Path
-) -> None:
-    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(f"duckdb://{tmp_path}/t.duckdb")
+AS_TEXTS = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}, "null_time": "chunk0"}
+
+
+def with_times_as_texts(source: str, folder: Path) -> tuple[Place, Into]:
+    """Return a source of a timed and an untimed table, of which `AS_TEXTS` exports the times as text, and a DuckDB."""
     execute(
-        place.source,
+        source,
         "CREATE SCHEMA s",
         "CREATE TABLE s.orders (t timestamptz, id int)",
         "INSERT INTO s.orders SELECT '2025-01-01 01:00:00Z'::timestamptz + i * interval '1 day', i"
         " FROM generate_series(0, 2) i",
-        "INSERT INTO s.orders VALUES (NULL, 7)",
         "CREATE TABLE s.places (id int)",
         "INSERT INTO s.places VALUES (1)",
-        "CREATE TABLE s.without_columns ()",
-        "CREATE TABLE s.emptied (t timestamptz)",
     )
-    plan = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}, "null_time": "chunk0"}
-    place.export(**plan)
+    return Place(source, folder / "location"), Into(f"duckdb://{folder}/t.duckdb")
+
+
+def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
+    make_postgresql_database: MakeDatabase, tmp_path: Path
+) -> None:
+    place, into = with_times_as_texts(make_postgresql_database(), tmp_path)
+    execute(place.source, "INSERT INTO s.orders VALUES (NULL, 7)", "CREATE TABLE s.without_columns ()")
+    place.export(**AS_TEXTS)
     restored = into.restore(place.store)
     assert restored.finished
     prepared = into.run(place.store).prepare()
@@ -176,23 +182,14 @@ def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
 def test_replacing_what_lies_in_no_window_spares_the_rows_of_windows(
     make_postgresql_database: MakeDatabase, tmp_path: Path
 ) -> None:
-    place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(f"duckdb://{tmp_path}/t.duckdb")
-    execute(
-        place.source,
-        "CREATE SCHEMA s",
-        "CREATE TABLE s.orders (t timestamptz, id int)",
-        "INSERT INTO s.orders VALUES ('2025-01-01 01:00:00Z', 1)",
-        "CREATE TABLE s.places (id int)",
-        "INSERT INTO s.places VALUES (1)",
-    )
-    plan = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}}
-    place.export(**plan)
+    place, into = with_times_as_texts(make_postgresql_database(), tmp_path)
+    place.export(**AS_TEXTS)
     assert into.restore(place.store).finished
     execute(place.source, "INSERT INTO s.places VALUES (2)")
-    place.export(chunks=[0], replace=True, **plan)
+    place.export(chunks=[0], replace=True, **AS_TEXTS)
     assert into.restore(place.store, replace=True).finished
     assert sorted(into.tables()["places"]["id"].to_pylist()) == [1, 2]
-    assert into.tables()["orders"]["id"].to_pylist() == [1]
+    assert sorted(into.tables()["orders"]["id"].to_pylist()) == [0, 1, 2]
 
 
 def test_tables_that_an_import_made_have_the_types_that_it_would_make(

@@ -36,7 +36,8 @@ WITH RECURSIVE base (of, id) AS (
     JOIN base f ON f.of = a.atttypid
     LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
 )
-SELECT schema, name, "column", found, type AS expected, found_id IS NOT DISTINCT FROM wanted_id AS same, generated
+SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
+    generated
 FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited ORDER BY schema, name, "column"
 """
 
@@ -65,7 +66,7 @@ def other_type(row: Mapping[str, Any]) -> OtherType | None:
     name, column = TableName(row["schema"], row["name"]), row["column"]
     if row["generated"]:
         return OtherType(name, column, f"{row['found']}, generated", row["expected"])
-    if row["same"] and not _rounds(row["found"], row["expected"]):
+    if row["same"] and not _rounds(row["found"], row["made_of"]):
         return None
     return OtherType(name, column, row["found"], row["expected"])
 
