@@ -109,19 +109,25 @@ def test_a_server_that_does_not_answer_is_worth_a_retry(s3_server: S3Server) -> 
 
 
 def test_a_forked_child_gets_an_error_instead_of_hanging(s3_server: S3Server, s3_location: str) -> None:
-    script = (
-        "import multiprocessing, pickle, sys\n"
-        "store = pickle.loads(sys.stdin.buffer.read())\n"
-        "forked = multiprocessing.get_context('fork').Pool\n"
-        "with forked(1) as pool:\n"
-        "    pool.apply(store.put, ('child', b'before the parent used it'))\n"
-        "print(store.get('child').decode())\n"
-        "with forked(1) as pool:\n"
-        "    try:\n"
-        "        pool.apply(store.get, ('child',))\n"
-        "    except Exception as error:\n"
-        "        print(type(error).__name__, error)\n"
-    )
+    # A process for each call: a pool's threads would be there at the fork, and a child may hang on a lock of theirs.
+    script = """
+import multiprocessing, pickle, sys
+fork = multiprocessing.get_context("fork")
+def answer(sender, call, arguments):
+    try:
+        sender.send(call(*arguments))
+    except Exception as error:
+        sender.send(f"{type(error).__name__} {error}")
+def in_a_fork(call, *arguments):
+    receiver, sender = fork.Pipe(duplex=False)
+    fork.Process(target=answer, args=(sender, call, arguments)).start()
+    sender.close()
+    return receiver.recv()
+store = pickle.loads(sys.stdin.buffer.read())
+in_a_fork(store.put, "child", b"before the parent used it")
+print(store.get("child").decode())
+print(in_a_fork(store.get, "child"))
+"""
     store = open_s3(s3_location, s3_server.options)
     shown = subprocess.run(
         [sys.executable, "-c", script], input=pickle.dumps(store), capture_output=True, check=True, timeout=60
