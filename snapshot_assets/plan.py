@@ -32,14 +32,14 @@ from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import ColumnPath, table_text
 from snapshot_assets.format.relations import Carrier, TableName
-from snapshot_assets.format.units import duration_text, size_text, time_text
+from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import count_windows
 from snapshot_assets.plan_fields import (
     ColumnOfTable,
     DatabaseReference,
     Duration,
+    FileSize,
     Reference,
-    Size,
     Storage,
     Table,
     Time,
@@ -51,7 +51,6 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _MB = 1 << 20
 MAX_PARALLELISM = 64
 """Most chunks that are worked on side by side."""
-_MIN_FILE_SIZE, _MAX_FILE_SIZE = 16 * _MB, 4096 * _MB
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
 
@@ -131,7 +130,7 @@ class Plan(BaseModel):
     parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks worked on side by side.")
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
-    max_file_size: Size = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")
+    max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified, or all."
     )
@@ -286,15 +285,6 @@ class Plan(BaseModel):
         if name != "parquet":
             raise ValueError(f"snapshots are not written as {name} yet; write format: parquet")
         return name
-
-    @field_validator("max_file_size")
-    @classmethod
-    def _is_a_fair_size(cls, size: int) -> int:
-        if not _MIN_FILE_SIZE <= size <= _MAX_FILE_SIZE:
-            raise ValueError(
-                f"{size_text(size)} is not between {size_text(_MIN_FILE_SIZE)} and {size_text(_MAX_FILE_SIZE)}"
-            )
-        return size
 
     @field_validator("grace")
     @classmethod

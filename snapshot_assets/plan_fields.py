@@ -13,7 +13,14 @@ from snapshot_assets.databases.open import default_alias
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.units import duration_text, parse_duration, parse_size, parse_time, size_text, time_text
+from snapshot_assets.format.units import (
+    duration_text,
+    parse_duration,
+    parse_file_size,
+    parse_time,
+    size_text,
+    time_text,
+)
 from snapshot_assets.problems import raising_value_errors
 from snapshot_assets.storage.options import StoreOptions
 
@@ -66,7 +73,9 @@ Time = Annotated[
 Duration = Annotated[
     timedelta, BeforeValidator(raising_value_errors(parse_duration)), PlainSerializer(duration_text, when_used="json")
 ]
-Size = Annotated[int, BeforeValidator(raising_value_errors(parse_size)), PlainSerializer(size_text, when_used="json")]
+FileSize = Annotated[
+    int, BeforeValidator(raising_value_errors(parse_file_size)), PlainSerializer(size_text, when_used="json")
+]
 Table = Annotated[
     TableName, BeforeValidator(raising_value_errors(parse_table)), PlainSerializer(table_text, when_used="json")
 ]

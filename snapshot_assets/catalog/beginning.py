@@ -138,7 +138,8 @@ def _silence(proof: Proof) -> list[str]:
     sentences = []
     for first, last in proof.silent:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
-        why = "; ".join(text for number, text in sorted(proof.evidence.broken.items()) if first <= number <= last)
+        broken = sorted(proof.evidence.broken.items())
+        why = "; ".join(text.rstrip(".") for number, text in broken if first <= number <= last)
         led = (
             f"revision {proof.proved} proves what {'it' if first == last else 'they'} led to"
             if last < proof.proved

@@ -59,7 +59,7 @@ def writer_name() -> str:
     return f"snapshot_assets/{__version__} {getpass.getuser()}@{socket.gethostname()} {uuid.uuid4().hex[:8]}"
 
 
-def _refuse_lost_log(store: ObjectStore) -> None:
+def refuse_lost_log(store: ObjectStore) -> None:
     """Refuse a location without a log that holds what is only written after a log began.
 
     Raises:
@@ -155,7 +155,7 @@ class Catalog:
         store = writable(store, single_writer=single_writer, clock=clock)
         state = read_state(store)
         if not state.revision:
-            _refuse_lost_log(store)
+            refuse_lost_log(store)
         return cls(store, state, clock=clock)
 
     def refresh(self) -> State:

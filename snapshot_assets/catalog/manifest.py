@@ -112,6 +112,11 @@ def sums_of(state: State) -> bytes:
     return "".join(sums_line(sha256, path) for path, sha256 in sorted(lines.items())).encode()
 
 
+def hints_of(state: State) -> dict[str, bytes]:
+    """Return the hints of a state by path, in the order in which they are written."""
+    return {CHECKSUMS: sums_of(state), MANIFEST: pretty_json(manifest_of(state))}
+
+
 def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) -> None:
     """Write the hints of the newest seal: SHA256SUMS, then manifest.json; again while a newer seal exists.
 
@@ -125,8 +130,8 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
     """
     while True:
         if state.sealed or state.newest_seal is None:
-            store.put(CHECKSUMS, sums_of(state))
-            store.put(MANIFEST, pretty_json(manifest_of(state)))
+            for path, data in hints_of(state).items():
+                store.put(path, data)
         written = state.newest_seal.revision if state.newest_seal else 0
         state = refresh()
         if state.newest_seal is None or state.newest_seal.revision <= written:

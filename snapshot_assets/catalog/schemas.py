@@ -13,6 +13,7 @@ from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pre
 from snapshot_assets.format.layout import schema_folder
 from snapshot_assets.format.relations import SCHEMA_DOCUMENT_VERSION, DatabaseSchema
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
 
 
 def _documents(schema: DatabaseSchema) -> dict[str, bytes]:
@@ -40,20 +41,13 @@ def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, by
 
 
 def write_schema(store: ObjectStore, schema: DatabaseSchema) -> SchemaContent:
-    """Write a schema's documents, unless equal ones are there.
-
-    Raises:
-        ChecksumMismatchError: A document of that name holds other bytes.
-    """
+    """Write a schema's documents where they are not there; damaged ones get the bytes that their name stands for."""
     content, files = describe_schema(schema)
     for path, data in files.items():
         try:
-            store.create(path, data)
+            create_own(store, path, data)
         except ObjectExistsError:
-            if store.get(path, limit=MAX_DOCUMENT_BYTES) != data:
-                raise ChecksumMismatchError(
-                    f"{path} in {store.uri} holds other bytes than its name says; verify the location.", object=path
-                ) from None
+            store.put(path, data)
     return content
 
 

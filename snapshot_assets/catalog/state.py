@@ -22,7 +22,6 @@ from snapshot_assets.format.layout import (
     chunk_of,
     transaction_path,
 )
-from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.windows import Window, plan_windows, window_at
 
 
@@ -80,7 +79,7 @@ class State:
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
         tags: All tags by name, of older snapshot ids too.
-        tombstones: Tombstones of the snapshot by their revision, ascending; see `deleting`.
+        tombstones: Tombstones of the snapshot by their revision, ascending.
         events: What was said at each revision that an older state may need.
         format_version: What transactions of this state carry, 0 for an empty location.
         plans_since: The last upgrade or rebuild, 0 for none: plans that were read before it are aborted.
@@ -276,14 +275,6 @@ class State:
             return iter(self.files)
         files = self.files.chunk(chunk)
         return iter([files[path] for path in sorted(files)])
-
-    def deleting(self, file: DataFile) -> dict[int, Predicate]:
-        """Return the predicates, by revision of their tombstones, that a live file's rows are to be filtered by."""
-        return {
-            revision: tombstone.predicate
-            for revision, tombstone in self.tombstones.items()
-            if revision > file.tombstones_through and (tombstone.schema, tombstone.table) == (file.schema, file.table)
-        }
 
     def at(self, revision: int) -> State:
         """Return an older state, as far as this one still knows it: every retained one.

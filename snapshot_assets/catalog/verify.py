@@ -9,28 +9,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
 from snapshot_assets.catalog.faults import read_object
-from snapshot_assets.catalog.manifest import checksum_of, manifest_of, sums_of
+from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
-from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, Rebuilt, SchemaAdded, TagCreated
 from snapshot_assets.format.checksums import chunk_checksum
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, in_layout, transaction_path
+from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 Depth = Literal["quick", "full"]
 _BLOCK = 4 << 20
 _READERS = 4
+_AGAIN_FROM_SOURCE = (
+    "`snapshots export create` writes it again from a source whose schema is as it was; else bring it back from a copy."
+)
 
 
 @dataclass
@@ -95,7 +97,7 @@ def verify(
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
-    report.faults += _hint_faults(store, scan)
+    report.faults += hint_faults(store, scan)
     report.faults += pin_faults(store, scan, state, objects)
     report.faults += _orphans(scan, objects)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
@@ -187,7 +189,8 @@ def check_documents(store: ObjectStore, state: State, objects: dict[str, ObjectI
 def _schema_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
     for added in state.schemas.values():
         for ref in added.files:
-            yield from _object_faults(store, ref, ref.path in objects)
+            for fault in _object_faults(store, ref, ref.path in objects):
+                yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
 
 
 def _receipt_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
@@ -225,79 +228,6 @@ def _seal_faults(state: State) -> Iterator[Fault]:
         if found != state.newest_seal.seal.checksum:
             message = f"The snapshot has checksum {found}; its seal says {state.newest_seal.seal.checksum}."
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
-
-
-def _hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
-    """Compare the hints with what the log gives at the manifest's own revision."""
-    try:
-        manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
-        revision = parse_json(manifest, MANIFEST).get("revision")
-    except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing; the next writer makes it again.")
-        return
-    except (DamageError, UnsupportedVersionError) as error:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, str(error))
-        return
-    state = _state_at(scan, revision)
-    if state is None:
-        yield from _unknown_revision(store, scan, revision)
-        return
-    if manifest != pretty_json(manifest_of(state)):
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}.")
-    elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {revision}, not the newest seal.")
-    yield from _sums_faults(store, scan, state)
-
-
-def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
-    """A manifest of a revision that the log does not have: either of them was cut, unless the log's fault is known."""
-    if scan.faults:
-        return
-    if isinstance(revision, int) and revision > scan.state.revision:
-        if not _moved_on(store, scan):
-            path = transaction_path(scan.state.revision + 1)
-            yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
-    elif isinstance(revision, int) and 0 < revision < scan.first:
-        message = f"{MANIFEST} is of revision {revision}, which was pruned; the next writer makes it again."
-        yield Fault(FaultKind.STALE, MANIFEST, message)
-    else:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was.")
-
-
-def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
-    """Tell whether somebody committed since the log was read."""
-    with suppress(ObjectNotFoundError):
-        store.head(transaction_path(scan.state.revision + 1))
-        return True
-    return False
-
-
-def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
-    """SHA256SUMS may be of another revision than the manifest: a writer died between them, or two wrote at once."""
-    try:
-        found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
-    except ObjectNotFoundError:
-        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing; the next writer makes it again.")
-        return
-    except DamageError as error:
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, str(error))
-        return
-    if found == sums_of(state):
-        return
-    if any(found == sums_of(other) for other in scan.states()):
-        message = f"{CHECKSUMS} is of another revision than {MANIFEST}; the next writer repairs both."
-        yield Fault(FaultKind.STALE, CHECKSUMS, message)
-    elif not _moved_on(store, scan):
-        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives.")
-
-
-def _state_at(scan: LogScan, revision: object) -> State | None:
-    """Return the state at a revision that the scan read, or at any sealed one; None for another."""
-    if revision == scan.state.revision:
-        return scan.state
-    if any(seal.revision == revision for seal in scan.state.seals):
-        return scan.state.at(int(str(revision)))
-    return next((state for state in scan.states() if state.revision == revision), None)
 
 
 def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:

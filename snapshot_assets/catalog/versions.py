@@ -77,8 +77,7 @@ def _at_time(text: str, state: State) -> int:
 def _what_there_is(state: State) -> str:
     if not state.seals:
         return "nothing was sealed yet."
-    first, last = state.seals[0], state.seals[-1]
-    return (
-        f"sealed are {len(state.seals)} revisions, from {first.revision} ({time_text(first.committed_at)}) "
-        f"to {last.revision} ({time_text(last.committed_at)})."
-    )
+    first, last = (f"{each.revision} ({time_text(each.committed_at)})" for each in (state.seals[0], state.seals[-1]))
+    if len(state.seals) == 1:
+        return f"sealed is 1 revision, {first}."
+    return f"sealed are {len(state.seals)} revisions, from {first} to {last}."

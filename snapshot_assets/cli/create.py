@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.derived import damaged_documents
 from snapshot_assets.catalog.state import State
 from snapshot_assets.cli import request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
@@ -29,7 +30,10 @@ def run(options: argparse.Namespace) -> int:
     state = Catalog.open(store).state
     request.check_location(plan, state, alias, replace=replace is not None, force=options.force)
     if request.nothing_to_do(plan, state) and not options.force and replace is None:
-        return _report(options, store, state, [], None)
+        damaged = damaged_documents(store, state)
+        if not damaged:
+            return _report(options, store, state, [], None)
+        say(f"{' '.join(fault.message for fault in damaged)} What the source still tells is written again.")
     with only_results_on_stdout():
         outcomes, run_id = _export(configuration, plan, state, replace, force=options.force)
     return _report(options, store, Catalog.open(store).state, outcomes, run_id)

@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable
 from functools import reduce
 
+from snapshot_assets.catalog.catalog import refuse_lost_log
 from snapshot_assets.configuration import load_configuration
+from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
@@ -29,3 +31,18 @@ def open_location(
     location = parse_location(uri, allow_root=allow_root)
     storage = configuration.store_options_for(location)
     return open_store(location, storage), lambda *names: open_store(reduce(Location.child, names, location), storage)
+
+
+def open_log(options: argparse.Namespace) -> ObjectStore:
+    """Return the store of `--snapshot`, which has a log.
+
+    Raises:
+        LocationUriError: The URI is not one that snapshots may live at.
+        NoSnapshotError: There is no log.
+        LostLogError: There is none, but what only follows one.
+    """
+    store, _ = open_location(options, options.snapshot)
+    if "transactions" not in store.folders():
+        refuse_lost_log(store)
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
+    return store

@@ -7,16 +7,13 @@ from dataclasses import asdict
 
 from snapshot_assets.catalog.verify import Report, verify
 from snapshot_assets.catalog.versions import resolve_version
-from snapshot_assets.cli.location import open_location
+from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import human_bytes, show, show_json
-from snapshot_assets.errors import NoSnapshotError
 
 
 def run(options: argparse.Namespace) -> int:
     """Verify a snapshot; exit status 1 if it is damaged, or not sealed and so no complete snapshot."""
-    store, _ = open_location(options, options.snapshot)
-    if "transactions" not in store.folders():
-        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
+    store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at else None
     report = verify(store, depth=options.depth, at=at)
     if options.json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from snapshot_assets.catalog.catalog import refuse_lost_log
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
@@ -69,12 +70,15 @@ def open_snapshot(
 
     Raises:
         NoSnapshotError: There is no sealed snapshot.
+        LostLogError: There is no log, but what only follows one.
         VersionNotFoundError: There is no such version.
         OtherImportError: Another version is asked for than an unfinished import pinned.
         DamageError: The location is damaged; names the objects.
         UnknownRelationError: A chosen schema or table is not in the snapshot.
     """
     head = read_state(store)
+    if not head.revision:
+        refuse_lost_log(store)
     revision, pinned = _revision(head, store.uri, filters, version, imports, recorded=recorded)
     _refuse_damage(store, revision, depth)
     state = read_state(store, through=revision)

@@ -134,7 +134,8 @@ class _Parser:
         self.next = next(self._tokens)
 
     def expected(self, what: str) -> PlanError:
-        found = "the text ends" if self.next.kind == "end" else f"found {self.next.text!r}"
+        kind, text = self.next.kind, self.next.text
+        found = "the text ends" if kind == "end" else f"found the name {text}" if kind == "name" else f"found {text!r}"
         return PlanError(f"the predicate cannot be read at position {self.next.at + 1}: expected {what}, {found}")
 
     def alternatives(self, depth: int) -> Predicate:
@@ -196,7 +197,8 @@ class _Parser:
         token = self.next
         if token.kind != "value" or token.value is None:
             null = token.kind == "word" and token.text == "null"
-            raise self.expected("a value (to look for NULL write 'is null')" if null else "a value")
+            hint = "to look for NULL write 'is null'" if null else "a text stands in single quotes"
+            raise self.expected(f"a value ({hint})")
         value = token.value
         self._advance()
         return self._placed(token, lambda: coerced(value, field.type, field.name))

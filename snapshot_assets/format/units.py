@@ -18,6 +18,8 @@ _CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` then read al
 _SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB)?", re.ASCII)
 _BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _MAX_SIZE = (1 << 63) - 1
+MIN_FILE_SIZE, MAX_FILE_SIZE = 16 << 20, 4 << 30
+"""What a data file may be closed at, in bytes."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
 _TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
@@ -79,6 +81,20 @@ def parse_size(value: object) -> int:
         )
     if size > _MAX_SIZE:
         raise PlanError(f"size {value!r} is more than {_MAX_SIZE} bytes, the largest there is")
+    return size
+
+
+def parse_file_size(text: object) -> int:
+    """Return the bytes at which a data file is closed; see `parse_size`.
+
+    Raises:
+        PlanError: It is no size, or one of which a snapshot would have too many files or too large ones.
+    """
+    size = parse_size(text)
+    if not MIN_FILE_SIZE <= size <= MAX_FILE_SIZE:
+        raise PlanError(
+            f"file size {size_text(size)} is not between {size_text(MIN_FILE_SIZE)} and {size_text(MAX_FILE_SIZE)}"
+        )
     return size
 
 

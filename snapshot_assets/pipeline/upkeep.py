@@ -18,7 +18,7 @@ from snapshot_assets.engine.compact import Compacted
 from snapshot_assets.engine.compact_plan import TARGET_BYTES, Dedupe, Wanted
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.units import parse_size, size_text
+from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
@@ -51,7 +51,7 @@ class CompactConfig(DryRunConfig):
         if self.dedupe not in get_args(Dedupe):
             raise PlanError(f"dedupe {self.dedupe!r} is not known; write primary_key, or leave it out.")
         return Wanted(
-            parse_size(self.target_size),
+            parse_file_size(self.target_size),
             tuple(self.chunks),
             tuple(map(parse_table, self.tables)),
             cast(Dedupe, self.dedupe),

@@ -155,9 +155,9 @@ def test_a_tag_that_is_none_is_refused_with_near_names_or_what_there_is(sealed):
         VersionNotFoundError, match=r"no tag 'before-migratoin'; did you mean 'before-migration'\? seal"
     ):
         resolve_version("tag:before-migratoin", state)
-    with pytest.raises(VersionNotFoundError, match=r"no tag 'x'; tags are 'before-migration'; sealed are 1 revisions"):
+    with pytest.raises(VersionNotFoundError, match=r"no tag 'x'; tags are 'before-migration'; sealed is 1 revision"):
         resolve_version("x", state)
-    with pytest.raises(VersionNotFoundError, match="no savepoint 'before-migration'; sealed are"):
+    with pytest.raises(VersionNotFoundError, match="no savepoint 'before-migration'; sealed is"):
         resolve_version("savepoint:before-migration", state)
 
 

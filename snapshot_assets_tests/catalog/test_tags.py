@@ -110,7 +110,7 @@ def test_a_name_that_is_taken_by_another_pin_is_refused_naming_both(sealed):
 
 @pytest.mark.parametrize("revision", [0, 1, SEAL - 1, SEAL + 1, 99])
 def test_only_a_sealed_revision_can_be_tagged(sealed, revision):
-    with pytest.raises(VersionNotFoundError, match=f"Revision {revision} is not sealed; sealed are 1 revisions"):
+    with pytest.raises(VersionNotFoundError, match=f"Revision {revision} is not sealed; sealed is 1 revision"):
         create_tag(sealed.catalog, "nightly", revision)
     assert tag_objects(sealed.store) == []
 

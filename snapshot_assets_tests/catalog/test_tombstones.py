@@ -32,6 +32,7 @@ from snapshot_assets.format.predicates import Comparison, IsNull, Not, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets.format.transactions import to_micros
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.deleted_rows import deleting
 
 M = TableName("main", "m")
 OLD = "t < '2025-01-02T00:00:00Z'"
@@ -103,7 +104,7 @@ def test_an_equal_deletion_is_committed_once_until_there_are_files_that_it_does_
     sealed.complete(1, timed(sealed, 1, 0, 0.9), replaces=(old.file.path,))
     again = delete_rows(sealed.catalog, M, OLD).revision
     assert (first, again) == (6, 8)
-    assert [*sealed.catalog.state.deleting(next(sealed.catalog.state.live_files(1)).file)] == [again]
+    assert [*deleting(sealed.catalog.state, next(sealed.catalog.state.live_files(1)).file)] == [again]
     assert not verify(sealed.store).damaged
 
 
@@ -177,10 +178,10 @@ def test_a_checkpoint_keeps_tombstones_and_the_states_before_and_after_them(seal
 def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed: Writer) -> None:
     delete_rows(sealed.catalog, M, OLD)
     [old] = sealed.catalog.state.live_files(1)
-    assert [*sealed.catalog.state.deleting(old.file)] == [6]
+    assert [*deleting(sealed.catalog.state, old.file)] == [6]
     sealed.complete(1, timed(sealed, 1, 0, 0.9), replaces=(old.file.path,))
     [new] = sealed.catalog.state.live_files(1)
-    assert not sealed.catalog.state.deleting(new.file)
+    assert not deleting(sealed.catalog.state, new.file)
     [other] = sealed.catalog.state.live_files(3)
     sealed.complete(3, timed(sealed, 3, 2, 2.9), replaces=(other.file.path,))
     seal(sealed.catalog)
@@ -196,7 +197,7 @@ def test_what_was_read_before_a_tombstone_and_committed_after_it_is_filtered(sea
     finished = sealed.finished(1, file, replaces=(old.file.path,))
     deleted = delete_rows(Catalog.open_for_writing(sealed.store), M, OLD)
     assert sealed.catalog.commit(rules.complete_chunk(token, finished, sealed.catalog.now)) == deleted.revision + 1
-    assert list(sealed.catalog.state.deleting(file)) == [deleted.revision]
+    assert list(deleting(sealed.catalog.state, file)) == [deleted.revision]
 
 
 def test_a_seal_does_not_pass_over_a_tombstone_that_came_between(sealed: Writer) -> None:

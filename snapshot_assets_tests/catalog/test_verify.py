@@ -313,7 +313,7 @@ def test_versions_name_sealed_revisions(sealed):
 
 @pytest.mark.parametrize("text", ["4", "rev:99", "ts:2001-01-01T00:00:00Z", "tag:x", "savepoint:1", "friday", "rev:x"])
 def test_a_version_that_is_none_is_refused_saying_what_there_is(sealed, text):
-    with pytest.raises(VersionNotFoundError, match="sealed are 1 revisions, from 5"):
+    with pytest.raises(VersionNotFoundError, match="sealed is 1 revision, 5 "):
         resolve_version(text, sealed.catalog.state)
 
 

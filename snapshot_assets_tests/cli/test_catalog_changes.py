@@ -1,4 +1,4 @@
-"""`snapshots catalog tombstone | upgrade`: what they tell, what they ask, and what they commit."""
+"""`snapshots catalog tombstone | upgrade | compact`: what they tell, what they ask, and what they commit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_tombstone_is_committed_shown_and_its_text_can_be_given_again(snapshot
     revision = done.json["revision"]
     assert read_state(store_of(exported)).tombstones.keys() == {revision}
     [shown] = catalog(snapshots, "show", exported, "--json").json["tombstones"]
-    assert (shown["revision"], shown["table"]) == (revision, "main.readings")
+    assert (shown["revision"], shown["table"], shown["pending"]) == (revision, "main.readings", True)
     again = tombstone(snapshots, exported, shown["where"], "--dry-run", "--json").json
     assert again["where"] == done.json["where"]
     [logged] = [
@@ -169,3 +169,12 @@ def test_an_upgrade_is_told(
     shown = catalog(snapshots, "upgrade", exported, *(["--dry-run"] if dry_run else []))
     assert (shown.status, asked) == (0, [(None, dry_run)])
     assert ("would be upgraded" if dry_run else "as of revision 9") in shown.out
+
+
+@pytest.mark.parametrize("size", ["0", "1MB", "5GB", "much"])
+def test_a_compaction_to_a_size_that_is_none_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
+    before = contents(exported)
+    refused = catalog(snapshots, "compact", exported, "--chunk", "1", "--target-size", size)
+    assert refused.status == 2
+    assert size in refused.err
+    assert contents(exported) == before

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -85,6 +86,17 @@ def test_verify_finds_a_manifest_edited_by_hand(snapshots: Snapshots, exported: 
     assert shown.status == 1
     assert "manifest.json" in shown.out
     assert "DAMAGED" in shown.out
+
+
+@pytest.mark.parametrize("command", [("export", "verify"), ("catalog", "show"), ("catalog", "gc", "--yes")])
+def test_a_lost_log_is_told_from_a_wrong_uri(snapshots: Snapshots, exported: Path, command: tuple[str, ...]) -> None:
+    shutil.rmtree(exported / "transactions")
+    lost = snapshots(*command, "--snapshot", exported.as_uri())
+    assert lost.status == 1
+    assert "the log was lost. Rebuild it with `snapshots catalog rebuild`" in lost.err
+    wrong = snapshots(*command, "--snapshot", f"{exported.as_uri()}x")
+    assert wrong.status == 1
+    assert "check the URI" in wrong.err
 
 
 def test_verify_at_an_earlier_seal(snapshots: Snapshots, exported: Path) -> None:

@@ -30,6 +30,23 @@ def test_create_settles_open_ends_once_and_goes_on_by_itself(snapshots: Snapshot
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 
 
+def test_create_writes_hints_and_schema_documents_again(snapshots: Snapshots, source: str, exported: Path) -> None:
+    call = ("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
+    verify = ("export", "verify", "--snapshot", exported.as_uri(), "--json")
+    [document] = exported.glob("schema/*/tables.json")
+    document.write_bytes(document.read_bytes()[:-1])
+    (exported / "manifest.json").write_text("{}")
+    (exported / "SHA256SUMS").unlink()
+    faults = {fault["object"]: fault["message"] for fault in snapshots(*verify).json["faults"]}
+    assert faults.keys() == {str(document.relative_to(exported)), "manifest.json", "SHA256SUMS"}
+    assert all("`snapshots export create`" in message for message in faults.values())
+    again = snapshots(*call)
+    assert (again.status, again.json["rows"]) == (0, 74), again.err
+    assert "SHA256SUMS is missing" in again.err
+    assert snapshots(*verify).json["faults"] == []
+    assert snapshots(*call).json["run_id"] is None
+
+
 def test_create_finishes_what_another_run_began_with_the_range_it_settled(
     snapshots: Snapshots, spark: SparkSession, source: str, location: Path
 ) -> None:

@@ -42,6 +42,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.source import location
 
 CONTINUOUS = replace(HEADER, kind="continuous", requested_end="")
@@ -352,7 +353,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
 def _contents(store: ObjectStore, state: State) -> list[tuple[int, str, int]]:
     """Return of each live file the chunk, what it holds, and how many tombstones filter it."""
     return sorted(
-        (known.file.chunk, _content(store, known.file.path, known.file.sha256), len(state.deleting(known.file)))
+        (known.file.chunk, _content(store, known.file.path, known.file.sha256), len(deleting(state, known.file)))
         for known in state.live_files()
     )
 

@@ -32,6 +32,7 @@ from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.engine.compactions import compact
 from snapshot_assets_tests.faults.operations import CONTINUOUS, OTHER_SCHEMA, opened, parquet, store_at
 
@@ -47,7 +48,7 @@ def rows_of(store: ObjectStore, state: State, without: str = "") -> Rows:
         file, schema = known.file, state.schemas[known.file.schema_id]
         if without != file.path and without not in {ref.path for ref in schema.files}:
             columns = read_schema(store, schema).table(M).arrow_schema()
-            deleted = tuple(state.deleting(file).values())
+            deleted = tuple(deleting(state, file).values())
             found[file.path] = pa.Table.from_batches(read_batches(store, file, columns, deleted=deleted)).to_pylist()
     return found
 

@@ -46,6 +46,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, Turn, World, play
 from snapshot_assets_tests.faults.operations import store_at
 
@@ -297,7 +298,7 @@ def facts_of(state: State) -> dict[str, Any]:
 
 def _files_of(state: State) -> tuple[set[str], dict[str, set[int]]]:
     files = [known.file for known in state.live_files()]
-    return {file.path for file in files}, {file.path: set(state.deleting(file)) for file in files}
+    return {file.path for file in files}, {file.path: set(deleting(state, file)) for file in files}
 
 
 # The world before

@@ -45,6 +45,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey,
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.deleted_rows import deleting
 
 HERE = Path(__file__).parent
 START, DAY, NOW = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(0)
@@ -257,7 +258,7 @@ def rows(store: ObjectStore, state: State) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for known in state.live_files():
         table = schemas[known.file.schema_id].table(TableName(known.file.schema, known.file.table))
-        deleted_by = tuple(state.deleting(known.file).values())
+        deleted_by = tuple(deleting(state, known.file).values())
         batches = read_batches(store, known.file, table.arrow_schema(), deleted=deleted_by)
         found.setdefault(known.file.table, []).extend(texts(batches))
     return {name: sorted(some) for name, some in sorted(found.items())}

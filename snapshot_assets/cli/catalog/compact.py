@@ -12,7 +12,7 @@ from snapshot_assets.cli.output import counted, human_bytes, only_results_on_std
 from snapshot_assets.configuration import ad_hoc_configuration
 from snapshot_assets.engine.compact_plan import TARGET_BYTES, CompactionPlan, Documents, Wanted, plan_compaction
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.units import parse_size
+from snapshot_assets.format.units import parse_file_size
 
 _NO_SOURCE = "duckdb:///dev/null"
 """A plan has a source; a compaction reads none."""
@@ -21,7 +21,7 @@ _NO_SOURCE = "duckdb:///dev/null"
 def run(options: argparse.Namespace) -> int:
     """Compact a snapshot as the job of a plan does; Spark starts only if there is something to merge."""
     wanted = Wanted(
-        target_size=parse_size(options.target_size) if options.target_size else TARGET_BYTES,
+        target_size=parse_file_size(options.target_size) if options.target_size else TARGET_BYTES,
         chunks=tuple(options.chunk),
         tables=tuple(map(parse_table, options.table)),
         dedupe=options.dedupe,

@@ -7,7 +7,7 @@ from typing import Any
 
 from snapshot_assets.catalog.history import History, Revision
 from snapshot_assets.cli.catalog.describe import as_data, file_changes, in_words
-from snapshot_assets.cli.catalog.opening import open_log
+from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import say, show, show_json
 from snapshot_assets.format.units import time_text
 

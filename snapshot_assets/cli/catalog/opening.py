@@ -6,23 +6,8 @@ import argparse
 from datetime import timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.cli.location import open_location
-from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.cli.location import open_log
 from snapshot_assets.format.units import parse_duration
-from snapshot_assets.storage.base import ObjectStore
-
-
-def open_log(options: argparse.Namespace) -> ObjectStore:
-    """Return the store of `--snapshot`, which has a log.
-
-    Raises:
-        LocationUriError: The URI is not one that snapshots may live at.
-        NoSnapshotError: There is no log.
-    """
-    store, _ = open_location(options, options.snapshot)
-    if "transactions" not in store.folders():
-        raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
-    return store
 
 
 def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size, table_sizes
@@ -15,7 +16,6 @@ from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -54,7 +54,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "schema_id": state.schema_id,
         "chunks": chunk_statuses(state),
         "tables": [asdict(size) for size in table_sizes(state)],
-        "tombstones": [_tombstone(revision, tombstone) for revision, tombstone in state.tombstones.items()],
+        "tombstones": _tombstones(state),
         "tags": [_tag(state, name) for name in sorted(state.tags)],
         "seals": [_seal(seal) for seal in state.seals],
         "log": asdict(log_size(store)),
@@ -65,12 +65,17 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
     return found
 
 
-def _tombstone(revision: int, tombstone: act.Tombstone) -> dict[str, Any]:
-    return {
-        "revision": revision,
-        "table": table_text(TableName(tombstone.schema, tombstone.table)),
-        "where": predicate_words(tombstone.predicate),
-    }
+def _tombstones(state: State) -> list[dict[str, Any]]:
+    pending = pending_tombstones(state)
+    return [
+        {
+            "revision": revision,
+            "table": table_text(TableName(tombstone.schema, tombstone.table)),
+            "where": predicate_words(tombstone.predicate),
+            "pending": revision in pending,
+        }
+        for revision, tombstone in state.tombstones.items()
+    ]
 
 
 def _tag(state: State, name: str) -> dict[str, Any]:
@@ -116,7 +121,8 @@ def _show(facts: dict[str, Any]) -> None:
         kept = f"for {tag['ttl']}" if tag["ttl"] else "for ever"
         show(f"  tag: {tag['name']}, revision {tag['revision']}, since {tag['created_at']} {kept}")
     for tombstone in facts["tombstones"]:
-        show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}")
+        done = "" if tombstone["pending"] else ", in no file any more"
+        show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}{done}")
     show(f"  log: {log['transactions']} transactions, {human_bytes(log['bytes'])}")
     for checkpoint in log["checkpoints"]:
         show(f"  checkpoint: revision {checkpoint['revision']}, {human_bytes(checkpoint['bytes'])}")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from snapshot_assets.catalog.catalog import refuse_lost_log
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
@@ -50,12 +51,15 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
 
     Raises:
         NoSnapshotError: There is no snapshot, or none that is sealed.
+        LostLogError: There is no log, but what only follows one.
         VersionNotFoundError: There is no such version.
         UnknownRelationError: There is no such table.
         PlanError: There is no such column, or the table cannot be read by time.
         DamageError: The log is damaged.
     """
     head = read_state(store)
+    if not head.revision:
+        refuse_lost_log(store)
     if not head.begun:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
