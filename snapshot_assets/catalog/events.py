@@ -6,21 +6,22 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from snapshot_assets.catalog.pin_set import PinAction, Pins
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 
 
 def needed_events(state: State) -> Iterator[Event]:
-    """Yield the events from which the head and every sealed revision can be folded, in their order.
+    """Yield the events from which the head and every readable revision can be folded, in their order.
 
-    Left out are words on chunks that others followed before anything was sealed, and on work that ended or began again:
-    what is kept must not depend on which checkpoints lie on the way.
+    Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
+    seals that expired, and on pins that are gone: what is kept must not depend on which checkpoints lie on the way.
     """
-    seals = sorted(seal.revision for seal in state.seals)
+    seals = [seal.revision for seal in state.readable()]
     ends, working = _chunk_ends(state.events), _working_since(state.events)
     for event in state.events:
-        kept = tuple(_kept(event, seals, ends, working))
+        kept = tuple(_kept(event, seals, ends, working, state.pins))
         if kept:
             yield replace(event, actions=kept)
 
@@ -36,7 +37,7 @@ def _chunk_ends(events: Iterable[Event]) -> dict[tuple[int, int], int]:
                     if action.id in open_since:
                         ends[open_since[action.id], action.id] = event.revision
                     open_since[action.id] = event.revision
-                case act.Begin():
+                case act.Begin() | act.Rollback():
                     ends |= {(since, chunk): event.revision for chunk, since in open_since.items()}
                     open_since = {}
     return ends
@@ -52,13 +53,13 @@ def _working_since(events: Iterable[Event]) -> dict[int, int]:
                     since.update(dict.fromkeys(action.chunks, event.revision))
                 case act.Chunk():
                     since.pop(action.id, None)
-                case act.Begin():
+                case act.Begin() | act.Rollback():
                     since = {}
     return since
 
 
 def _kept(
-    event: Event, seals: list[int], ends: dict[tuple[int, int], int], working: dict[int, int]
+    event: Event, seals: list[int], ends: dict[tuple[int, int], int], working: dict[int, int], pins: Pins
 ) -> Iterator[act.Action]:
     for action in event.actions:
         match action:
@@ -70,6 +71,15 @@ def _kept(
                 chunks = tuple(chunk for chunk in action.chunks if working.get(chunk) == event.revision)
                 if chunks:
                     yield replace(action, chunks=chunks)
+            case act.Seal():
+                if _sealed_between(seals, event.revision, event.revision + 1):
+                    yield action
+            case act.Expired():
+                kept = tuple(each for each in action.revisions if _sealed_between(seals, each, each + 1))
+                if kept:
+                    yield replace(action, revisions=kept)
+            case _ if isinstance(action, PinAction):
+                yield from pins.still_said(action, event.revision)
             case _:
                 yield action
 

@@ -122,6 +122,25 @@ class Base:
         """Return some rows, in the order given."""
         return Base(self.table.take(pa.array(rows)).combine_chunks(), self.bounds.take(rows, self.table.num_rows))
 
+    def last_rows(self, paths: set[str]) -> dict[str, int]:
+        """Return by path the last row of the files among these that are not live."""
+        rows = np.flatnonzero(_among(self.table, paths).to_numpy(zero_copy_only=False))
+        names = self.table["path"].take(pa.array(rows)).to_pylist()
+        found = dict(zip(names, rows.tolist(), strict=True))
+        return {path: row for path, row in found.items() if not self.live[row]}
+
+    def with_interval(self, rows: Sequence[int], added: int) -> Base:
+        """Return these rows, and some of them once more, live since a revision."""
+        again = self.take(np.array(rows, dtype=np.int64))
+        table = _never_removed(again.table)
+        since = pa.repeat(pa.scalar(added, COLUMNS.field("added").type), table.num_rows)
+        return self.concat(Base(_with_column(table, "added", since), again.bounds)).sorted()
+
+    def sorted(self) -> Base:
+        """Return the rows by chunk, path and `added`."""
+        order = pc.sort_indices(self.table, [(name, "ascending") for name in ("chunk", "path", "added")])
+        return self.take(order.to_numpy())
+
     def concat(self, other: Base) -> Base:
         """Return these rows and then the others."""
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
@@ -190,6 +209,22 @@ class FileSet:
             self._live[list(self.removed)] = False
         return self._live
 
+    def bring_back(self, paths: Iterable[str], revision: int) -> set[str]:
+        """Begin another interval of files that were removed, and return the paths that are live or unknown."""
+        asked = set(paths)
+        live = asked & {path for files in self.added.values() for path in files}
+        closed = {known.file.path: known.file for known in self.closed if known.file.path in asked - live}
+        rest = asked - live - closed.keys()
+        base = self._patched() if rest else None
+        if base is not None:
+            rows = base.last_rows(rest)
+            rest -= rows.keys()
+            self._live = None
+            self.base, self.removed, self.purged = base.with_interval(sorted(rows.values()), revision), {}, set()
+        for file in closed.values():
+            self.add(file, revision)
+        return live | rest
+
     def clear(self, revision: int, at: datetime) -> None:
         """End the intervals of all live files."""
         for chunk, files in list(self.added.items()):
@@ -256,9 +291,7 @@ class FileSet:
         if base is not None:
             first, end = base.table["added"].to_numpy(), base.table["removed"].to_numpy()
             base = base.take(np.flatnonzero((first <= revision) & ((end == 0) | (end > revision))))
-            live = _with_column(base.table, "removed", pa.repeat(pa.scalar(0, pa.int64()), base.table.num_rows))
-            never = pa.nulls(live.num_rows, COLUMNS.field("removed_at").type)
-            found.base = Base(_with_column(live, "removed_at", never), base.bounds)
+            found.base = Base(_never_removed(base.table), base.bounds)
         return found
 
     def columns(self) -> Iterator[tuple[Base, np.ndarray, list[FileState] | None]]:
@@ -318,9 +351,7 @@ class FileSet:
         over = [*self.closed, *(known for files in self.added.values() for known in files.values())]
         new = _base_of(over)
         old = self._patched()
-        both = new if old is None else old.concat(new)
-        order = pc.sort_indices(both.table, [(name, "ascending") for name in ("chunk", "path", "added")])
-        return both.take(order.to_numpy())
+        return (new if old is None else old.concat(new)).sorted()
 
     def _patched(self) -> Base | None:
         """Return the base with what happened to its files since."""
@@ -356,6 +387,11 @@ def _among(table: pa.Table, paths: set[str]) -> pa.Array:
 
 def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), COLUMNS.field(name), values)
+
+
+def _never_removed(table: pa.Table) -> pa.Table:
+    live = _with_column(table, "removed", pa.repeat(pa.scalar(0, COLUMNS.field("removed").type), table.num_rows))
+    return _with_column(live, "removed_at", pa.nulls(table.num_rows, COLUMNS.field("removed_at").type))
 
 
 def _state_of(row: dict[str, Any]) -> FileState:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.state import State, TagState
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,

@@ -13,9 +13,10 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
-from snapshot_assets.catalog.state import State, TagState
+from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
     LocationDeletedError,

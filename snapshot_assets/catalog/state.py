@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 from snapshot_assets.catalog.file_set import FileSet, FileState
+from snapshot_assets.catalog.pin_set import PinAction, Pins, Place, TagState
 from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
@@ -17,7 +20,6 @@ from snapshot_assets.format.layout import (
     check_data_path,
     check_receipt_path,
     check_schema_path,
-    check_tag_path,
     checkpoint_path,
     chunk_of,
     transaction_path,
@@ -57,16 +59,6 @@ class SealState:
     version: int
 
 
-@dataclass(frozen=True)
-class TagState:
-    """A tag, the writer that created it, where that stands in the log, and the format version of its object."""
-
-    tag: act.TagCreated
-    created_by: str
-    committed: int
-    version: int
-
-
 @dataclass
 class State:
     """Everything that is true at one revision.
@@ -78,11 +70,12 @@ class State:
         files: All files, live ones and ones that older states need.
         in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
         seals: All seals, of older snapshot ids too.
-        tags: All tags by name, of older snapshot ids too.
+        pins: All tags and savepoints, of older snapshot ids too.
+        expired: Sealed revisions that only a pin keeps readable.
         tombstones: Tombstones of the snapshot by their revision, ascending.
         events: What was said at each revision that an older state may need.
         format_version: What transactions of this state carry, 0 for an empty location.
-        plans_since: The last upgrade or rebuild, 0 for none: plans that were read before it are aborted.
+        plans_since: The last upgrade, rebuild or rollback, 0 for none: plans that were read before it are aborted.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
@@ -101,7 +94,8 @@ class State:
     files: FileSet = field(default_factory=FileSet)
     in_progress: dict[int, str] = field(default_factory=dict)
     seals: list[SealState] = field(default_factory=list)
-    tags: dict[str, TagState] = field(default_factory=dict)
+    pins: Pins = field(default_factory=Pins)
+    expired: set[int] = field(default_factory=set)
     tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
     deleted: bool = False
     events: list[Event] = field(default_factory=list)
@@ -161,8 +155,12 @@ class State:
         if event.actions:
             self.events.append(event)
 
-    def _change_files(self, action: act.AddFile | act.RemoveFile | act.Purged, name: str) -> None:
+    def _change_files(self, action: FileAction, name: str) -> None:
         match action:
+            case act.ReturnedFiles():
+                unknown = self.files.bring_back(action.paths, self.revision)
+                if unknown:
+                    raise DocumentError(f"{name} returns {min(unknown)}, which is live or not known.", object=name)
             case act.Purged():
                 kept = self.files.purge(action.paths)
                 if kept:
@@ -198,14 +196,15 @@ class State:
                 self._upgrade(action, name)
             case act.Rebuilt():
                 self.plans_since = self.revision
-            case act.TagCreated():
-                self._tag(action, event.writer_id, name)
-            case act.TagDeleted():
-                if self.tags.pop(action.name, None) is None:
-                    raise DocumentError(f"{name} deletes tag {action.name!r}, which is not there.", object=name)
-
             case act.Tombstone():
                 self._bury(action, name)
+            case act.Rollback():
+                self._roll_back(action)
+            case act.Expired():
+                self.expired.update(action.revisions)
+            case _ if isinstance(action, PinAction):
+                place = Place(self.revision, event.writer_id, self.format_version)
+                self.pins.fold(action, place, self.was_sealed, name)
 
     def _bury(self, tombstone: act.Tombstone, name: str) -> None:
         if self.revision in self.tombstones:
@@ -219,6 +218,14 @@ class State:
         self.created_by = event.writer_id
         self.schemas, self.chunks, self.in_progress, self.tombstones = {}, {}, {}, {}
         self.files.clear(self.revision, self.committed_at)
+
+    def _roll_back(self, rollback: act.Rollback) -> None:
+        """Go back to a snapshot's beginning; its schemas and chunks follow in the same transaction."""
+        self.snapshot_id, self.header = rollback.snapshot_id, rollback.header
+        self.created_at, self.created_by = rollback.created_at, rollback.created_by
+        self.schemas, self.chunks, self.in_progress = {}, {}, {}
+        self.tombstones = dict(rollback.tombstones)
+        self.plans_since = self.revision
 
     def _upgrade(self, action: act.Upgraded, name: str) -> None:
         if action.previous != self.format_version or action.version <= action.previous:
@@ -239,20 +246,17 @@ class State:
         if chunk is None or not self.files.remove(chunk, path, self.revision, self.committed_at):
             raise DocumentError(f"{name} removes {path}, which is not there.", object=name)
 
-    def _tag(self, tag: act.TagCreated, writer: str, name: str) -> None:
-        check_tag_path(tag.object.path, tag.name)
-        if tag.name in self.tags:
-            raise DocumentError(f"{name} creates tag {tag.name!r}, which is there already.", object=name)
-        if all(seal.revision != tag.revision for seal in self.seals):
-            raise DocumentError(f"{name} tags revision {tag.revision}, which is not sealed.", object=name)
-        self.tags[tag.name] = TagState(tag, writer, self.revision, self.format_version)
-
     # Questions
 
     @property
     def begun(self) -> bool:
         """Whether a snapshot is there."""
         return self.header is not None and not self.deleted
+
+    @property
+    def tags(self) -> dict[str, TagState]:
+        """All tags by name."""
+        return self.pins.tags
 
     @property
     def newest_seal(self) -> SealState | None:
@@ -317,9 +321,19 @@ class State:
         with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
         return [UNTIMED_CHUNK] * with_chunk_0 + [window.id for window in self.windows()]
 
+    def was_sealed(self, revision: int) -> bool:
+        """Tell whether a revision is sealed, expired or not."""
+        place = bisect_left(self.seals, revision, key=attrgetter("revision"))
+        return place < len(self.seals) and self.seals[place].revision == revision
+
+    def readable(self) -> list[SealState]:
+        """Return the sealed revisions that can be read, ascending: those that are not expired, or are pinned."""
+        gone = self.expired - self.pins.revisions()
+        return [seal for seal in self.seals if seal.revision not in gone]
+
     def retained(self) -> list[int]:
-        """Return the revisions whose files must stay, ascending: sealed ones, pinned ones among them, and the head."""
-        return sorted({*(seal.revision for seal in self.seals), self.revision})
+        """Return the revisions whose files must stay, ascending: sealed ones that can be read, and the head."""
+        return sorted({*(seal.revision for seal in self.readable()), self.revision})
 
     def completed(self, chunk: int) -> bool:
         """Tell whether a chunk is committed as completed."""
@@ -361,17 +375,25 @@ def first_version(events: Iterable[Event], last: int) -> int:
     return next((action.previous for action in upgrades), last)
 
 
-_FILE_ACTIONS = (act.AddFile, act.RemoveFile, act.Purged)
-DATA_ACTIONS = (act.Begin, act.Extend, act.SchemaAdded, act.Chunk, act.AddFile, act.RemoveFile, act.Tombstone)
+FileAction = act.AddFile | act.RemoveFile | act.ReturnedFiles | act.Purged
+DATA_ACTIONS = (
+    act.Begin,
+    act.Extend,
+    act.SchemaAdded,
+    act.Chunk,
+    act.AddFile,
+    act.RemoveFile,
+    act.ReturnedFiles,
+    act.Tombstone,
+    act.Rollback,
+)
 """Actions after which a sealed state is no longer sealed."""
 
 
-def _apart(
-    actions: Sequence[act.Action],
-) -> tuple[list[act.AddFile | act.RemoveFile | act.Purged], tuple[act.Action, ...]]:
+def _apart(actions: Sequence[act.Action]) -> tuple[list[FileAction], tuple[act.Action, ...]]:
     """Return the actions on files, and the others."""
-    of_files = [action for action in actions if isinstance(action, _FILE_ACTIONS)]
-    return of_files, tuple(action for action in actions if not isinstance(action, _FILE_ACTIONS))
+    of_files = [action for action in actions if isinstance(action, FileAction)]
+    return of_files, tuple(action for action in actions if not isinstance(action, FileAction))
 
 
 def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.Header:

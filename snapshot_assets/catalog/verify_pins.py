@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
+from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.pins import tag_document
 from snapshot_assets.catalog.replay import LogScan, scan_log
-from snapshot_assets.catalog.state import State, TagState
+from snapshot_assets.catalog.state import State
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 

@@ -183,6 +183,7 @@ class TagCreated:
         object: The object that holds the revision's manifest.
         created_at: UTC, whole milliseconds.
         ttl: How long it lives from `created_at`, in whole seconds; None for ever.
+        automatic: Whether a rule made it, and may delete it.
     """
 
     name: str
@@ -190,6 +191,10 @@ class TagCreated:
     object: ObjectRef
     created_at: datetime
     ttl: timedelta | None = None
+    automatic: bool = False
+
+    def __str__(self) -> str:
+        return f"tag {self.name!r}"
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,90 @@ class TagDeleted:
     """A tag is gone; its object may still be there for a while."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class TagRenamed:
+    """A tag has another name from here on; its revision, time of creation and time to live stay.
+
+    Attributes:
+        name: The old name.
+        tag: The tag under its new name.
+    """
+
+    name: str
+    tag: TagCreated
+
+
+@dataclass(frozen=True)
+class TagReplaced:
+    """A tag pins another revision from here on."""
+
+    tag: TagCreated
+
+
+@dataclass(frozen=True)
+class SavepointCreated:
+    """A sealed revision gets a number, and stays readable for as long as it has one.
+
+    Attributes:
+        id: Greater than that of any savepoint before.
+        revision: The sealed revision.
+        object: The object that holds the revision's manifest.
+        created_at: UTC, whole milliseconds.
+        automatic: Whether a rule made it, and may delete it.
+    """
+
+    id: int
+    revision: int
+    object: ObjectRef
+    created_at: datetime
+    automatic: bool = False
+
+    def __str__(self) -> str:
+        return f"savepoint {self.id}"
+
+
+@dataclass(frozen=True)
+class SavepointDeleted:
+    """A savepoint is gone; its object may still be there for a while."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """The head's data becomes that of an older revision; plans made before are aborted.
+
+    Behind it in the same transaction stand all schemas and chunks of that revision, as they were, the files that leave
+    and return, and a seal.
+
+    Attributes:
+        revision: The sealed revision.
+        snapshot_id: Its snapshot, whose header and beginning follow.
+        tombstones: Its tombstones by the revision that had them first.
+    """
+
+    revision: int
+    snapshot_id: str
+    header: Header
+    created_at: datetime
+    created_by: str
+    tombstones: Mapping[int, Tombstone] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReturnedFiles:
+    """Files that were removed are live again."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Expired:
+    """Sealed revisions need not be readable any more, unless a tag or savepoint pins them."""
+
+    revisions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -265,6 +354,13 @@ Action = (
     | Deleted
     | TagCreated
     | TagDeleted
+    | TagRenamed
+    | TagReplaced
+    | SavepointCreated
+    | SavepointDeleted
+    | Rollback
+    | ReturnedFiles
+    | Expired
     | Tombstone
     | Purged
     | Upgraded

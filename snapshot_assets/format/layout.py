@@ -34,7 +34,7 @@ _TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
 _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
-_SAVEPOINT = re.compile(r"savepoint/savepoint-[1-9]\d*-[0-9a-f]{8}", re.ASCII)
+_SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
 
 
 def new_attempt() -> str:
@@ -68,6 +68,11 @@ def receipt_path(chunk: int, attempt: str) -> str:
 def tag_path(name: str, attempt: str) -> str:
     """Return the path of a tag's object; the attempt keeps apart all tags that ever had this name."""
     return f"tag/tag-{name}-{attempt}"
+
+
+def savepoint_path(number: int, attempt: str) -> str:
+    """Return the path of a savepoint's object; the attempt keeps apart what several writers made of one number."""
+    return f"savepoint/savepoint-{number}-{attempt}"
 
 
 def schema_folder(digest: str) -> str:
@@ -162,6 +167,14 @@ def check_tag_path(path: str, name: str) -> str:
     match = _TAG.fullmatch(path)
     if match is None or match[1] != name:
         raise _unsafe(path, "tag/tag-<name>-<8 hex>")
+    return path
+
+
+def check_savepoint_path(path: str, number: int) -> str:
+    """Return `path` if it is the object of the savepoint of that number; see `check_data_path`."""
+    match = _SAVEPOINT.fullmatch(path)
+    if match is None or match[1] != str(number):
+        raise _unsafe(path, "savepoint/savepoint-<id>-<8 hex>")
     return path
 
 

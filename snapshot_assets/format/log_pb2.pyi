@@ -30,7 +30,7 @@ class Transaction(_message.Message):
     def __init__(self, version: _Optional[int] = ..., location_id: _Optional[bytes] = ..., revision: _Optional[int] = ..., uuid: _Optional[bytes] = ..., previous_uuid: _Optional[bytes] = ..., previous_sha256: _Optional[bytes] = ..., writer_id: _Optional[str] = ..., committed_at: _Optional[int] = ..., actions: _Optional[_Iterable[_Union[Action, _Mapping]]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted", "tombstone", "purged", "upgraded", "rebuilt")
+    __slots__ = ("begin", "extend", "schema", "in_progress", "chunk", "add_file", "remove_file", "seal", "deleted", "tag_created", "tag_deleted", "tag_renamed", "tag_replaced", "savepoint_created", "savepoint_deleted", "tombstone", "rollback", "expired", "purged", "upgraded", "rebuilt", "returned_files")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     EXTEND_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
@@ -42,10 +42,17 @@ class Action(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     TAG_CREATED_FIELD_NUMBER: _ClassVar[int]
     TAG_DELETED_FIELD_NUMBER: _ClassVar[int]
+    TAG_RENAMED_FIELD_NUMBER: _ClassVar[int]
+    TAG_REPLACED_FIELD_NUMBER: _ClassVar[int]
+    SAVEPOINT_CREATED_FIELD_NUMBER: _ClassVar[int]
+    SAVEPOINT_DELETED_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
     PURGED_FIELD_NUMBER: _ClassVar[int]
     UPGRADED_FIELD_NUMBER: _ClassVar[int]
     REBUILT_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FILES_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     extend: Extend
     schema: SchemaAdded
@@ -57,11 +64,18 @@ class Action(_message.Message):
     deleted: Deleted
     tag_created: TagCreated
     tag_deleted: TagDeleted
+    tag_renamed: TagRenamed
+    tag_replaced: TagReplaced
+    savepoint_created: SavepointCreated
+    savepoint_deleted: SavepointDeleted
     tombstone: Tombstone
+    rollback: Rollback
+    expired: Expired
     purged: Purged
     upgraded: Upgraded
     rebuilt: Rebuilt
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., purged: _Optional[_Union[Purged, _Mapping]] = ..., upgraded: _Optional[_Union[Upgraded, _Mapping]] = ..., rebuilt: _Optional[_Union[Rebuilt, _Mapping]] = ...) -> None: ...
+    returned_files: ReturnedFiles
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., schema: _Optional[_Union[SchemaAdded, _Mapping]] = ..., in_progress: _Optional[_Union[ChunksInProgress, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., add_file: _Optional[_Union[AddFile, _Mapping]] = ..., remove_file: _Optional[_Union[RemoveFile, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., deleted: _Optional[_Union[Deleted, _Mapping]] = ..., tag_created: _Optional[_Union[TagCreated, _Mapping]] = ..., tag_deleted: _Optional[_Union[TagDeleted, _Mapping]] = ..., tag_renamed: _Optional[_Union[TagRenamed, _Mapping]] = ..., tag_replaced: _Optional[_Union[TagReplaced, _Mapping]] = ..., savepoint_created: _Optional[_Union[SavepointCreated, _Mapping]] = ..., savepoint_deleted: _Optional[_Union[SavepointDeleted, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., expired: _Optional[_Union[Expired, _Mapping]] = ..., purged: _Optional[_Union[Purged, _Mapping]] = ..., upgraded: _Optional[_Union[Upgraded, _Mapping]] = ..., rebuilt: _Optional[_Union[Rebuilt, _Mapping]] = ..., returned_files: _Optional[_Union[ReturnedFiles, _Mapping]] = ...) -> None: ...
 
 class TimeRange(_message.Message):
     __slots__ = ("start", "end")
@@ -287,24 +301,96 @@ class Deleted(_message.Message):
     def __init__(self) -> None: ...
 
 class TagCreated(_message.Message):
-    __slots__ = ("name", "revision", "object", "created_at", "ttl")
+    __slots__ = ("name", "revision", "object", "created_at", "ttl", "automatic")
     NAME_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
     name: str
     revision: int
     object: ObjectRef
     created_at: int
     ttl: int
-    def __init__(self, name: _Optional[str] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[ObjectRef, _Mapping]] = ..., created_at: _Optional[int] = ..., ttl: _Optional[int] = ...) -> None: ...
+    automatic: bool
+    def __init__(self, name: _Optional[str] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[ObjectRef, _Mapping]] = ..., created_at: _Optional[int] = ..., ttl: _Optional[int] = ..., automatic: _Optional[bool] = ...) -> None: ...
 
 class TagDeleted(_message.Message):
     __slots__ = ("name",)
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class TagRenamed(_message.Message):
+    __slots__ = ("name", "tag")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tag: TagCreated
+    def __init__(self, name: _Optional[str] = ..., tag: _Optional[_Union[TagCreated, _Mapping]] = ...) -> None: ...
+
+class TagReplaced(_message.Message):
+    __slots__ = ("tag",)
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    tag: TagCreated
+    def __init__(self, tag: _Optional[_Union[TagCreated, _Mapping]] = ...) -> None: ...
+
+class SavepointCreated(_message.Message):
+    __slots__ = ("id", "revision", "object", "created_at", "automatic")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    AUTOMATIC_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    revision: int
+    object: ObjectRef
+    created_at: int
+    automatic: bool
+    def __init__(self, id: _Optional[int] = ..., revision: _Optional[int] = ..., object: _Optional[_Union[ObjectRef, _Mapping]] = ..., created_at: _Optional[int] = ..., automatic: _Optional[bool] = ...) -> None: ...
+
+class SavepointDeleted(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...
+
+class Rollback(_message.Message):
+    __slots__ = ("revision", "snapshot_id", "header", "created_at", "created_by", "tombstones")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_ID_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    snapshot_id: bytes
+    header: Header
+    created_at: int
+    created_by: str
+    tombstones: _containers.RepeatedCompositeFieldContainer[OlderTombstone]
+    def __init__(self, revision: _Optional[int] = ..., snapshot_id: _Optional[bytes] = ..., header: _Optional[_Union[Header, _Mapping]] = ..., created_at: _Optional[int] = ..., created_by: _Optional[str] = ..., tombstones: _Optional[_Iterable[_Union[OlderTombstone, _Mapping]]] = ...) -> None: ...
+
+class OlderTombstone(_message.Message):
+    __slots__ = ("revision", "tombstone")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    tombstone: Tombstone
+    def __init__(self, revision: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+
+class ReturnedFiles(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Expired(_message.Message):
+    __slots__ = ("revisions",)
+    REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    revisions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, revisions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Tombstone(_message.Message):
     __slots__ = ("schema", "table", "predicate")

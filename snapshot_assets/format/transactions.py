@@ -220,6 +220,7 @@ def _encode_tag(tag: act.TagCreated) -> pb.TagCreated:
         object=_encode_refs([tag.object])[0],
         created_at=to_micros(tag.created_at),
         ttl=tag.ttl // _MICROSECOND if tag.ttl else 0,
+        automatic=tag.automatic,
     )
 
 
@@ -230,6 +231,60 @@ def _decode_tag(message: pb.TagCreated) -> act.TagCreated:
         object=_decode_refs([message.object])[0],
         created_at=from_micros(message.created_at),
         ttl=message.ttl * _MICROSECOND if message.ttl else None,
+        automatic=message.automatic,
+    )
+
+
+def _encode_savepoint(savepoint: act.SavepointCreated) -> pb.SavepointCreated:
+    return pb.SavepointCreated(
+        id=savepoint.id,
+        revision=savepoint.revision,
+        object=_encode_refs([savepoint.object])[0],
+        created_at=to_micros(savepoint.created_at),
+        automatic=savepoint.automatic,
+    )
+
+
+def _decode_savepoint(message: pb.SavepointCreated) -> act.SavepointCreated:
+    return act.SavepointCreated(
+        id=message.id,
+        revision=message.revision,
+        object=_decode_refs([message.object])[0],
+        created_at=from_micros(message.created_at),
+        automatic=message.automatic,
+    )
+
+
+def _encode_tombstone(tombstone: act.Tombstone) -> pb.Tombstone:
+    return pb.Tombstone(schema=tombstone.schema, table=tombstone.table, predicate=encode_predicate(tombstone.predicate))
+
+
+def _decode_tombstone(message: pb.Tombstone) -> act.Tombstone:
+    return act.Tombstone(message.schema, message.table, decode_predicate(message.predicate))
+
+
+def _encode_rollback(rollback: act.Rollback) -> pb.Rollback:
+    return pb.Rollback(
+        revision=rollback.revision,
+        snapshot_id=bytes.fromhex(rollback.snapshot_id),
+        header=encode_header(rollback.header),
+        created_at=to_micros(rollback.created_at),
+        created_by=rollback.created_by,
+        tombstones=[
+            pb.OlderTombstone(revision=revision, tombstone=_encode_tombstone(tombstone))
+            for revision, tombstone in sorted(rollback.tombstones.items())
+        ],
+    )
+
+
+def _decode_rollback(message: pb.Rollback) -> act.Rollback:
+    return act.Rollback(
+        revision=message.revision,
+        snapshot_id=message.snapshot_id.hex(),
+        header=decode_header(message.header),
+        created_at=from_micros(message.created_at),
+        created_by=message.created_by,
+        tombstones={older.revision: _decode_tombstone(older.tombstone) for older in message.tombstones},
     )
 
 
@@ -251,10 +306,14 @@ _ENCODERS: dict[type, tuple[str, Callable[[Any], Any]]] = {
     act.Deleted: ("deleted", lambda _: pb.Deleted()),
     act.TagCreated: ("tag_created", _encode_tag),
     act.TagDeleted: ("tag_deleted", lambda a: pb.TagDeleted(name=a.name)),
-    act.Tombstone: (
-        "tombstone",
-        lambda a: pb.Tombstone(schema=a.schema, table=a.table, predicate=encode_predicate(a.predicate)),
-    ),
+    act.TagRenamed: ("tag_renamed", lambda a: pb.TagRenamed(name=a.name, tag=_encode_tag(a.tag))),
+    act.TagReplaced: ("tag_replaced", lambda a: pb.TagReplaced(tag=_encode_tag(a.tag))),
+    act.SavepointCreated: ("savepoint_created", _encode_savepoint),
+    act.SavepointDeleted: ("savepoint_deleted", lambda a: pb.SavepointDeleted(id=a.id)),
+    act.Rollback: ("rollback", _encode_rollback),
+    act.ReturnedFiles: ("returned_files", lambda a: pb.ReturnedFiles(paths=a.paths)),
+    act.Expired: ("expired", lambda a: pb.Expired(revisions=a.revisions)),
+    act.Tombstone: ("tombstone", _encode_tombstone),
     act.Purged: ("purged", lambda a: pb.Purged(paths=a.paths)),
     act.Upgraded: ("upgraded", lambda a: pb.Upgraded(version=a.version, previous=a.previous)),
     act.Rebuilt: ("rebuilt", lambda a: pb.Rebuilt(snapshot_id=bytes.fromhex(a.snapshot_id), lost=a.lost)),
@@ -271,7 +330,14 @@ _DECODERS: dict[str, Callable[[Any], act.Action]] = {
     "deleted": lambda _: act.Deleted(),
     "tag_created": _decode_tag,
     "tag_deleted": lambda m: act.TagDeleted(m.name),
-    "tombstone": lambda m: act.Tombstone(m.schema, m.table, decode_predicate(m.predicate)),
+    "tag_renamed": lambda m: act.TagRenamed(m.name, _decode_tag(m.tag)),
+    "tag_replaced": lambda m: act.TagReplaced(_decode_tag(m.tag)),
+    "savepoint_created": _decode_savepoint,
+    "savepoint_deleted": lambda m: act.SavepointDeleted(m.id),
+    "rollback": _decode_rollback,
+    "returned_files": lambda m: act.ReturnedFiles(tuple(m.paths)),
+    "expired": lambda m: act.Expired(tuple(m.revisions)),
+    "tombstone": _decode_tombstone,
     "purged": lambda m: act.Purged(tuple(m.paths)),
     "upgraded": lambda m: act.Upgraded(m.version, m.previous),
     "rebuilt": lambda m: act.Rebuilt(m.snapshot_id.hex(), tuple(m.lost)),

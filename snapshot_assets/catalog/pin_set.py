@@ -1,0 +1,151 @@
+"""The pins of a location: tags by name and savepoints by number, as the log's actions on them leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from snapshot_assets.errors import DocumentError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import check_savepoint_path, check_tag_path
+
+PinAction = (
+    act.TagCreated | act.TagDeleted | act.TagRenamed | act.TagReplaced | act.SavepointCreated | act.SavepointDeleted
+)
+
+
+@dataclass(frozen=True)
+class TagState:
+    """A tag, the writer that created it, where that stands in the log, and the format version of its object."""
+
+    tag: act.TagCreated
+    created_by: str
+    committed: int
+    version: int
+
+    @property
+    def pin(self) -> act.TagCreated:
+        """What it pins, and its object."""
+        return self.tag
+
+
+@dataclass(frozen=True)
+class SavepointState:
+    """A savepoint, the writer that created it, where that stands in the log, and the format version of its object."""
+
+    savepoint: act.SavepointCreated
+    created_by: str
+    committed: int
+    version: int
+
+    @property
+    def pin(self) -> act.SavepointCreated:
+        """What it pins, and its object."""
+        return self.savepoint
+
+
+PinState = TagState | SavepointState
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an action stands: in which revision, whose writer it was, and the format version then."""
+
+    revision: int
+    writer: str
+    version: int
+
+
+@dataclass
+class Pins:
+    """All pins that there are.
+
+    Attributes:
+        tags: By name.
+        savepoints: By id.
+        last_savepoint: The greatest id that ever was, 0 for none.
+    """
+
+    tags: dict[str, TagState] = field(default_factory=dict)
+    savepoints: dict[int, SavepointState] = field(default_factory=dict)
+    last_savepoint: int = 0
+
+    def __copy__(self) -> Pins:
+        return Pins(dict(self.tags), dict(self.savepoints), self.last_savepoint)
+
+    def __iter__(self) -> Iterator[PinState]:
+        """Yield all pins: tags in the order they were created, then savepoints."""
+        yield from self.tags.values()
+        yield from self.savepoints.values()
+
+    def revisions(self) -> set[int]:
+        """Return the revisions that are pinned."""
+        return {known.pin.revision for known in self}
+
+    def fold(self, action: PinAction, place: Place, sealed: Callable[[int], bool], name: str) -> None:
+        """Fold one action.
+
+        Args:
+            action: It.
+            place: Where it stands.
+            sealed: Tells whether a revision is sealed: only such ones can be pinned.
+            name: The transaction's path, for messages.
+
+        Raises:
+            DocumentError: It contradicts what is there.
+        """
+        match action:
+            case act.TagCreated():
+                self._expect(action.name not in self.tags, f"creates {action}, which is there already", name)
+                self._tag(action, place, sealed, name)
+            case act.TagReplaced():
+                self._expect(action.tag.name in self.tags, f"replaces {action.tag}, which is not there", name)
+                self._tag(action.tag, place, sealed, name)
+            case act.TagRenamed():
+                self._expect(action.tag.name not in self.tags, f"creates {action.tag}, which is there already", name)
+                self._drop_tag(action.name, name)
+                self._tag(action.tag, place, sealed, name)
+            case act.TagDeleted():
+                self._drop_tag(action.name, name)
+            case act.SavepointCreated():
+                self._expect(action.id > self.last_savepoint, f"creates {action} after {self.last_savepoint}", name)
+                check_savepoint_path(action.object.path, action.id)
+                self._expect(sealed(action.revision), f"pins revision {action.revision}, which is not sealed", name)
+                self.savepoints[action.id] = SavepointState(action, place.writer, place.revision, place.version)
+                self.last_savepoint = action.id
+            case act.SavepointDeleted():
+                # A checkpoint says of the last savepoint that it was, so that no other gets its number.
+                known = self.savepoints.pop(action.id, None) is not None or action.id > self.last_savepoint
+                self._expect(known, f"deletes savepoint {action.id}, which is not there", name)
+                self.last_savepoint = max(self.last_savepoint, action.id)
+
+    def still_said(self, action: PinAction, revision: int) -> Iterator[PinAction]:
+        """Yield what a checkpoint has to say of an action, so that folding it gives these pins: nothing if it is gone.
+
+        Args:
+            action: It.
+            revision: Where it stands.
+        """
+        match action:
+            case act.TagRenamed() | act.TagReplaced():
+                yield from self.still_said(action.tag, revision)
+            case act.TagCreated() if action.name in self.tags and self.tags[action.name].committed == revision:
+                yield self.tags[action.name].tag
+            case act.SavepointCreated() if action.id in self.savepoints:
+                yield action
+            case act.SavepointDeleted() if action.id == self.last_savepoint:
+                yield action
+
+    def _tag(self, tag: act.TagCreated, place: Place, sealed: Callable[[int], bool], name: str) -> None:
+        check_tag_path(tag.object.path, tag.name)
+        self._expect(sealed(tag.revision), f"tags revision {tag.revision}, which is not sealed", name)
+        self.tags[tag.name] = TagState(tag, place.writer, place.revision, place.version)
+
+    def _drop_tag(self, tag: str, name: str) -> None:
+        known = self.tags.pop(tag, None)
+        self._expect(known is not None, f"deletes tag {tag!r}, which is not there", name)
+
+    @staticmethod
+    def _expect(so: bool, otherwise: str, name: str) -> None:
+        if not so:
+            raise DocumentError(f"{name} {otherwise}.", object=name)
