@@ -13,7 +13,6 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -21,6 +20,7 @@ from typing import cast
 from snapshot_assets import __version__
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log import Won, append, read_entry
+from snapshot_assets.catalog.lost_log import newest_state
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -28,14 +28,13 @@ from snapshot_assets.errors import (
     ConflictError,
     DamageError,
     LocationDeletedError,
-    LostLogError,
     NoSnapshotError,
     ObjectNotFoundError,
     SnapshotError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
+from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.probe import probe
 from snapshot_assets.storage.single_writer import SingleWriterStore
@@ -57,23 +56,6 @@ Prepare = Callable[[State], Sequence[act.Action] | None]
 def writer_name() -> str:
     """Return a name for this process in the log: package version, user, host, and 8 random hex digits."""
     return f"snapshot_assets/{__version__} {getpass.getuser()}@{socket.gethostname()} {uuid.uuid4().hex[:8]}"
-
-
-def refuse_lost_log(store: ObjectStore) -> None:
-    """Refuse a location without a log that holds what is only written after a log began.
-
-    Raises:
-        LostLogError: It does; what is there would be taken for rubbish.
-    """
-    there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
-    with suppress(ObjectNotFoundError):
-        there = there or store.head(MANIFEST).path
-    if there:
-        raise LostLogError(
-            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots catalog "
-            "rebuild`, or remove what is left and begin anew.",
-            uri=store.uri,
-        )
 
 
 def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
@@ -150,13 +132,10 @@ class Catalog:
             StoreDeniedError: Some right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
             ClockError: This machine's clock is more than 5 minutes ahead of the store's.
-            DamageError: The log has a fault, or is lost.
+            DamageError: The log has a fault, or it or its end is lost.
         """
         store = writable(store, single_writer=single_writer, clock=clock)
-        state = read_state(store)
-        if not state.revision:
-            refuse_lost_log(store)
-        return cls(store, state, clock=clock)
+        return cls(store, newest_state(store), clock=clock)
 
     def refresh(self) -> State:
         """Fold what others committed since, and return the state."""

@@ -17,6 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.faults import Fault, read_object
+from snapshot_assets.catalog.lost_log import newest_state
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
@@ -129,7 +130,7 @@ def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta) -> Col
     looks like the newest. What cannot be read is a fault only if nobody has committed since, such as a tag's deletion.
     """
     while True:
-        state = Catalog.open(store).begun()
+        state = Catalog(store, newest_state(store)).begun()
         try:
             return _find(store, state, before, grace)
         except DamageError:

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
+from snapshot_assets.catalog.rules_checks import check_age
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
@@ -113,6 +114,19 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
     data = pretty_json(_to_json(receipt))
     create_own(store, receipt.path, data)
     return ObjectRef(receipt.path, sha256_hex(data), len(data))
+
+
+def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> ObjectRef:
+    """Write a receipt whose files garbage collection cannot yet take for orphans; see `write_receipt`.
+
+    A resume may adopt what it names, so it must not appear when the files are about to go.
+
+    Raises:
+        ConflictError: The first of them was opened more than half a grace period ago.
+    """
+    if receipt.header is not None:
+        check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
+    return write_receipt(store, receipt)
 
 
 def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:

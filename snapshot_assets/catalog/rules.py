@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.rules_begin import (
@@ -20,7 +20,13 @@ from snapshot_assets.catalog.rules_begin import (
     extend,
     schema_id_of,
 )
-from snapshot_assets.catalog.rules_checks import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
+from snapshot_assets.catalog.rules_checks import (
+    check_age,
+    check_unchanged,
+    refuse_deleted,
+    refuse_pinned,
+    refuse_upgraded,
+)
 from snapshot_assets.catalog.rules_seal import StaleVerificationError, delete, purge, seal, tombstone
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError
@@ -28,7 +34,6 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.units import duration_text, time_text
 
 __all__ = [
     "FinishedChunk",
@@ -157,22 +162,6 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
             f"Chunk {finished.id} was changed by another writer while it was being replaced; run again.", gone=gone
         )
     return [act.RemoveFile(path) for path in sorted(replaced)]
-
-
-def check_age(header: act.Header, chunk: int, opened_at: datetime, now: datetime) -> None:
-    """Refuse to commit a chunk's files that have waited too long.
-
-    Raises:
-        ConflictError: The first was opened more than half a grace period ago.
-    """
-    half = timedelta(microseconds=header.grace) / 2
-    if now - opened_at > half:
-        raise ConflictError(
-            f"The files of chunk {chunk} were opened at {time_text(opened_at)}, more than half the "
-            f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
-            "Use smaller windows or a longer grace.",
-            chunk=chunk,
-        )
 
 
 def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from functools import reduce
 
-from snapshot_assets.catalog.catalog import refuse_lost_log
+from snapshot_assets.catalog.lost_log import refuse_lost_log
 from snapshot_assets.configuration import load_configuration
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.storage.base import ObjectStore

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.compaction import CompactedChunk, compact_chunk, receipts_of
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt, write_receipt
+from snapshot_assets.catalog.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.compact_jobs import Job, batches_of, jobs_of
 from snapshot_assets.engine.compact_plan import CompactionPlan, Documents, Group, Wanted, plan_compaction
@@ -153,6 +153,7 @@ class CompactRun:
             schema_id=state.schema_id,
             schema_sha256=state.schemas[state.schema_id].sha256,
             run=self.run_id,
+            tombstones_through=state.revision,
             metadata={"database": state.header.source, "writer": catalog.writer_id},
             header=state.header,
             version=state.format_version,
@@ -246,7 +247,7 @@ class _Work:
             removed=frozenset(file.path for group in job.groups for file in group.files),
             kept=frozenset(path for group in job.groups for path in group.kept),
             files=files,
-            receipt=write_receipt(catalog.store, receipt),
+            receipt=write_young_receipt(catalog.store, receipt, catalog.now()),
             older=older,
             opened_at=receipt.opened_at,
             run=self.run.run_id,

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.file_set import FileState
-from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_young_receipt
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
@@ -305,9 +305,8 @@ def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
 
 def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:
     catalog = export.catalog
-    receipt = result.receipt or write_receipt(
-        catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk))
-    )
+    told = export.provenance.receipt(result, export.supersedes(result.chunk))
+    receipt = result.receipt or write_young_receipt(catalog.store, told, catalog.now())
     finished = rules.FinishedChunk(
         id=result.chunk,
         files=result.files,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Rows
 from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
-from snapshot_assets.engine.restore_compacted import Renewal
+from snapshot_assets.engine.restore_compacted import Held, LeftOut, Renewal
 from snapshot_assets.engine.restore_decide import ChunkLoad, FileKey, check_files, decide, expected_rows, key_of
 from snapshot_assets.engine.restore_ledger import numbered
 from snapshot_assets.engine.restore_load import ChunkOutcome
@@ -89,16 +89,43 @@ class Prepared:
             chunk: The chunk.
             known: Its files that the ledger has, of other revisions too.
         """
-        if known - {key_of(plan) for plan in chunk.files}:
-            return "was loaded from other files" + self._compacted(chunk, known)
         if any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known):
             return "was loaded when other rows of its files were deleted"
+        if known - {key_of(plan) for plan in chunk.files}:
+            return "was loaded from other files" + self._compacted(chunk, known)
         return ""
 
     def _compacted(self, chunk: ChunkFiles, known: Set[FileKey]) -> str:
+        """Return what compactions have to do with it that a chunk's files are others, in brackets; "" for nothing."""
         ends = sorted({self.state.revision, *self._revisions(known)})
-        compacted = self.source.compactions.compacted(chunk.chunk, ends[0], ends[-1])
-        return " (they were compacted, and that is not all that changed)" if compacted else ""
+        if not self.source.compactions.compacted(chunk.chunk, ends[0], ends[-1]):
+            return ""
+        found = self._left_out(chunk, known)
+        if None in found:
+            return " (they were compacted, and nothing proves that they hold the same rows)"
+        rows = " and ".join(str(each) for each in found if each)
+        return f" (compactions left out {rows})" if rows else " (they were compacted)"
+
+    def _left_out(self, chunk: ChunkFiles, known: Set[FileKey]) -> list[LeftOut | None]:
+        """Return, of each table whose files are others now, which rows compactions left out; None if that is unknown.
+
+        Args:
+            chunk: The chunk.
+            known: Its files that the ledger has, of other revisions too.
+        """
+        found = []
+        for table in sorted(self._moved(chunk, known)):
+            keys = [key for key in known if key[0] == table]
+            plans = [plan for plan in chunk.files if plan.table.table_name == table]
+            held = tuple(self.done[key] for key in keys)
+            complete = {entry.import_id for entry in held} <= {each.id for each in self.superseded if each.finished}
+            old = Held(chunk.chunk, table, held, tuple(self._revisions(keys)), complete)
+            found.append(self.source.compactions.left_out(old, plans, self.state.revision))
+        return found
+
+    def _moved(self, chunk: ChunkFiles, known: Set[FileKey]) -> set[TableName]:
+        """Return the tables of which a chunk's rows were loaded from files that it does not have."""
+        return {table for table, _ in known - {key_of(plan) for plan in chunk.files}}
 
     def _revisions(self, known: Iterable[FileKey]) -> list[int]:
         """Return the revisions that files were loaded at, as far as the ledger knows the imports."""
@@ -107,17 +134,12 @@ class Prepared:
 
     def _renewal(self, chunk: ChunkFiles, known: Set[FileKey]) -> Renewal | None:
         """Return how the ledger is to know a chunk's rows if they only lie in other files now, None if it is not so."""
-        wanted = {key_of(plan) for plan in chunk.files}
-        tables = {table for table, _ in known - wanted}
-        old = [self.done[key] for key in known if key[0] in tables]
-        plans = [plan for plan in chunk.files if plan.table.table_name in tables]
-        revisions = self._revisions(key for key in known if key[0] in tables)
+        tables = self._moved(chunk, known)
         others = any(self._outdated(plan, self.done[key_of(plan)]) for plan in chunk.files if key_of(plan) in known)
-        if not tables or others or len(revisions) < len(old):
+        if not tables or others or any(each is None or each for each in self._left_out(chunk, known)):
             return None
-        if not self.source.compactions.same_rows(chunk.chunk, old, plans, revisions, self.state.revision):
-            return None
-        return Renewal(tuple(old), tuple(self._entry(plan) for plan in plans))
+        old = tuple(self.done[key] for key in known if key[0] in tables)
+        return Renewal(old, tuple(self._entry(plan) for plan in chunk.files if plan.table.table_name in tables))
 
     def _entry(self, plan: FilePlan) -> LoadedFile:
         file, record = plan.file, self.record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.catalog.catalog import refuse_lost_log
+from snapshot_assets.catalog.lost_log import refuse_lost_log
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State

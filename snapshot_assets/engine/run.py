@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.seal import Sealed, seal
@@ -68,6 +69,7 @@ class ExportRun:
     _catalog: Catalog | None = None
     _source: Source | None = None
     _schema: DatabaseSchema | None = None
+    _seen: int = 0
     _content: SchemaContent | None = None
     _fence: Mapping[str, str] = field(default_factory=dict)
     _token: Token | None = None
@@ -112,12 +114,17 @@ class ExportRun:
     def _open(self) -> tuple[Source, DatabaseSchema]:
         """Open the source and describe it, once per run; commits nothing."""
         if self._source is None or self._schema is None:
+            self._seen = self._head()
             source = self._resources.enter_context(open_source(self.address, self.session, self.most_parts))
             schema = exported_schema(self.plan, source.extract(self.plan.selection))
             # Asked once: PostgreSQL's LSN moves on, while the snapshot that is read stays.
             self._fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             self._source, self._schema = source, schema
         return self._source, self._schema
+
+    def _head(self) -> int:
+        """Return the newest revision, without writing anything to a location that may be refused yet."""
+        return (read_state(self.store) if self._catalog is None else self._catalog.refresh()).revision
 
     def _begin(self, schema: DatabaseSchema, *, fixed_tables: bool = False) -> None:
         header = self._header([item.name for item in schema.schemas])
@@ -159,6 +166,7 @@ class ExportRun:
 
         The tables' documents come from the DataFrames and join those that the snapshot knows.
         """
+        self._seen = self._head()
         tables = {
             name: schema_table(name, frame.schema, Selection(time_columns=self.plan.time_columns))
             for chunk in chunks
@@ -192,6 +200,7 @@ class ExportRun:
             schema_id=schema_id,
             schema_sha256=self._content.sha256,
             run=self.run_id,
+            tombstones_through=self._seen,
             fence=fence,
             metadata={"database": address.alias, "writer": self.catalog.writer_id},
             header=state.header,

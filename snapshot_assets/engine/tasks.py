@@ -14,7 +14,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from snapshot_assets.catalog.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.receipts import Receipt, write_young_receipt
 from snapshot_assets.databases.base import Database, DatabaseAddress, Scan, TimelessRows
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.engine.writer import FileTarget, write_files
@@ -33,6 +33,8 @@ class Provenance:
 
     Attributes:
         base_revision: Head when the run planned.
+        tombstones_through: Newest revision whose tombstones the rows that are read cannot be in conflict with: the head
+            before the source was opened, or what a compaction planned on.
         schema_sha256: Content of the schema documents in force.
         fence: Database state that is read.
         metadata: Further facts for the files' footers.
@@ -46,6 +48,7 @@ class Provenance:
     schema_id: int
     schema_sha256: str
     run: str
+    tombstones_through: int
     fence: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     header: Header | None = None
@@ -60,7 +63,7 @@ class Provenance:
             table=table.name,
             schema_id=self.schema_id,
             attempt=attempt,
-            tombstones_through=self.base_revision,
+            tombstones_through=self.tombstones_through,
             stem=data_file_stem(chunk, table.table_name, attempt),
             metadata={
                 **self.metadata,
@@ -157,7 +160,8 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
         files = tuple(chain.from_iterable(_export_scan(task, work, scan, database) for scan in work.scans))
         result = ChunkResult(work.chunk, opened_at, files)
         if work.whole:
-            receipt = write_receipt(task.store, task.provenance.receipt(result, work.supersedes))
+            told = task.provenance.receipt(result, work.supersedes)
+            receipt = write_young_receipt(task.store, told, datetime.now(UTC))
             result = replace(result, receipt=receipt)
         return replace(result, seconds=time.monotonic() - started)
     except SnapshotError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,12 +17,14 @@ from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.receipts import write_receipt
+from snapshot_assets.catalog.rebuild import rebuild
+from snapshot_assets.catalog.receipts import write_receipt, write_young_receipt
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
-from snapshot_assets.errors import DamageError, PlanError
-from snapshot_assets.format.layout import checkpoint_path, new_attempt, transaction_path
+from snapshot_assets.errors import ConflictError, DamageError, LostLogError, PlanError
+from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
@@ -48,6 +52,7 @@ def replaced(writer: Writer, chunk: int = 1) -> set[str]:
 
 def collected(writer: Writer, **options) -> dict[str, str]:
     options = {"grace": NOW, "unsafe": True} | options
+    time.sleep(0.02)  # commits that follow each other at once carry times that are a few milliseconds ahead
     return {each.path: each.reason for each in collect_garbage(writer.catalog, **options).deleted}
 
 
@@ -259,3 +264,41 @@ def test_files_of_pruned_history_are_collected_all_the_same(writer: Writer) -> N
     assert old <= set(collected(writer))
     assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
     assert write_receipt(writer.store, writer.receipt(1, attempt=new_attempt())[0])
+
+
+def test_a_receipt_is_not_written_for_files_that_may_be_taken_for_orphans(writer: Writer) -> None:
+    writer.begin()
+    receipt = replace(writer.receipt(1, writer.file(1))[0], attempt=new_attempt())
+    half = timedelta(microseconds=HEADER.grace) / 2
+    with pytest.raises(ConflictError, match="half the grace period"):
+        write_young_receipt(writer.store, receipt, receipt.opened_at + half + timedelta(seconds=1))
+    assert receipt.path not in {info.path for info in writer.store.list()}
+    assert write_young_receipt(writer.store, receipt, receipt.opened_at + half).path == receipt.path
+
+
+def test_a_log_that_lost_its_end_is_neither_written_on_nor_collected(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    replaced(writer)
+    seal(writer.catalog)
+    for revision in (6, 7):
+        writer.store.delete(transaction_path(revision))
+    before = {info.path for info in writer.store.list()}
+    stale = Catalog.open(writer.store)
+    assert stale.state.revision == 5
+    with pytest.raises(LostLogError, match=r"ends at revision 5, but manifest\.json is of revision 7"):
+        Catalog.open_for_writing(writer.store)
+    with pytest.raises(LostLogError):
+        collect_garbage(stale, grace=NOW, unsafe=True)
+    assert {info.path for info in writer.store.list() if not is_probe(info.path)} == before
+    assert rebuild(writer.store).proved == 7
+    assert not verify(writer.store).damaged
+    assert Catalog.open_for_writing(writer.store).state.sealed
+
+
+def test_the_manifest_of_another_location_says_nothing_about_a_log(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    manifest = json.loads(writer.store.get("manifest.json"))
+    writer.store.put("manifest.json", pretty_json(manifest | {"location_id": "ab" * 16, "revision": 99}))
+    assert Catalog.open_for_writing(writer.store).state.revision == 5

@@ -93,9 +93,8 @@ def _provenance(catalog: Catalog, schema_id: int) -> Provenance:
     state = catalog.state
     sha256 = state.schemas[schema_id].sha256
     facts = {"database": state.header.source, "writer": catalog.writer_id}
-    return Provenance(
-        state.location_id, state.snapshot_id, state.revision, schema_id, sha256, "scatter", metadata=facts
-    )
+    head = state.revision
+    return Provenance(state.location_id, state.snapshot_id, head, schema_id, sha256, "scatter", head, metadata=facts)
 
 
 def append(store: ObjectStore, chunk: int, name: TableName, rows: pa.Table) -> None:

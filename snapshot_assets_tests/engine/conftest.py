@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import snapshot_assets
+from snapshot_assets_tests.engine.compactions import scatter
 from snapshot_assets_tests.engine.data_source import Load
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import Into
@@ -79,3 +80,10 @@ def snapshot(prepared_source, tmp_path_factory) -> Path:
 def exported(place: Place, snapshot: Path) -> Place:
     shutil.copytree(snapshot, place.folder)
     return place
+
+
+@pytest.fixture
+def scattered(exported: Place) -> Place:
+    """An export whose chunks are many small files."""
+    scatter(exported.store)
+    return exported

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NoReturn
 
-import pyarrow.parquet as pq
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -16,18 +15,12 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.target import LoadedFile
 from snapshot_assets.engine.restore_plan import Filters
 from snapshot_assets.errors import ObjectNotFoundError, OtherImportError, RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets_tests.engine.compactions import add_schema, append, compact, scatter
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.engine.compactions import add_schema, compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, Into, Restored
-from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, READINGS, delete, without
+from snapshot_assets_tests.engine.test_tombstones import READINGS
 from snapshot_assets_tests.faults.source import add_rows
-
-
-@pytest.fixture
-def scattered(exported: Place) -> Place:
-    scatter(exported.store)
-    return exported
 
 
 def head(place: Place) -> int:
@@ -86,32 +79,6 @@ def test_several_compactions_are_followed_and_older_versions_too(scattered: Plac
         assert nothing_was_loaded(duck.restore(scattered.store, version=version, replace=True))
         assert known(duck, scattered) == live(scattered, before if version else None)
     assert duck.differences(scattered.source, IN_RANGE) == {}
-
-
-def test_a_chunk_that_was_compacted_and_lost_rows_is_loaded_again_only_when_asked(scattered: Place, duck: Into) -> None:
-    duck.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    compact(scattered.store)
-    with pytest.raises(RestoreError, match=r"other files \(they were compacted, and that is not all.*--replace"):
-        duck.restore(scattered.store)
-    done = duck.restore(scattered.store, replace=True)
-    assert {chunk for chunk, each in done.outcomes.items() if each.status == "replaced"} == {1, 2}
-    assert known(duck, scattered) == live(scattered)
-    assert duck.differences(scattered.source, without(FIRST_DAYS)) == {}
-
-
-def test_duplicates_that_a_compaction_removed_are_a_change(place: Place, duck: Into) -> None:
-    place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ)")
-    place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i) FROM range(20) r(i)")
-    place.export()
-    duck.restore(place.store)
-    [file] = [known.file for known in read_state(place.store).live_files() if known.file.table == "items"]
-    rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
-    append(place.store, 1, TableName("main", "items"), rows)
-    compact(place.store, dedupe="primary_key")
-    seal(Catalog.open_for_writing(place.store))
-    with pytest.raises(RestoreError, match="Chunk 1 was loaded from other files"):
-        duck.restore(place.store)
 
 
 @pytest.mark.parametrize("doubtful", ["receipts", "history", "schema"])

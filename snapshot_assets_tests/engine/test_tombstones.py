@@ -100,6 +100,16 @@ def test_rows_exported_again_after_a_tombstone_are_there_again(exported: Place) 
     assert not verify(exported.store).faults
 
 
+def test_rows_of_a_source_that_was_held_before_a_tombstone_are_deleted(exported: Place) -> None:
+    run = exported.run()
+    run.begin()
+    delete(exported, FIRST_DAYS)
+    assert [outcome.status for outcome in run.export([1, 2], replace_completed=True)] == ["replaced", "replaced"]
+    run.seal()
+    run.close()
+    assert rows(exported.store) == kept(exported, FIRST_DAYS)
+
+
 def test_several_tombstones_delete_what_any_of_them_does(exported: Place) -> None:
     delete(exported, FIRST_DAYS)
     delete(exported, SOME)

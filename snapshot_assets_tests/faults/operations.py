@@ -109,7 +109,8 @@ def parquet(writer: Writer, number: int) -> list[DataFile]:
     times = [START + timedelta(hours=hour + number) for hour in (5, 1, 3)]
     batches = pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))}).to_batches()
     schema = state.schemas[state.schema_id]
-    origin = Provenance(state.location_id, state.snapshot_id, state.revision, schema.schema_id, schema.sha256, "r1")
+    head = state.revision
+    origin = Provenance(state.location_id, state.snapshot_id, head, schema.schema_id, schema.sha256, "r1", head)
     return list(write_table(writer.store, origin, 1, str(state.window(1)), table, batches, 1 << 20))
 
 

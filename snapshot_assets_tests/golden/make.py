@@ -117,6 +117,7 @@ class Exporter:
             newest.schema_id,
             newest.sha256,
             "run",
+            state.revision,
             {"snapshot": "1"},
             facts,
             state.header,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from snapshot_assets.catalog.catalog import refuse_lost_log
+from snapshot_assets.catalog.lost_log import refuse_lost_log
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
