@@ -7,7 +7,6 @@ collection removes.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.compact_jobs import Job, batches_of, jobs_of
 from snapshot_assets.engine.compact_plan import CompactionPlan, Documents, Group, Wanted, plan_compaction
 from snapshot_assets.engine.compact_tasks import Input, Merge, Merged, merge_files
-from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import Provenance
 from snapshot_assets.errors import (
@@ -38,8 +37,6 @@ from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
-
-_LOG = logging.getLogger(__name__)
 
 
 class CompactRunner(Protocol):
@@ -184,23 +181,11 @@ class _Work:
             SupersededError: Another snapshot began: nothing of this run can be committed any more.
             LocationDeletedError: Likewise.
         """
-        outcomes: list[Compacted] = []
-        waits = self.run.retry.waits()
-        todo = list(batch)
-        while todo and not stop.is_set():
-            again: list[Job] = []
-            wait = next(waits, None)
-            for job, parts in zip(todo, self._merged(todo), strict=True):
-                outcome = self._commit_or_fail(job, parts)
-                if isinstance(outcome.error, TransientError) and wait is not None:
-                    _LOG.warning("Chunk %s failed and is tried again: %s", job.chunk.id, scrub(str(outcome.error)))
-                    again.append(job)
-                else:
-                    outcomes.append(outcome)
-            todo = again
-            if todo and wait is not None:
-                stop.wait(wait)
-        return outcomes
+        return attempt_chunks(batch, self._attempt, self.run.retry, stop)
+
+    def _attempt(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Compacted]]:
+        for job, parts in zip(jobs, self._merged(jobs), strict=True):
+            yield job, self._commit_or_fail(job, parts)
 
     def _merged(self, jobs: Sequence[Job]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""

@@ -17,7 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.file_set import FileState
 from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_young_receipt
-from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.engine.side_by_side import side_by_side
 from snapshot_assets.engine.tasks import ChunkResult, ChunkWork, Provenance, Task
 from snapshot_assets.errors import (
@@ -226,24 +226,15 @@ def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Ou
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
     """Run one batch; chunks that fail in a way that may pass are tried again, by themselves."""
-    outcomes: list[Outcome] = []
-    waits = export.retry.waits()
-    todo = {plan.chunk: plan for plan in batch}
-    while todo and not stop.is_set():
-        again: dict[int, ChunkPlan] = {}
-        wait = next(waits, None)
-        for result in _attempt(export, list(todo.values())):
-            outcome = _commit_or_fail(export, result)
-            if isinstance(outcome.error, TransientError) and wait is not None:
-                _LOG.warning("Chunk %s failed and is tried again: %s", result.chunk, scrub(str(outcome.error)))
-                again[result.chunk] = todo[result.chunk]
-                continue
-            if outcome.error is not None:
-                _record_failure(export, result.chunk, outcome.error)
-            outcomes.append(outcome)
-        todo = again
-        if todo and wait is not None:
-            stop.wait(wait)
+
+    def attempt(plans: Sequence[ChunkPlan]) -> Iterator[tuple[ChunkPlan, Outcome]]:
+        for plan, result in zip(plans, _attempt(export, plans), strict=True):
+            yield plan, _commit_or_fail(export, result)
+
+    outcomes = attempt_chunks(batch, attempt, export.retry, stop)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            _record_failure(export, outcome.chunk, outcome.error)
     return outcomes
 
 

@@ -79,9 +79,10 @@ class LeftOut:
 
     def __str__(self) -> str:
         """Return it for a message."""
-        kinds = {"deleted rows": self.deleted, "duplicates of a primary key": self.duplicate}
-        rows = " and ".join(f"{count} {what}" for what, count in kinds.items() if count)
-        return f"{rows} of {self.table} that the target {'holds' if self.in_target else 'lacks'}"
+        kinds = {"deleted row": self.deleted, "duplicate": self.duplicate}
+        rows = " and ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in kinds.items() if count)
+        rows += " of a primary key" if self.duplicate else ""
+        return f"{rows} in {self.table} that the target {'holds' if self.in_target else 'lacks'}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +22,13 @@ from snapshot_assets.engine.restore_tasks import (
     load_files,
     replace_chunk,
 )
-from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.engine.side_by_side import side_by_side
-from snapshot_assets.errors import RestoreFailedError, SnapshotError, TransientError
+from snapshot_assets.errors import RestoreFailedError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
 
-_LOG = logging.getLogger(__name__)
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
 """Chunks share a job up to this many bytes of files, and this many chunks: a Python task costs about 100 ms."""
@@ -104,23 +102,7 @@ class Loader:
         return side_by_side(self._run_job, jobs, self.parallelism, "restore")
 
     def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
-        """Run one job; chunks that fail in a way that may pass are tried again, by themselves."""
-        outcomes: list[ChunkOutcome] = []
-        waits = self.retry.waits()
-        todo = list(job)
-        while todo and not stop.is_set():
-            wait = next(waits, None)
-            again: list[ChunkLoad] = []
-            for load, outcome in zip(todo, self._attempt(todo), strict=True):
-                if isinstance(outcome.error, TransientError) and wait is not None:
-                    _LOG.warning("Chunk %s failed and is tried again: %s", outcome.chunk, scrub(str(outcome.error)))
-                    again.append(load)
-                else:
-                    outcomes.append(outcome)
-            todo = again
-            if todo and wait is not None:
-                stop.wait(wait)
-        return outcomes
+        return attempt_chunks(job, lambda todo: zip(todo, self._attempt(todo), strict=True), self.retry, stop)
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files of the chunks, then load those of the chunks that are whole; one outcome per chunk."""

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.format.scrub import scrub
+
+_LOG = logging.getLogger(__name__)
+
+
+class ChunkOutcome(Protocol):
+    """What became of one chunk, and why not what was wanted."""
+
+    @property
+    def chunk(self) -> int:
+        """The chunk's id."""
+        ...
+
+    @property
+    def error(self) -> SnapshotError | None:
+        """Why it failed; None if it did not."""
+        ...
+
+
+_T = TypeVar("_T")
+_O = TypeVar("_O", bound=ChunkOutcome)
 
 
 @dataclass(frozen=True)
@@ -25,3 +51,38 @@ class RetryPolicy:
         """Yield the seconds to wait before each further attempt."""
         for attempt in range(self.tries - 1):
             yield random.uniform(0, min(self.cap, self.base * 2**attempt))
+
+
+def attempt_chunks(
+    chunks: Iterable[_T],
+    attempt: Callable[[Sequence[_T]], Iterable[tuple[_T, _O]]],
+    policy: RetryPolicy,
+    stop: threading.Event,
+) -> list[_O]:
+    """Work on chunks; those that fail in a way that may pass are tried again, by themselves.
+
+    Args:
+        chunks: What is to be done, one each.
+        attempt: Tries some of them once, and gives the outcome of each.
+        policy: How often, and after which waits.
+        stop: Set when no further attempt shall begin.
+
+    Returns:
+        The last outcome of each; those that were stopped before it are missing.
+    """
+    outcomes: list[_O] = []
+    waits = policy.waits()
+    todo = list(chunks)
+    while todo and not stop.is_set():
+        again: list[_T] = []
+        wait = next(waits, None)
+        for chunk, outcome in attempt(todo):
+            if isinstance(outcome.error, TransientError) and wait is not None:
+                _LOG.warning("Chunk %s failed and is tried again: %s", outcome.chunk, scrub(str(outcome.error)))
+                again.append(chunk)
+            else:
+                outcomes.append(outcome)
+        todo = again
+        if todo and wait is not None:
+            stop.wait(wait)
+    return outcomes
