@@ -178,7 +178,12 @@ def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(place: Place,
     assert load(uri, "main.readings").count() == 84
     assert first.count() == 82
     [tag] = load(uri, "$tags").collect()
-    assert (tag.name, tag.revision, tag.expires_at - tag.created_at) == ("nightly", seal.revision, timedelta(days=7))
+    assert (tag.tag_name, tag.tagged_snapshot_id, tag.time_retained) == ("nightly", seal.revision, "7d")
+    assert (tag.record_count, tag.commit_time, tag.expires_at - tag.create_time) == (
+        seal.record_count,
+        seal.sealed_at,
+        timedelta(days=7),
+    )
     for version in (
         "nightly",
         f"rev:{seal.revision}",

@@ -8,10 +8,28 @@ from typing import Any
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.diff import difference
+from snapshot_assets.catalog.facts import revision_facts
 from snapshot_assets.catalog.state import State
+from snapshot_assets.format.units import duration_text
 from snapshot_assets.format.windows import Window
 
 _TIME = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a metadata table is read of.
+
+    Attributes:
+        head: The head's state.
+        state: The state at the version that was asked for; the head's without one.
+        since: The revision that `$diff` begins at; 0 where none was named.
+    """
+
+    head: State
+    state: State
+    since: int = 0
 
 
 @dataclass(frozen=True)
@@ -20,15 +38,17 @@ class MetadataTable:
 
     Attributes:
         schema: Its columns.
-        rows: Returns its rows at a state, columns in order.
+        rows: Returns its rows, columns in order.
+        versioned: Whether it can be read at a version; the others show the whole location.
     """
 
     schema: pa.Schema
-    rows: Callable[[State], Iterator[tuple[Any, ...]]]
+    rows: Callable[[Asked], Iterator[tuple[Any, ...]]]
+    versioned: bool = False
 
-    def read(self, state: State) -> pa.Table:
-        """Return the table at a state."""
-        columns = zip(*self.rows(state), strict=True)
+    def read(self, asked: Asked) -> pa.Table:
+        """Return the table."""
+        columns = zip(*self.rows(asked), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=False)]
         return pa.Table.from_arrays(arrays, schema=self.schema) if arrays else self.schema.empty_table()
 
@@ -37,27 +57,66 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def _snapshots(state: State) -> Iterator[tuple[Any, ...]]:
-    for known in state.seals:
-        outside = sum(item.rows for item in known.seal.rows_outside)
+def _snapshots(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    facts = revision_facts(asked.head)
+    for known in asked.head.readable():
+        fact, seal = facts[known.revision], known.seal
+        outside = sum(item.rows for item in seal.rows_outside)
         yield (
             known.revision,
             known.snapshot_id,
             known.committed_at,
-            known.seal.checksum,
-            known.seal.consistency,
+            seal.checksum,
+            seal.consistency,
             outside,
+            fact.schema_id,
+            fact.rows,
+            fact.files,
+            fact.bytes,
         )
 
 
-def _tags(state: State) -> Iterator[tuple[Any, ...]]:
-    for name in sorted(state.tags):
-        known = state.tags[name]
-        tag = known.tag
-        yield name, tag.revision, tag.created_at, tag.created_at + tag.ttl if tag.ttl else None, known.created_by
+def _tags(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    facts = revision_facts(asked.head)
+    for name in sorted(asked.head.tags):
+        tag = asked.head.tags[name].tag
+        fact = facts[tag.revision]
+        yield (
+            name,
+            tag.revision,
+            fact.schema_id,
+            fact.committed_at,
+            fact.rows,
+            tag.created_at,
+            duration_text(tag.ttl) if tag.ttl else None,
+            tag.created_at + tag.ttl if tag.ttl else None,
+            tag.automatic,
+        )
 
 
-def _chunks(state: State) -> Iterator[tuple[Any, ...]]:
+def _savepoints(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    facts = revision_facts(asked.head)
+    for number, known in sorted(asked.head.pins.savepoints.items()):
+        savepoint = known.savepoint
+        fact = facts[savepoint.revision]
+        yield (
+            number,
+            savepoint.revision,
+            fact.schema_id,
+            fact.committed_at,
+            fact.rows,
+            savepoint.created_at,
+            savepoint.automatic,
+        )
+
+
+def _diff(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    for file in difference(asked.head, asked.since, asked.state.revision).files:
+        yield file.change.value, file.chunk, file.schema, file.table, file.path, file.rows, file.bytes
+
+
+def _chunks(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    state = asked.state
     windows: dict[int, Window] = {window.id: window for window in state.windows()}
     for number in sorted({*state.expected_chunks(), *state.chunks, *state.in_progress}):
         window, known = windows.get(number), state.chunks.get(number)
@@ -78,8 +137,8 @@ def _chunks(state: State) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _files(state: State) -> Iterator[tuple[Any, ...]]:
-    for known in state.live_files():
+def _files(asked: Asked) -> Iterator[tuple[Any, ...]]:
+    for known in asked.state.live_files():
         file = known.file
         yield (
             file.path,
@@ -103,18 +162,51 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             checksum=pa.string(),
             consistency=pa.string(),
             rows_outside=pa.int64(),
+            schema_id=pa.int64(),
+            record_count=pa.int64(),
+            files=pa.int64(),
+            bytes=pa.int64(),
         ),
         _snapshots,
     ),
     "$tags": MetadataTable(
         _schema(
-            name=pa.string(),
-            revision=pa.int64(),
-            created_at=_TIME,
+            tag_name=pa.string(),
+            tagged_snapshot_id=pa.int64(),
+            schema_id=pa.int64(),
+            commit_time=_TIME,
+            record_count=pa.int64(),
+            create_time=_TIME,
+            time_retained=pa.string(),
             expires_at=_TIME,
-            created_by=pa.string(),
+            automatic=pa.bool_(),
         ),
         _tags,
+    ),
+    "$savepoints": MetadataTable(
+        _schema(
+            savepoint_id=pa.int64(),
+            saved_snapshot_id=pa.int64(),
+            schema_id=pa.int64(),
+            commit_time=_TIME,
+            record_count=pa.int64(),
+            create_time=_TIME,
+            automatic=pa.bool_(),
+        ),
+        _savepoints,
+    ),
+    "$diff": MetadataTable(
+        _schema(
+            change=pa.string(),
+            chunk=pa.int64(),
+            schema=pa.string(),
+            table=pa.string(),
+            path=pa.string(),
+            rows=pa.int64(),
+            bytes=pa.int64(),
+        ),
+        _diff,
+        versioned=True,
     ),
     "$chunks": MetadataTable(
         _schema(
@@ -131,6 +223,7 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             run=pa.string(),
         ),
         _chunks,
+        versioned=True,
     ),
     "$files": MetadataTable(
         _schema(
@@ -145,6 +238,8 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             added=pa.int64(),
         ),
         _files,
+        versioned=True,
     ),
 }
-"""By name; what they show is the head, unsealed work included, unless a version is asked for."""
+"""By name. `$chunks` and `$files` show the head, unsealed work included, unless a version is asked for; `$diff` what
+changed since a version. The columns of `$tags` up to `time_retained` are those of Paimon's (PIP "Tags", `$tags`)."""

@@ -17,7 +17,7 @@ from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.options import StoreOptions
 
-_READ = ("path", "table", "columns", "version", "start", "end", "verify")
+_READ = ("path", "table", "columns", "version", "since", "start", "end", "verify")
 _FEDERATED = ("federation", "database", "dedupe")
 _STORE = tuple(field.name for field in fields(StoreOptions))
 _ALL = _READ + _FEDERATED + _STORE
@@ -34,6 +34,7 @@ class ReadOptions:
         table: The table; the name of a metadata table, such as `$files`, is a text.
         columns: Its columns, in order; empty for all.
         version: As people write it; None where it was left out.
+        since: The version that `$diff` begins at, likewise.
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         verify: Whether every file is hashed before its first row.
@@ -47,6 +48,7 @@ class ReadOptions:
     table: TableName | str
     columns: tuple[str, ...] = ()
     version: str | None = None
+    since: str | None = None
     start: datetime | None = None
     end: datetime | None = None
     verify: bool = True
@@ -78,6 +80,10 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
     TimeRange(start, end)  # refuses an empty one
     if isinstance(table, str) and (start or end):
         raise PlanError(f"{table} has no rows in time: leave start and end out")
+    if isinstance(table, str) and "version" in given and not METADATA_TABLES[table].versioned:
+        raise PlanError(f"{table} shows the whole location: leave version out")
+    if ("since" in given) != (table == "$diff"):
+        raise PlanError("the option since names the version that $diff begins at, and goes with that table alone")
     if federation and isinstance(table, str):
         raise PlanError(f"{table} is a table of one writer's location: load <root>/<writer id>/<database>")
     if not federation and (alone := [name for name in _FEDERATED if name in given and name != "federation"]):
@@ -88,6 +94,7 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         table=table,
         columns=_columns(given["columns"]) if "columns" in given else (),
         version=given.get("version"),
+        since=given.get("since"),
         start=start,
         end=end,
         verify=_switch("verify", given.get("verify", "true")),

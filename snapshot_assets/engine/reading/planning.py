@@ -18,7 +18,7 @@ from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.engine.data_files import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.frames import read_file
-from snapshot_assets.engine.reading.metadata import METADATA_TABLES
+from snapshot_assets.engine.reading.metadata import METADATA_TABLES, Asked
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeRange
@@ -63,7 +63,9 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
     if not head.begun:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
-        return _plan_metadata(_state(store, head, options.version), options.table, options.columns)
+        since = resolve_version(options.since, head) if options.since else 0
+        asked = Asked(head, _state(store, head, options.version), since)
+        return _plan_metadata(asked, options.table, options.columns)
     if options.version is None and not head.seals:
         raise NoSnapshotError(
             f"The snapshot at {store.uri} was not sealed yet: materialise its manifest. The table $chunks shows what is"
@@ -82,8 +84,8 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     return head if revision == head.revision else read_state(store, through=revision)
 
 
-def _plan_metadata(state: State, name: str, columns: Sequence[str]) -> PlannedRead:
-    rows = METADATA_TABLES[name].read(state)
+def _plan_metadata(asked: Asked, name: str, columns: Sequence[str]) -> PlannedRead:
+    rows = METADATA_TABLES[name].read(asked)
     rows = rows.select(chosen_columns(rows.schema, columns, name).names)
     return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])
 
