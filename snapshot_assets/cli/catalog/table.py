@@ -1,0 +1,44 @@
+"""`snapshots catalog table`: the metadata tables that Spark shows as `$tags`, `$snapshots` and so on."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.output import show_json, show_table
+from snapshot_assets.engine.reading.metadata import METADATA_TABLES, Asked
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import time_text
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show a metadata table."""
+    name = f"${options.table}"
+    table = METADATA_TABLES[name]
+    if options.at and not table.versioned:
+        raise PlanError(f"{name} shows the whole location: leave --at out.")
+    if bool(options.since) != (name == "$diff"):
+        raise PlanError("--since names the version that diff begins at, and goes with that table alone.")
+    catalog = open_catalog(options, writing=False)
+    head = state = catalog.state
+    if options.at:
+        state = read_state(catalog.store, through=resolve_version(options.at, head))
+    since = resolve_version(options.since, head) if options.since else 0
+    rows = table.read(Asked(head, state, since)).to_pylist()
+    plain = [{key: _plain(value) for key, value in row.items()} for row in rows]
+    if options.json:
+        show_json(plain)
+    else:
+        show_table(table.schema.names, [[_shown(value) for value in row.values()] for row in plain])
+    return 0
+
+
+def _plain(value: object) -> object:
+    return time_text(value) if isinstance(value, datetime) else value
+
+
+def _shown(value: object) -> object:
+    return "" if value is None else value
