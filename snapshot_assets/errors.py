@@ -195,6 +195,10 @@ class LocationDeletedError(ConflictError):
     """The snapshot was deleted; the location accepts nothing more."""
 
 
+class UnsealedError(ConflictError):
+    """A savepoint was asked for while the head is not sealed."""
+
+
 class ClockError(SnapshotError):
     """This machine's clock is too far ahead of the store's."""
 
