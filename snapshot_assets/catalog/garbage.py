@@ -36,8 +36,8 @@ class Garbage:
     """An object that nothing needs.
 
     Attributes:
-        reason: `replaced` (no retained revision has it any more), `expired` (likewise, and one had it that expired, as far
-            as the log still says), `orphan` (no transaction names it, or none that still counts) or `probe`.
+        reason: `replaced` (no retained revision has it any more), `expired` (likewise, and one that expired had it, as
+            far as the log still says), `orphan` (no transaction names it, or none that still counts) or `probe`.
         since: When it was written, or when it became unneeded, whichever is later; on the store's clock, or by the
             log's own times, where these are later.
     """

@@ -7,7 +7,7 @@ sealed (STORAGE, section 6). Compacting all of it first is the caller's part. Se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.pin_objects import (

@@ -1,4 +1,4 @@
-"""Verification of tags and savepoints: their objects byte for byte, and that everything their revisions need is still there."""
+"""Verification of tags and savepoints: their objects byte for byte, and that all is there that their revisions need."""
 
 from __future__ import annotations
 
