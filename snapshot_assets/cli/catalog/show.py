@@ -58,7 +58,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "tombstones": _tombstones(state),
         "tags": [_tag(state, name) for name in sorted(state.tags)],
         "savepoints": [_savepoint(known.savepoint) for _, known in sorted(state.pins.savepoints.items())],
-        "seals": [_seal(seal) for seal in state.seals],
+        "seals": [_seal(seal) for seal in state.readable()],
         "log": asdict(log_size(store)),
     }
     if with_files:
