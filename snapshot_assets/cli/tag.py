@@ -30,21 +30,6 @@ def run(options: argparse.Namespace) -> int:
     return actions[options.action](options)
 
 
-def newest_seal(catalog: Catalog) -> int:
-    """Return the revision of the snapshot's newest seal.
-
-    Raises:
-        VersionNotFoundError: It has none yet.
-    """
-    newest = catalog.state.newest_seal
-    if newest is None:
-        raise VersionNotFoundError(
-            f"Nothing of the snapshot at {catalog.store.uri} was sealed yet, so that there is nothing to pin. Export "
-            "what is missing, or name an older version with --at."
-        )
-    return newest.revision
-
-
 def _create(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
@@ -69,7 +54,22 @@ def _ttl(options: argparse.Namespace) -> timedelta | None:
 
 
 def _revision(options: argparse.Namespace, catalog: Catalog) -> int:
-    return resolve_version(options.at, catalog.state) if options.at else newest_seal(catalog)
+    return resolve_version(options.at, catalog.state) if options.at else _newest_seal(catalog)
+
+
+def _newest_seal(catalog: Catalog) -> int:
+    """Return the revision of the snapshot's newest seal.
+
+    Raises:
+        VersionNotFoundError: It has none yet.
+    """
+    newest = catalog.state.newest_seal
+    if newest is None:
+        raise VersionNotFoundError(
+            f"Nothing of the snapshot at {catalog.store.uri} was sealed yet, so that there is nothing to pin. Export "
+            "what is missing, or name an older version with --at."
+        )
+    return newest.revision
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str = "") -> int:
