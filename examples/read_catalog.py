@@ -22,9 +22,9 @@ from pyarrow import fs
 MESSAGES = {  # what is read of log.proto; Protobuf passes over the fields that are left out
     "Transaction": "uint32 version=1; bytes location_id=2; uint64 revision=3; bytes uuid=4; bytes previous_uuid=5;"
     "bytes previous_sha256=6; repeated Action actions=9",
-    "Action": "Other begin=1; Other extend=2; Other schema=3; Other in_progress=4; Other chunk=5; AddFile add_file=6;"
-    "RemoveFile remove_file=7; Other seal=8; Other deleted=9; Other tag_created=10; Other tag_deleted=11;"
-    "Other tombstone=16; Purged purged=19; Other upgraded=20; Other rebuilt=21",
+    "Action": "Other begin=1; AddFile add_file=6; RemoveFile remove_file=7; Other seal=8; Other deleted=9;"
+    "Purged purged=19; Other rebuilt=21;"
+    + ";".join(f"Other no_file_{n}={n}" for n in (*range(2, 6), *range(10, 17), 20)),
     "AddFile": "string path=1; string schema=2; string table=3; uint64 chunk=4; uint64 rows=6; string sha256=8",
     "RemoveFile": "string path=1",
     "Purged": "repeated string paths=1",

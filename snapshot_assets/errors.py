@@ -75,7 +75,7 @@ class VersionNotFoundError(UsageError):
 
 
 class TagExistsError(UsageError):
-    """The name of a tag is taken, by another revision or with another time to live."""
+    """The name of a tag is taken, by another revision, with another time to live, or by a rule."""
 
 
 class LogWholeError(UsageError):
@@ -87,7 +87,7 @@ class AcceptanceNeededError(UsageError):
 
 
 class PinnedError(UsageError):
-    """Tags pin what is to be deleted."""
+    """Tags or savepoints pin what is to be deleted."""
 
 
 # Object storage
@@ -193,6 +193,10 @@ class SupersededError(ConflictError):
 
 class LocationDeletedError(ConflictError):
     """The snapshot was deleted; the location accepts nothing more."""
+
+
+class UnsealedError(ConflictError):
+    """A savepoint was asked for while the head is not sealed."""
 
 
 class ClockError(SnapshotError):

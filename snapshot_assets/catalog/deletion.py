@@ -32,10 +32,10 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
 
     Args:
         store: The location.
-        with_tags: Also if tags pin revisions of it; they go with it.
+        with_tags: Also if tags or savepoints pin revisions of it; they go with it.
 
     Raises:
-        PinnedError: Tags pin it; names them.
+        PinnedError: Tags or savepoints pin it; names them.
         NoSnapshotError: There is none.
         DamageError: The log has a fault; nothing is deleted.
     """

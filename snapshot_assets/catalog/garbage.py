@@ -18,6 +18,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.faults import Fault, read_object
 from snapshot_assets.catalog.lost_log import newest_state
+from snapshot_assets.catalog.pin_set import PinState, TagState
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
@@ -35,8 +36,8 @@ class Garbage:
     """An object that nothing needs.
 
     Attributes:
-        reason: `replaced` (no retained revision has it any more), `orphan` (no transaction names it, or none that
-            still counts) or `probe`.
+        reason: `replaced` (no retained revision has it any more), `expired` (likewise, and one that expired had it, as
+            far as the log still says), `orphan` (no transaction names it, or none that still counts) or `probe`.
         since: When it was written, or when it became unneeded, whichever is later; on the store's clock, or by the
             log's own times, where these are later.
     """
@@ -85,7 +86,7 @@ def collect_garbage(
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
-        DamageError: The log, a tag's object or a receipt cannot be read; nothing was deleted.
+        DamageError: The log, the object of a tag or savepoint, or a receipt cannot be read; nothing was deleted.
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
     catalog.refresh()
@@ -142,6 +143,7 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
     needed = _needed(store, state)
     unneeded = state.files.unneeded(state.retained())
+    expired = _of_expired(state, unneeded)
     clock = _LogTimes(objects)
     rebuilt = _rebuilt_at(state, clock)
     garbage, foreign = [], []
@@ -150,7 +152,7 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
             foreign.append(info.path)
         elif info.path not in needed and _is_collected(info.path):
             removed = unneeded.get(info.path) or _files_removed(store, info.path, unneeded)
-            found = _garbage(info, max(removed[1], clock.of(removed[0])) if removed else None)
+            found = _garbage(info, max(removed[1], clock.of(removed[0])) if removed else None, info.path in expired)
             garbage.append(replace(found, since=max(found.since, rebuilt)))
     return Collection(
         deleted=tuple(each for each in garbage if each.since <= before),
@@ -207,9 +209,17 @@ def _files_removed(store: ObjectStore, path: str, unneeded: Mapping[str, _Remova
     return max((unneeded[file.path] for file in receipt.files if file.path in unneeded), default=None)
 
 
-def _garbage(info: ObjectInfo, removed_at: datetime | None) -> Garbage:
+def _of_expired(state: State, unneeded: Mapping[str, _Removal]) -> set[str]:
+    """Return the files that are only unneeded because revisions expired, or lost their last tag or savepoint then."""
+    if not state.expired:
+        return set()
+    sealed = {seal.revision for seal in state.seals}
+    return unneeded.keys() - state.files.unneeded(sorted(sealed.union(state.retained()))).keys()
+
+
+def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:
     if removed_at is not None:
-        return Garbage(info.path, info.size, "replaced", max(info.modified, removed_at))
+        return Garbage(info.path, info.size, "expired" if expired else "replaced", max(info.modified, removed_at))
     return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
 
 
@@ -223,8 +233,8 @@ def _needed(store: ObjectStore, state: State) -> set[str]:
     for event in needed_events(state):
         for action in event.actions:
             needed.update(_named_by(action))
-    for known in state.tags.values():
-        needed.update(_pinned_by(store, known.tag))
+    for known in state.pins:
+        needed.update(_pinned_by(store, known))
     for receipt, ref in adoptable_receipts(store, state, state.missing()):
         needed.add(ref.path)
         needed.update(file.path for file in receipt.files)
@@ -239,15 +249,16 @@ def _named_by(action: act.Action) -> Iterator[str]:
             yield from (ref.path for ref in action.receipts)
 
 
-def _pinned_by(store: ObjectStore, tag: act.TagCreated) -> Sequence[str]:
-    """Return the paths that a tag's own object names, and its own."""
-    found = read_object(store, tag.object, True)
+def _pinned_by(store: ObjectStore, known: PinState) -> Sequence[str]:
+    """Return the paths that a pin's own object names, and its own."""
+    path = known.pin.object.path
+    found = read_object(store, known.pin.object, True)
     if isinstance(found, Fault):
         raise DamageError(
-            f"Tag {tag.name!r} pins files, but its object cannot be read: {found.message} Nothing was deleted. Delete"
-            " the tag, or bring the object back.",
-            object=tag.object.path,
+            f"The object of {known.pin}, which pins files, cannot be read: {found.message} Nothing was deleted. Delete "
+            f"the {'tag' if isinstance(known, TagState) else 'savepoint'}, or bring the object back.",
+            object=path,
         )
-    manifest = parse_json(found, tag.object.path)["manifest"]
+    manifest = parse_json(found, path)["manifest"]
     files = (file["path"] for chunk in manifest["chunks"] for file in chunk["files"])
-    return [tag.object.path, *files, *(file["path"] for file in manifest["schema_files"])]
+    return [path, *files, *(file["path"] for file in manifest["schema_files"])]

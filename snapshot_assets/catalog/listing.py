@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from snapshot_assets.catalog.pin_set import TagState
+from snapshot_assets.catalog.pin_set import SavepointState, TagState
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -31,12 +31,22 @@ class TagSummary:
 
 
 @dataclass(frozen=True)
+class SavepointSummary:
+    """One savepoint: the revision it pins, and since when."""
+
+    id: int
+    revision: int
+    created_at: datetime
+
+
+@dataclass(frozen=True)
 class SnapshotSummary:
     """One location as `snapshots export list` shows it.
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
         tags: Its tags, by name.
+        savepoints: Its savepoints, by id.
         error: Why it is unreadable, else "".
     """
 
@@ -54,6 +64,7 @@ class SnapshotSummary:
     revision: int = 0
     sealed_revision: int | None = None
     tags: tuple[TagSummary, ...] = ()
+    savepoints: tuple[SavepointSummary, ...] = ()
     error: str = ""
 
 
@@ -119,12 +130,18 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         revision=state.revision,
         sealed_revision=state.newest_seal.revision if state.newest_seal else None,
         tags=tuple(_tag(known) for _, known in sorted(state.tags.items())),
+        savepoints=tuple(_savepoint(known) for _, known in sorted(state.pins.savepoints.items())),
     )
 
 
 def _tag(known: TagState) -> TagSummary:
     tag = known.tag
     return TagSummary(tag.name, tag.revision, tag.created_at, tag.ttl)
+
+
+def _savepoint(known: SavepointState) -> SavepointSummary:
+    savepoint = known.savepoint
+    return SavepointSummary(savepoint.id, savepoint.revision, savepoint.created_at)
 
 
 def _status(state: State) -> str:

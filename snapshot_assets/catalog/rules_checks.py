@@ -12,21 +12,29 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import duration_text, time_text
 
 
-def refuse_pinned(tags: Iterable[str]) -> None:
-    """Refuse to delete a snapshot that tags pin.
+def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
+    """Refuse to delete a snapshot that tags or savepoints pin.
 
     Args:
         tags: The names of all tags.
+        savepoints: The ids of all savepoints.
 
     Raises:
-        PinnedError: There are tags; names them.
+        PinnedError: There are some; names them.
     """
-    names = sorted(tags)
-    if names:
+    names, numbers = sorted(tags), sorted(savepoints)
+    said = [
+        f"{kind}{'s' * (len(some) > 1)} {', '.join(map(str, some))}"
+        for kind, some in (("tag", names), ("savepoint", numbers))
+        if some
+    ]
+    if said:
+        all_of_them = " and ".join(said)
         raise PinnedError(
-            f"{'Tag' if len(names) == 1 else 'Tags'} {', '.join(names)} pin{'s' * (len(names) == 1)} revisions of this "
-            "snapshot; nothing was deleted. Delete the tags first, or give --with-tags to delete them with it.",
+            f"{all_of_them[0].upper()}{all_of_them[1:]} pin{'s' * (len(names) + len(numbers) == 1)} revisions of this "
+            "snapshot; nothing was deleted. Delete them first, or give --with-tags to delete them with it.",
             tags=names,
+            savepoints=numbers,
         )
 
 

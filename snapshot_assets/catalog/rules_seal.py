@@ -86,7 +86,7 @@ def delete(token: Token, *, with_tags: bool = False) -> Prepare:
     """Declare the snapshot deleted, before any of its objects goes.
 
     Raises (on commit):
-        PinnedError: Tags pin it, and `with_tags` is not given.
+        PinnedError: Tags or savepoints pin it, and `with_tags` is not given.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
@@ -94,7 +94,7 @@ def delete(token: Token, *, with_tags: bool = False) -> Prepare:
             return None
         check_unchanged(state, token)
         if not with_tags:
-            refuse_pinned(state.tags)
+            refuse_pinned(state.tags, state.pins.savepoints)
         return [act.Deleted()]
 
     return prepare

@@ -1,6 +1,6 @@
 """Verification: collects every fault of a location and never stops at the first; it changes nothing.
 
-`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, tags, orphans. `full` reads every byte
+`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` reads every byte
 besides and recomputes all three checksum layers.
 """
 
@@ -21,7 +21,18 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
 from snapshot_assets.errors import ObjectNotFoundError
-from snapshot_assets.format.actions import Action, AddFile, Chunk, ObjectRef, Rebuilt, SchemaAdded, TagCreated
+from snapshot_assets.format.actions import (
+    Action,
+    AddFile,
+    Chunk,
+    ObjectRef,
+    Rebuilt,
+    SavepointCreated,
+    SchemaAdded,
+    TagCreated,
+    TagRenamed,
+    TagReplaced,
+)
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
@@ -254,6 +265,8 @@ def _named_by(action: Action) -> list[str]:
             return [ref.path for ref in action.files]
         case Chunk():
             return [ref.path for ref in action.receipts]
-        case TagCreated():
+        case TagCreated() | SavepointCreated():
             return [action.object.path]
+        case TagRenamed() | TagReplaced():
+            return [action.tag.object.path]
     return []

@@ -1,4 +1,4 @@
-"""Verification of tags: their objects byte for byte, and that everything their revisions need is still there."""
+"""Verification of tags and savepoints: their objects byte for byte, and that all is there that their revisions need."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
-from snapshot_assets.catalog.pin_set import TagState
-from snapshot_assets.catalog.pins import tag_document
+from snapshot_assets.catalog.pin_objects import pin_document
+from snapshot_assets.catalog.pin_set import PinState
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 
 def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
-    """Yield the faults of all tags at the head.
+    """Yield the faults of all tags and savepoints at the head.
 
-    A tag's object is read. The files of the revision it pins are looked for with their sizes, not read: verifying
+    A pin's object is read. The files of the revision it pins are looked for with their sizes, not read: verifying
     that revision reads them.
 
     Args:
@@ -26,35 +26,35 @@ def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict
         verified: The state whose own files are checked already.
         objects: The location's objects by path.
     """
-    tags = defaultdict(list)
-    for known in scan.state.tags.values():
-        tags[known.tag.revision].append(known)
+    pins = defaultdict(list)
+    for known in scan.state.pins:
+        pins[known.pin.revision].append(known)
     checked = {path for path, _, _ in _needed(verified)}
-    for revision, pinning in sorted(tags.items()):
+    for revision, pinning in sorted(pins.items()):
         state = scan.state.at(revision)
         for known in pinning:
-            yield from _tag_faults(store, scan, state, known, objects)
+            yield from _pin_faults(store, scan, state, known, objects)
         yield from _file_faults(state, pinning[0], checked, objects)
 
 
-def _tag_faults(
-    store: ObjectStore, scan: LogScan, state: State, known: TagState, objects: dict[str, ObjectInfo]
+def _pin_faults(
+    store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: dict[str, ObjectInfo]
 ) -> Iterator[Fault]:
-    path = known.tag.object.path
-    found = read_object(store, known.tag.object, path in objects)
+    pin, path = known.pin, known.pin.object.path
+    found = read_object(store, pin.object, path in objects)
     if isinstance(found, Fault):
         if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
             yield found
-    elif found != tag_document(known.tag, known.created_by, known.version, manifest_of(state)):
-        message = f"{path} is not what the log gives for tag {known.tag.name!r} at revision {known.tag.revision}."
+    elif found != pin_document(known, manifest_of(state)):
+        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
         yield Fault(FaultKind.DOCUMENT, path, message)
 
 
-def _still_there(store: ObjectStore, scan: LogScan, known: TagState) -> bool:
-    """Whether a tag whose object is missing still exists: it may have been deleted after the log was read."""
+def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:
+    """Whether a pin whose object is missing still exists: it may have been deleted after the log was read."""
     if scan.faults:
         return False  # or by a transaction that cannot be read; the log's own fault is known
-    return scan_log(store).state.tags.get(known.tag.name) == known
+    return known in scan_log(store).state.pins
 
 
 def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
@@ -65,8 +65,8 @@ def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
         yield path, ref.bytes, None
 
 
-def _file_faults(state: State, known: TagState, checked: set[str], objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
-    needs = f"which tag {known.tag.name!r} needs,"
+def _file_faults(state: State, known: PinState, checked: set[str], objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+    needs = f"which {known.pin} needs,"
     for path, size, chunk in _needed(state):
         if path in checked:
             continue

@@ -1,35 +1,43 @@
-"""Names of versions: `rev:12`, `tag:x`, `savepoint:3`, `ts:2025-01-31T00:00:00Z`, or a bare one of them."""
+"""Names of versions: `rev:12`, `tag:x`, `savepoint:3`, `ts:2025-01-31T00:00:00Z`, or a bare one of them.
+
+STORAGE, section 7 "Versions": only sealed revisions can be read, and expired ones only while a tag or savepoint pins
+them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.units import parse_time, time_text
 
 _SHOWN = 10
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ].*")
+_ENDS = {"earliest": min, "latest": max}
 
 
 def resolve_version(text: str, state: State) -> int:
     """Return the sealed revision that a version means.
 
     Args:
-        text: Bare digits are a revision, an RFC 3339 time a timestamp, anything else a tag.
+        text: Bare digits are a revision, an RFC 3339 time a timestamp, anything else a tag. `savepoint:` takes an id,
+            `earliest` or `latest`. A timestamp means the newest revision not later than it that can be read.
         state: The head's state.
 
     Raises:
-        VersionNotFoundError: There is no such version, or it is not sealed; says what there is.
+        VersionNotFoundError: There is no such version, it is not sealed, or it has expired; says what there is.
     """
-    kind, _, name = text.rpartition(":") if text.startswith(("rev:", "tag:", "savepoint:")) else ("", "", text)
+    kind, _, name = text.partition(":") if text.startswith(("rev:", "tag:", "savepoint:")) else ("", "", text)
     if text.startswith("ts:") or (not kind and _TIME.fullmatch(text)):
         return _at_time(text.removeprefix("ts:"), state)
     if kind == "rev" or (not kind and text.isdecimal()):
         return _at_revision(name, state)
     if kind == "savepoint":
-        raise VersionNotFoundError(f"There is no savepoint {name!r}; {_what_there_is(state)}", version=text)
+        return _of_savepoint(name, state)
     return _of_tag(name, state)
 
 
@@ -44,12 +52,23 @@ def _of_tag(name: str, state: State) -> int:
 
 
 def _other_tags(near: tuple[str, ...], state: State) -> str:
-    if near:
-        return f"did you mean {' or '.join(map(repr, near))}? "
-    if state.tags:
-        more = ", …" if len(state.tags) > _SHOWN else ""
-        return f"tags are {', '.join(map(repr, sorted(state.tags)[:_SHOWN]))}{more}; "
-    return ""
+    return f"did you mean {' or '.join(map(repr, near))}? " if near else _some("tags", map(repr, sorted(state.tags)))
+
+
+def _of_savepoint(name: str, state: State) -> int:
+    savepoints = state.pins.savepoints
+    number = _ENDS[name](savepoints, default=0) if name in _ENDS else int(name) if name.isdecimal() else 0
+    if number in savepoints:
+        return savepoints[number].savepoint.revision
+    there = _some("savepoints", map(str, sorted(savepoints)))
+    raise VersionNotFoundError(f"There is no savepoint {name!r}; {there}{_what_there_is(state)}", version=name)
+
+
+def _some(things: str, names: Iterable[str]) -> str:
+    """Return which there are, the first of them by name; nothing if there are none."""
+    first = list(islice(names, _SHOWN + 1))
+    more = ", …" if len(first) > _SHOWN else ""
+    return f"{things} are {', '.join(first[:_SHOWN])}{more}; " if first else ""
 
 
 def _at_revision(digits: str, state: State) -> int:
@@ -57,10 +76,17 @@ def _at_revision(digits: str, state: State) -> int:
         raise VersionNotFoundError(
             f"'rev:{digits}' is no version: write a number, such as rev:12; {_what_there_is(state)}", version=digits
         )
-    sealed = [seal.revision for seal in state.seals]
-    if int(digits) not in sealed:
-        raise VersionNotFoundError(f"Revision {digits} is not sealed; {_what_there_is(state)}", version=digits)
-    return int(digits)
+    revision = int(digits)
+    readable = [seal.revision for seal in state.readable()]
+    if revision in readable:
+        return revision
+    if revision in state.expired:
+        said = "has expired, and no tag or savepoint pins it"
+    elif state.expired and revision < max(readable, default=0):
+        said = "is not sealed, or expired long ago"
+    else:
+        said = "is not sealed"
+    raise VersionNotFoundError(f"Revision {digits} {said}; {_what_there_is(state)}", version=digits)
 
 
 def _at_time(text: str, state: State) -> int:
@@ -68,16 +94,22 @@ def _at_time(text: str, state: State) -> int:
         moment = parse_time(text)
     except PlanError as cause:
         raise VersionNotFoundError(str(cause), version=text) from cause
-    sealed = [seal.revision for seal in state.seals if seal.committed_at <= moment]
-    if not sealed:
-        raise VersionNotFoundError(f"Nothing was sealed by {time_text(moment)}; {_what_there_is(state)}", version=text)
-    return max(sealed)
+    found = [seal.revision for seal in state.readable() if seal.committed_at <= moment]
+    if found:
+        return found[-1]
+    left = "Nothing that can still be read" if state.expired else "Nothing"
+    raise VersionNotFoundError(f"{left} was sealed by {time_text(moment)}; {_what_there_is(state)}", version=text)
 
 
 def _what_there_is(state: State) -> str:
-    if not state.seals:
+    seals = state.readable()
+    if not seals:
         return "nothing was sealed yet."
-    first, last = (f"{each.revision} ({time_text(each.committed_at)})" for each in (state.seals[0], state.seals[-1]))
-    if len(state.seals) == 1:
+    first, last = map(_of, (seals[0], seals[-1]))
+    if len(seals) == 1:
         return f"sealed is 1 revision, {first}."
-    return f"sealed are {len(state.seals)} revisions, from {first} to {last}."
+    return f"sealed are {len(seals)} revisions, from {first} to {last}."
+
+
+def _of(seal: SealState) -> str:
+    return f"{seal.revision} ({time_text(seal.committed_at)})"

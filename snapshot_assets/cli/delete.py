@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     """Delete a snapshot after a confirmation that is exactly `yes`; exit status 1 if it was not given.
 
     Raises:
-        PinnedError: Tags pin it, and `--with-tags` is not given.
+        PinnedError: Tags or savepoints pin it, and `--with-tags` is not given.
     """
     store, _ = open_location(options, options.snapshot)
     if "transactions" not in store.folders():
@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
     if not options.with_tags:
-        refuse_pinned(tag.name for tag in summary.tags)  # before anybody is asked; deleting looks again
+        # before anybody is asked; deleting looks again
+        refuse_pinned((tag.name for tag in summary.tags), (each.id for each in summary.savepoints))
     if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
         say("Nothing was deleted.")
         if options.json:

@@ -29,8 +29,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _as_json(summary: SnapshotSummary) -> dict[str, object]:
     created = summary.created_at
-    texts = {"created_at": time_text(created) if created else None, "tags": [_tag(tag) for tag in summary.tags]}
-    return asdict(summary) | texts
+    return asdict(summary) | {
+        "created_at": time_text(created) if created else None,
+        "tags": [_tag(tag) for tag in summary.tags],
+        "savepoints": [asdict(each) | {"created_at": time_text(each.created_at)} for each in summary.savepoints],
+    }
 
 
 def _tag(tag: TagSummary) -> dict[str, object]:

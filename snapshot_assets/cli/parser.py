@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NoReturn
 
 from snapshot_assets import __version__
+from snapshot_assets.cli.parser_parts import (
+    VERSIONS,
+    as_json,
+    command,
+    count,
+    described,
+    dry_run,
+    single_writer,
+    snapshot,
+    yes,
+)
+from snapshot_assets.cli.parser_pins import add_savepoint, add_tag
 from snapshot_assets.format.scrub import scrub
 
 _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
@@ -33,20 +43,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
     groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    export = _described(groups, "export", "create, list, verify and delete snapshots")
+    export = described(groups, "export", "create, list, verify and delete snapshots")
     commands = export.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _create(_described(commands, "create", "export a database; goes on with a snapshot that is there"))
-    _list(_described(commands, "list", "list the snapshots at or below a location"))
-    _verify(_described(commands, "verify", "check a snapshot and name every fault"))
-    _delete(_described(commands, "delete", "delete a snapshot and everything it wrote"))
-    _import(_described(groups, "import", "restore a snapshot into a database; goes on where it was cut off"))
-    _catalog(_described(groups, "catalog", "look at a location's log, and keep it short and its storage clean"))
-    return parser
-
-
-def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    """Add a command; its own help says too what it does."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    _create(described(commands, "create", "export a database; goes on with a snapshot that is there"))
+    _list(described(commands, "list", "list the snapshots at or below a location"))
+    _verify(described(commands, "verify", "check a snapshot and name every fault"))
+    _delete(described(commands, "delete", "delete a snapshot and everything it wrote"))
+    _import(described(groups, "import", "restore a snapshot into a database; goes on where it was cut off"))
+    add_tag(described(groups, "tag", "name sealed revisions, which stay readable for as long as a tag names them"))
+    add_savepoint(described(groups, "savepoint", "compact a snapshot and keep it under a number"))
+    _catalog(described(groups, "catalog", "look at a location's log, and keep it short and its storage clean"))
     return parser
 
 
@@ -77,34 +83,34 @@ def _create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
     how.add_argument("--force", action="store_true", help="begin a new snapshot in place of the one that is there")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
-    _json(parser)
-    parser.set_defaults(run=_command("create"), interrupted="run the same command again to go on with the snapshot")
+    as_json(parser)
+    parser.set_defaults(run=command("create"), interrupted="run the same command again to go on with the snapshot")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--location", required=True, metavar="URI", help="a location, or a folder one or two levels above several"
     )
-    _json(parser)
-    parser.set_defaults(run=_command("list_"))
+    as_json(parser)
+    parser.set_defaults(run=command("list_"))
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
-    _snapshot(parser)
-    parser.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
+    snapshot(parser)
+    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     parser.add_argument(
         "--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)"
     )
-    _json(parser)
-    parser.set_defaults(run=_command("verify"))
+    as_json(parser)
+    parser.set_defaults(run=command("verify"))
 
 
 def _delete(parser: argparse.ArgumentParser) -> None:
-    _snapshot(parser)
-    _yes(parser)
+    snapshot(parser)
+    yes(parser)
     parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
-    _json(parser)
-    parser.set_defaults(run=_command("delete"), interrupted="run the same command again to finish the deletion")
+    as_json(parser)
+    parser.set_defaults(run=command("delete"), interrupted="run the same command again to finish the deletion")
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +120,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--target", metavar="T", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
     )
-    what.add_argument("--at", metavar="VERSION", help="rev:12, tag:x or ts:2025-01-31T00:00:00Z (default: newest seal)")
+    what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
     what.add_argument("--schemas", type=_schemas, metavar="a,b", default=[], help="schemas (default: all)")
     what.add_argument("--tables", type=_tables, metavar="s.t,…", default=[], help="tables (default: all)")
     what.add_argument(
@@ -141,48 +147,48 @@ def _import(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only drop the target's record of imports, and their tags; tables stay",
     )
-    _json(parser)
-    parser.set_defaults(run=_command("import_"), interrupted="run the same command again to go on with the import")
+    as_json(parser)
+    parser.set_defaults(run=command("import_"), interrupted="run the same command again to go on with the import")
 
 
 def _catalog(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    log = _described(commands, "log", "who did what, when: a line for each revision, newest first")
-    log.add_argument("--limit", type=_count, metavar="N", help="so many revisions at most (default: all)")
-    log.add_argument("--since", type=_count, default=1, metavar="REV", help="this revision and later ones")
+    log = described(commands, "log", "who did what, when: a line for each revision, newest first")
+    log.add_argument("--limit", type=count, metavar="N", help="so many revisions at most (default: all)")
+    log.add_argument("--since", type=count, default=1, metavar="REV", help="this revision and later ones")
     _catalog_command(log, "log")
-    show = _described(commands, "show", "what a state holds: chunks, tables, tags, seals, and the size of the log")
-    show.add_argument("--at", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z (default: head)")
+    show = described(commands, "show", "what a state holds: chunks, tables, tags, seals, and the size of the log")
+    show.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
     _catalog_command(show, "show")
-    checkpoint = _described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
-    _single_writer(checkpoint)
+    checkpoint = described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
+    single_writer(checkpoint)
     _catalog_command(checkpoint, "checkpoint")
-    _collecting(_described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
-    _collecting(_described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
-    _tombstone(_described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
-    _compact(_described(commands, "compact", "merge small files, and write files anew without deleted rows"))
-    rebuild = _described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
+    _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
+    _collecting(described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
+    _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
+    _compact(described(commands, "compact", "merge small files, and write files anew without deleted rows"))
+    rebuild = described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
     rebuild.add_argument(
         "--accept-undeleted",
         action="store_true",
         help="rest on receipts alone, or without lost tombstones: data removed since may come back",
     )
     rebuild.add_argument("--from-files", action="store_true", help="take data files that no receipt names, too")
-    _dry_run(rebuild, "tell what would be done, touch nothing")
-    _single_writer(rebuild)
+    dry_run(rebuild, "tell what would be done, touch nothing")
+    single_writer(rebuild)
     _catalog_command(rebuild, "rebuild")
-    upgrade = _described(commands, "upgrade", "raise the format version; older code then reads it no longer")
-    upgrade.add_argument("--to", type=_count, metavar="N", help="format version (default: the newest)")
-    _dry_run(upgrade, "tell what would be done, touch nothing")
-    _single_writer(upgrade)
+    upgrade = described(commands, "upgrade", "raise the format version; older code then reads it no longer")
+    upgrade.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
+    dry_run(upgrade, "tell what would be done, touch nothing")
+    single_writer(upgrade)
     _catalog_command(upgrade, "upgrade")
 
 
 def _catalog_command(parser: argparse.ArgumentParser, module: str, **defaults: Any) -> None:
-    _snapshot(parser)
-    _json(parser)
-    parser.set_defaults(run=_command(f"catalog.{module}"), **defaults)
+    snapshot(parser)
+    as_json(parser)
+    parser.set_defaults(run=command(f"catalog.{module}"), **defaults)
 
 
 def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
@@ -192,9 +198,9 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     parser.add_argument(
         "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer is at work"
     )
-    _dry_run(parser, "list what would be deleted, touch nothing")
-    _single_writer(parser)
-    _yes(parser)
+    dry_run(parser, "list what would be deleted, touch nothing")
+    single_writer(parser)
+    yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
 
 
@@ -206,9 +212,9 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
         metavar="PREDICATE",
         help="""which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not""",
     )
-    _dry_run(parser, "list the files that hold such rows, touch nothing")
-    _single_writer(parser)
-    _yes(parser)
+    dry_run(parser, "list the files that hold such rows, touch nothing")
+    single_writer(parser)
+    yes(parser)
     _catalog_command(parser, "tombstone")
 
 
@@ -231,40 +237,9 @@ def _compact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dedupe", choices=("primary_key",), default="", help="keep only the newest of rows with one primary key"
     )
-    _dry_run(parser, "tell what would be merged, touch nothing")
-    _single_writer(parser)
+    dry_run(parser, "tell what would be merged, touch nothing")
+    single_writer(parser)
     _catalog_command(parser, "compact", interrupted="run the same command again to go on")
-
-
-def _dry_run(parser: argparse.ArgumentParser, help_: str) -> None:
-    parser.add_argument("--dry-run", action="store_true", help=help_)
-
-
-def _single_writer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--single-writer",
-        action="store_true",
-        help="promise that nobody else writes here, as the plan's single_writer does: for stores without conditional"
-        " creates",
-    )
-
-
-def _yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _snapshot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--snapshot", required=True, metavar="URI", help="the snapshot's location")
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
-    return int(text)
 
 
 def _chunks(text: str) -> list[int]:
@@ -286,13 +261,3 @@ def _schemas(text: str) -> list[str]:
     """Split as `_tables` does; a schema is one name, so its quotes go here."""
     names = _tables(text)
     return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]
-
-
-def _command(module: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command that imports its module only when it runs."""
-
-    def run(options: argparse.Namespace) -> int:
-        status: int = import_module(f"snapshot_assets.cli.{module}").run(options)
-        return status
-
-    return run

@@ -16,9 +16,10 @@ from snapshot_assets.catalog.checkpoints import checkpoint_bytes, read_checkpoin
 from snapshot_assets.catalog.history import History
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import match_files, written_schemas
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import FaultKind, verify
@@ -39,7 +40,7 @@ from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
 
 
 def same(one: State, other: State) -> bool:
@@ -66,16 +67,14 @@ def some_history(writer: Writer, steps: int, seed: int) -> None:
     for step in range(steps):
         chunk = choose.randint(1, 3)
         live = tuple(known.file.path for known in writer.catalog.state.live_files(chunk))
-        match choose.choice(("data", "data", "data", "seal", "tag", "untag", "force", "work", "fail", "checkpoint")):
+        match choose.choice(("data", "data", "data", "seal", "force", "work", "fail", "checkpoint", "pin", "pin")):
             case "data":
                 files = [with_bounds(writer, chunk, step)] * choose.choice((0, 1, 1))
                 writer.complete(chunk, *files, replaces=live if writer.catalog.state.completed(chunk) else None)
             case "seal" if not writer.catalog.state.missing():
                 seal(writer.catalog)
-            case "tag" if writer.catalog.state.seals:
-                create_tag(writer.catalog, f"tag{step}", choose.choice(writer.catalog.state.seals).revision)
-            case "untag" if writer.catalog.state.tags:
-                delete_tag(writer.catalog, choose.choice(sorted(writer.catalog.state.tags)))
+            case "pin" if writer.catalog.state.seals:
+                pin_something(writer.catalog, step, choose)
             case "force" if choose.random() < 0.3:
                 writer.begin(replace(HEADER, name=f"demo{step}"), force=True)
             case "work":
@@ -86,6 +85,25 @@ def some_history(writer: Writer, steps: int, seed: int) -> None:
                 write_checkpoint(writer.store, writer.catalog.state)
                 if choose.random() < 0.5:
                     writer.catalog = Catalog.open_for_writing(writer.store)
+
+
+def pin_something(catalog: Catalog, step: int, choose: random.Random) -> None:
+    """Create, change or delete a tag or savepoint."""
+    revision = choose.choice(catalog.state.seals).revision
+    tags, savepoints = sorted(catalog.state.tags), sorted(catalog.state.pins.savepoints)
+    match choose.choice(("tag", "tag", "untag", "rename", "retag", "save", "unsave")):
+        case "tag":
+            create_tag(catalog, f"tag{step}", revision, automatic=choose.random() < 0.3)
+        case "untag" if tags:
+            delete_tag(catalog, choose.choice(tags))
+        case "rename" if tags:
+            rename_tag(catalog, choose.choice(tags), f"tag{step}")
+        case "retag" if tags:
+            replace_tag(catalog, choose.choice(tags), revision, DAY)
+        case "save" if catalog.state.sealed:
+            create_savepoint(catalog, revision)
+        case "unsave" if savepoints:
+            delete_savepoint(catalog, choose.choice(savepoints))
 
 
 def without(store: ObjectStore, folder: Path, checkpoints: list[int]) -> ObjectStore:

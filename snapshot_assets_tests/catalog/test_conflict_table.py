@@ -18,9 +18,10 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -35,6 +36,8 @@ from snapshot_assets.errors import (
     SnapshotExistsError,
     SupersededError,
     TagExistsError,
+    UnsealedError,
+    VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
@@ -61,6 +64,10 @@ fail      .     newer  +      +       +       +       +    =     +       +      
 seal      .     newer  misses misses  +       +       +    +     +       misses =    +      +      +     +       gone
 tag       .     +      +      +       +       +       +    +     +       +      +    =      taken  +     +       gone
 untag     .     +      +      +       +       +       +    +     +       +      +    +      +      =     +       =
+rename    .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
+retag     .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
+save      .     open   open   open    open    open    +    open  open    open   .    +      +      +     +       gone
+unsave    .     +      +      +       +       +       +    +     +       +      .    +      +      +     +       =
 collect   .     +      +      +       +       +       +    +     +       +      +    +      +      +     =       gone
 upgrade   .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
 delete    .     newer  +      +       +       +       +    +     +       +      +    pinned pinned +     +       =
@@ -79,15 +86,41 @@ fail      +       +         newer   newer
 seal      +       +         newer   newer
 tag       +       +         newer   =
 untag     +       +         +       +
+rename    +       +         newer   taken
+retag     +       +         newer   +
+save      +       +         newer   +
+unsave    +       +         +       +
 collect   +       +         +       +
 upgrade   +       +         =       +
 delete    +       +         newer   newer
+
+          rename  retag   renamed save    unsave
+begin     =       =       =       =       =
+force     +       +       +       +       +
+extend    +       +       +       +       +
+schema    +       +       +       +       +
+work      +       +       +       +       +
+chunk     +       +       +       =       =
+replace   +       +       +       +       +
+compact   +       +       +       +       +
+tombstone +       +       +       +       +
+fail      +       +       +       =       =
+seal      +       +       +       =       =
+tag       +       +       =       +       +
+untag     =       +       =       +       +
+rename    none    +       none    +       +
+retag     none    +       none    +       +
+save      +       +       +       +       +
+unsave    +       +       +       +       =
+collect   +       +       +       +       +
+upgrade   +       +       +       +       +
+delete    pinned  pinned  pinned  pinned  +
 """
 """`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
-snapshot begun, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it. Columns
-without a row are variants of the one before: `further` than the row extends, an `other` schema, a tag whose name is
-`taken` with another life; and `rebuild`, of a log that lost a transaction (as a row it has tests of its own),
-which takes a tag whose object lies there for one that was committed."""
+snapshot begun, sealed, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it.
+Columns without a row are variants of the one before: `further` than the row extends, an `other` schema, a tag whose
+name is `taken` with another life, or one that is `renamed` to that name; and `rebuild`, of a log that lost a
+transaction (as a row it has tests of its own), which takes a tag whose object lies there for one that was committed."""
 
 REFUSALS: dict[str, type[SnapshotError]] = {
     "exists": SnapshotExistsError,
@@ -97,6 +130,8 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "misses": IncompleteError,
     "taken": TagExistsError,
     "pinned": PinnedError,
+    "open": UnsealedError,
+    "none": VersionNotFoundError,
 }
 
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
@@ -167,10 +202,40 @@ def _tag(writer: Writer, ttl: timedelta | None = None) -> None:
     create_tag(writer.catalog, "new", writer.catalog.state.seals[0].revision, ttl)
 
 
-def _untag(writer: Writer) -> None:
+def _with_old(writer: Writer) -> Catalog:
+    """Return the catalog of a location that has the tag `old`: a column makes it first."""
     if "old" not in writer.catalog.state.tags:
         create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
-    delete_tag(writer.catalog, "old")
+    return writer.catalog
+
+
+def _untag(writer: Writer) -> None:
+    delete_tag(_with_old(writer), "old")
+
+
+def _rename(writer: Writer, name: str = "renamed") -> None:
+    rename_tag(_with_old(writer), "old", name)
+
+
+def _retag(writer: Writer) -> None:
+    replace_tag(_with_old(writer), "old", writer.catalog.state.seals[0].revision, timedelta(days=2))
+
+
+def _save(writer: Writer) -> None:
+    create_savepoint(writer.catalog)
+
+
+def _sealed_save(writer: Writer) -> None:
+    """As a column, which seals first where the head is not."""
+    if not writer.catalog.state.sealed:
+        _seal(writer)
+    create_savepoint(writer.catalog)
+
+
+def _unsave(writer: Writer) -> None:
+    if not writer.catalog.state.pins.savepoints:
+        _sealed_save(writer)
+    delete_savepoint(writer.catalog, 1)
 
 
 def _collect(writer: Writer) -> None:
@@ -190,7 +255,7 @@ def _rebuild(writer: Writer) -> None:
 
 def _delete(writer: Writer) -> None:
     """As a column, tags or not; a row's delete is refused where tags pin revisions."""
-    writer.catalog.commit(rules.delete(writer.token, with_tags=bool(writer.catalog.state.tags)))
+    writer.catalog.commit(rules.delete(writer.token, with_tags=writer.catalog.state.pins.revisions() != set()))
 
 
 ROWS: dict[str, Callable[[Writer], None]] = {
@@ -207,6 +272,10 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "seal": _seal,
     "tag": _tag,
     "untag": _untag,
+    "rename": _rename,
+    "retag": _retag,
+    "save": _save,
+    "unsave": _unsave,
     "collect": _collect,
     "upgrade": _upgrade,
     "delete": _delete,
@@ -215,9 +284,10 @@ VARIANTS: dict[str, Callable[[Writer], None]] = {
     "further": lambda writer: _extend(writer, 7),
     "other": lambda writer: _schema(writer, "spark"),
     "taken": lambda writer: _tag(writer, timedelta(days=1)),
+    "renamed": lambda writer: _rename(writer, "new"),
     "rebuild": _rebuild,
 }
-COLUMNS = ROWS | VARIANTS
+COLUMNS = ROWS | VARIANTS | {"save": _sealed_save}
 WITHOUT_ROW = {"Rebuilt"}
 """Actions that have tests of their own instead."""
 
@@ -245,7 +315,25 @@ def _tagged_history(writer: Writer) -> None:
     create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
 
 
-STARTS = {"begin": lambda writer: None, "seal": _complete_history, "untag": _tagged_history}
+def _sealed_history(writer: Writer) -> None:
+    _complete_history(writer)
+    seal(writer.catalog)
+
+
+def _saved_history(writer: Writer) -> None:
+    _sealed_history(writer)
+    create_savepoint(writer.catalog)
+
+
+STARTS = {
+    "begin": lambda writer: None,
+    "seal": _complete_history,
+    "untag": _tagged_history,
+    "rename": _tagged_history,
+    "retag": _tagged_history,
+    "save": _sealed_history,
+    "unsave": _saved_history,
+}
 """Where what a row does is possible and still to be done, if not at `_history`."""
 
 

@@ -142,7 +142,7 @@ def test_nothing_goes_when_a_tags_object_cannot_be_read(writer: Writer) -> None:
     orphan = writer.file(2).path
     data = writer.store.get(tag.object.path)
     writer.store.delete(tag.object.path)
-    with pytest.raises(DamageError, match="Tag 'friday'"):
+    with pytest.raises(DamageError, match="object of tag 'friday'"):
         collected(writer)
     assert writer.store.head(orphan)
     writer.store.put(tag.object.path, data)

@@ -74,6 +74,7 @@ def test_log_as_json_has_the_actions(snapshots: Snapshots, location: Path, write
         "object": {},
         "created_at": "",
         "ttl": "7d",
+        "automatic": False,
     }
     assert tagged["what"] == ["tag 'friday' pins 5 for 7d"]
     assert (replaced["files_added"], replaced["files_removed"], replaced["bytes_added"]) == (1, 1, 9)

@@ -36,6 +36,8 @@ def loaded(names: tuple[str, ...], *arguments: str) -> list[str]:
         ["export", "create", "--help"],
         ["catalog", "--help"],
         ["catalog", "gc", "--help"],
+        ["tag", "create", "--help"],
+        ["savepoint", "create", "--help"],
         ["--version"],
     ],
     ids=" ".join,
@@ -52,6 +54,17 @@ def test_list_verify_and_delete_load_no_engine(exported: Path) -> None:
 @pytest.mark.parametrize("command", ["log", "show", "checkpoint", "gc", "prune"])
 def test_commands_of_the_catalog_load_no_engine(exported: Path, command: str) -> None:
     assert loaded(_HEAVY, "catalog", command, "--snapshot", exported.as_uri()) == ["0"]
+
+
+@pytest.mark.parametrize("command", [["tag", "create", "x"], ["tag", "list"], ["savepoint", "list"]], ids=" ".join)
+def test_commands_of_tags_and_savepoints_load_no_engine(exported: Path, command: list[str]) -> None:
+    assert loaded(_HEAVY, *command, "--snapshot", exported.as_uri()) == ["0"]
+
+
+def test_a_savepoint_of_what_needs_no_compaction_starts_neither_dagster_nor_spark(exported: Path) -> None:
+    done = loaded(_HEAVY, "savepoint", "create", "--snapshot", exported.as_uri())
+    assert done[0] == "0"
+    assert not {"dagster", "pyspark", "rich"} & set(done)
 
 
 def test_a_refused_create_loads_no_engine(exported: Path, source: str) -> None:

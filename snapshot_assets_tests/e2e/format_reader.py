@@ -23,7 +23,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]
 PROTO = Path(__file__).parents[2] / "snapshot_assets/format/log.proto"
 PATH = re.compile(
     r"manifest\.json|SHA256SUMS|schema/[0-9a-f]{12}/(schemas|tables|views)\.json|transactions/([0-9]{20}\.(txn|ckpt)|probe-.+)"
-    r"|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}"
+    r"|tag/tag-[A-Za-z_][A-Za-z0-9_.-]{0,99}-[0-9a-f]{8}|savepoint/savepoint-[1-9][0-9]*-[0-9a-f]{8}"
     r"|data/(0|[1-9][0-9]*)/(chunk-[0-9a-f]{8}\.json|[A-Za-z0-9_.%~-]+-[0-9a-f]{8}-[0-9]{4,}\.parquet)"
 )
 DOCUMENTS = ("schemas", "tables", "views")
@@ -104,6 +104,8 @@ class State:
         self.files: dict[str, Any] = {}
         self.in_progress: set[int] = set()
         self.tags: dict[str, tuple[Any, str]] = {}
+        self.savepoints: dict[int, tuple[Any, str]] = {}
+        self.last_savepoint = 0
         self.sealed_revisions: set[int] = set()
         self.seal: Any = None
         self.once_sealed = self.deleted = False
@@ -116,9 +118,9 @@ class State:
             if self.deleted or kind is None:
                 raise ValueError(f"revision {transaction.revision}: an action after deleted, or of no known kind")
             if kind == "begin":
-                outliving = self.tags, self.sealed_revisions
+                outliving = self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions
                 self.__init__(transaction, value)  # type: ignore[misc]
-                self.tags, self.sealed_revisions = outliving
+                self.tags, self.savepoints, self.last_savepoint, self.sealed_revisions = outliving
             elif kind == "extend":
                 self.begin.header.time_range.end = value.end
             elif kind == "schema" and value.schema_id == len(self.schemas) + 1:
@@ -139,6 +141,18 @@ class State:
                 self.tags[value.name] = value, transaction.writer_id
             elif kind == "tag_deleted" and value.name in self.tags:
                 del self.tags[value.name]
+            elif kind == "tag_renamed" and value.tag.name not in self.tags and self.same_life(value):
+                del self.tags[value.name]
+                self.tags[value.tag.name] = value.tag, transaction.writer_id
+            elif kind == "tag_replaced" and value.tag.name in self.tags and value.tag.revision in self.sealed_revisions:
+                self.tags[value.tag.name] = value.tag, transaction.writer_id
+            elif kind == "savepoint_created" and self.seal and value.id > self.last_savepoint:
+                if value.revision not in self.sealed_revisions:
+                    raise ValueError(f"savepoint {value.id} pins revision {value.revision}, which is not sealed")
+                self.savepoints[value.id] = value, transaction.writer_id
+                self.last_savepoint = value.id
+            elif kind == "savepoint_deleted" and value.id in self.savepoints:
+                del self.savepoints[value.id]
             elif kind == "purged" and self.files.keys().isdisjoint(value.paths):
                 pass
             elif kind == "deleted":
@@ -146,6 +160,12 @@ class State:
             else:
                 raise ValueError(f"revision {transaction.revision}: {kind} does not fit the state: {value}")
         self.head = transaction
+
+    def same_life(self, renamed: Any) -> bool:
+        """Tell whether a tag that is there keeps all but its name and object."""
+        old, new = self.tags.get(renamed.name, (None, ""))[0], renamed.tag
+        names = ("revision", "created_at", "ttl", "automatic")
+        return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
     def files_of(self, chunk: int) -> list[Any]:
         return [f for path, f in sorted(self.files.items()) if f.chunk == chunk]
@@ -295,6 +315,8 @@ class Reader:
             self.data_file(state, file, tables[file.schema_id][file.schema, file.table])
         for tag, writer in state.tags.values():
             self.tag(tag, writer)
+        for savepoint, writer in state.savepoints.values():
+            self.savepoint(savepoint, writer)
         for i, name in enumerate(("manifest.json", "SHA256SUMS")):
             if (self.location / name).exists():
                 known = (self.location / name).read_bytes() in [hint[i] for hint in self.hints]
@@ -318,8 +340,19 @@ class Reader:
         self.same(f"times of tag {tag.name}", whole, True)
         expected = {"version": 1, "name": tag.name, "created_at": instant(tag.created_at), "created_by": writer}
         expected |= {"ttl": duration(tag.ttl) if tag.ttl else None}
-        expected |= {"manifest": fold(self.log[: tag.revision]).manifest()}
-        self.same(f"tag {tag.name}", self.content(tag.object), pretty(expected))
+        self.same(f"tag {tag.name}", self.content(tag.object), pretty(expected | self.pinned(tag)))
+
+    def savepoint(self, savepoint: Any, writer: str) -> None:
+        self.same("path of a savepoint", savepoint.object.path[:-8], f"savepoint/savepoint-{savepoint.id}-")
+        self.same(f"time of savepoint {savepoint.id}", savepoint.created_at % 1000, 0)
+        created = {"created_at": instant(savepoint.created_at), "created_by": writer}
+        expected = {"version": 1, "id": savepoint.id} | created | self.pinned(savepoint)
+        self.same(f"savepoint {savepoint.id}", self.content(savepoint.object), pretty(expected))
+
+    def pinned(self, pin: Any) -> dict[str, Any]:
+        """Return how the object of a tag or savepoint ends."""
+        said = {"automatic": True} if pin.automatic else {}
+        return said | {"manifest": fold(self.log[: pin.revision]).manifest()}
 
     def receipts(self, state: State, chunk: Any) -> None:
         held: dict[str, Any] = {}

@@ -15,7 +15,8 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -341,6 +342,31 @@ def test_the_reader_agrees_with_tags_and_notices_what_they_lack(dataset: Dataset
     assert sound(dataset).tags
     objects[0].unlink()
     assert Reader(dataset.location).faults
+
+
+def test_the_reader_agrees_with_renamed_and_replaced_tags_and_savepoints(dataset: Dataset) -> None:
+    with dataset.run() as run:
+        list(run.export(range(8)))
+        run.seal()
+        first = run.catalog.state.seals[-1].revision
+        create_savepoint(run.catalog)
+        create_tag(run.catalog, "a", first, timedelta(days=7), automatic=True)
+        rename_tag(run.catalog, "a", "b")
+        create_tag(run.catalog, "c", first)
+    dataset.sql("INSERT INTO m VALUES ('2025-01-02', 2)")
+    with dataset.run(force=True, end_time="2025-01-03T00:00:00Z") as run:
+        list(run.export([0, 1, 2]))
+        run.seal()
+        second = run.catalog.state.seals[-1].revision
+        replace_tag(run.catalog, "c", second, timedelta(hours=1))
+        delete_savepoint(run.catalog, create_savepoint(run.catalog).savepoint.id)
+        create_savepoint(run.catalog, automatic=True)
+    state = sound(dataset)
+    assert {name: tag.revision for name, (tag, _) in state.tags.items()} == {"b": first, "c": second}
+    assert {number: each.revision for number, (each, _) in state.savepoints.items()} == {1: first, 3: second}
+    objects = sorted([*(dataset.location / "tag").iterdir(), *(dataset.location / "savepoint").iterdir()])
+    assert len(objects) == 4
+    assert [at for path in objects for at in places(path) if not noticed(dataset.location, path, at)] == []
 
 
 def test_the_reader_agrees_with_a_continuous_snapshot_whose_end_moves(dataset: Dataset) -> None:

@@ -20,10 +20,11 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -76,6 +77,7 @@ def history(writer: Writer) -> list[int]:
     replaced(writer, 1)  # never sealed: what it replaced is garbage
     seal(writer.catalog)
     create_tag(writer.catalog, "first", writer.catalog.state.revision)
+    pins_that_come_and_go(writer.catalog)
     write_checkpoint(writer.store, writer.catalog.state)
     replaced(writer, 3)
     seal(writer.catalog)
@@ -91,6 +93,14 @@ def history(writer: Writer) -> list[int]:
     assert any(each.reason == "replaced" and each.path.endswith(".parquet") for each in purged)
     writer.catalog.commit(rules.in_progress(writer.catalog.token(), [2], "run"))
     return [known.revision for known in writer.catalog.state.seals]
+
+
+def pins_that_come_and_go(catalog: Catalog) -> None:
+    revision = catalog.state.seals[-1].revision
+    create_tag(catalog, "other", revision)
+    rename_tag(catalog, "other", "renamed")
+    replace_tag(catalog, "renamed", revision, timedelta(days=1))
+    delete_savepoint(catalog, create_savepoint(catalog).savepoint.id)
 
 
 def test_the_program_stands_on_its_own_and_is_short() -> None:

@@ -19,10 +19,12 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pin_set import PinState, TagState
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
@@ -77,6 +79,11 @@ def _full(writer: Writer) -> None:
 def _tagged(writer: Writer) -> None:
     _full(writer)
     create_tag(writer.catalog, "kept", seal(writer.catalog).seal.revision)
+
+
+def _saved(writer: Writer) -> None:
+    _tagged(writer)
+    create_savepoint(writer.catalog)
 
 
 def _long(writer: Writer) -> None:
@@ -141,6 +148,7 @@ LOCATIONS: dict[str, Callable[[Writer], None]] = {
     "begun": _begun,
     "full": _full,
     "tagged": _tagged,
+    "saved": _saved,
     "unsealed": _unsealed,
     "long": _long,
     "scattered": _scattered,
@@ -236,6 +244,27 @@ def _delete_tag(store: ObjectStore) -> None:
     delete_tag(opened(store).catalog, "kept")
 
 
+def _rename_tag(store: ObjectStore) -> None:
+    catalog = opened(store).catalog
+    if "kept" in catalog.state.tags:
+        rename_tag(catalog, "kept", "renamed")
+
+
+def _replace_tag(store: ObjectStore) -> None:
+    catalog = opened(store).catalog
+    replace_tag(catalog, "kept", catalog.state.seals[-1].revision, 7 * DAY)
+
+
+def _create_savepoint(store: ObjectStore) -> None:
+    catalog = opened(store).catalog
+    if not catalog.state.pins.savepoints:
+        create_savepoint(catalog)
+
+
+def _delete_savepoint(store: ObjectStore) -> None:
+    delete_savepoint(opened(store).catalog, 1)
+
+
 def _checkpoint(store: ObjectStore) -> None:
     write_checkpoint(store, opened(store).catalog.state)
 
@@ -311,6 +340,10 @@ OPERATIONS = {
     "seal again": Operation("unsealed", _seal, _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),
     "delete a tag": Operation("tagged", _delete_tag),
+    "rename a tag": Operation("tagged", _rename_tag),
+    "replace a tag": Operation("unsealed", _replace_tag),
+    "create a savepoint": Operation("tagged", _create_savepoint),
+    "delete a savepoint": Operation("saved", _delete_savepoint),
     "delete rows": Operation("tagged", _tombstone, _hints_are_of_the_seal),
     "compact": Operation("scattered", _compact, _hints_are_of_the_seal),
     "upgrade": Operation("tagged", _upgrade, code=next_version),
@@ -347,8 +380,15 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         "known files": _known(store, state),
         "seals": [_contents(store, state.at(known.revision)) for known in state.seals],
         "sealed": state.sealed,
-        "tags": {name: _contents(store, state.at(known.tag.revision)) for name, known in state.tags.items()},
+        "tags": {name: _pinned(store, state, known) for name, known in state.tags.items()},
+        "savepoints": {number: _pinned(store, state, known) for number, known in state.pins.savepoints.items()},
     }
+
+
+def _pinned(store: ObjectStore, state: State, known: PinState) -> tuple[timedelta | None, list[tuple[int, str, int]]]:
+    """Return how long a tag or savepoint lives, and what the revision holds that it pins."""
+    ttl = known.tag.ttl if isinstance(known, TagState) else None
+    return ttl, _contents(store, state.at(known.pin.revision))
 
 
 def _contents(store: ObjectStore, state: State) -> list[tuple[int, str, int]]:

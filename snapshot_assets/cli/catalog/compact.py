@@ -31,11 +31,21 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
     with only_results_on_stdout():
-        outcomes, run_id = _compact(options, wanted, len(plan.by_chunk()))
+        outcomes, run_id = compact(options, wanted, len(plan.by_chunk()))
     return _report(options, Catalog.open(catalog.store), outcomes, run_id)
 
 
-def _compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[Sequence[Any], str]:
+def compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[Sequence[Any], str]:
+    """Run the job of a compaction on the location of `--snapshot`.
+
+    Args:
+        options: The call.
+        wanted: What is compacted.
+        chunks: How many chunks that are, for the display of progress.
+
+    Returns:
+        Each chunk's outcome, and the run's id.
+    """
     fields = {
         "to": options.snapshot,
         "source": _NO_SOURCE,

@@ -100,10 +100,17 @@ def _phrase(action: act.Action) -> str:
         case act.Deleted():
             return "snapshot deleted"
         case act.TagCreated():
-            ttl = f" for {duration_text(action.ttl)}" if action.ttl else ""
-            return f"tag {action.name!r} pins {action.revision}{ttl}"
+            return _tag_phrase(action)
         case act.TagDeleted():
             return f"tag {action.name!r} deleted"
+        case act.TagRenamed():
+            return f"tag {action.name!r} renamed: {_tag_phrase(action.tag)}"
+        case act.TagReplaced():
+            return f"tag replaced: {_tag_phrase(action.tag)}"
+        case act.SavepointCreated():
+            return f"savepoint {action.id} pins {action.revision}"
+        case act.SavepointDeleted():
+            return f"savepoint {action.id} deleted"
         case act.Purged():
             return f"{counted(len(action.paths), 'file')} given up to garbage collection"
         case act.Tombstone():
@@ -115,6 +122,11 @@ def _phrase(action: act.Action) -> str:
             lost = f", {counted(len(action.lost), 'thing')} lost" if action.lost else ""
             return f"the log was rebuilt{lost}" if action.snapshot_id else "a hole, closed by a rebuild"
     return _kind(action).replace("_", " ")
+
+
+def _tag_phrase(tag: act.TagCreated) -> str:
+    ttl = f" for {duration_text(tag.ttl)}" if tag.ttl else ""
+    return f"tag {tag.name!r} pins {tag.revision}{ttl}"
 
 
 def _chunk_phrase(chunk: act.Chunk) -> str:

@@ -16,6 +16,7 @@ from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
+from snapshot_assets.format.actions import SavepointCreated
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -56,7 +57,8 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "tables": [asdict(size) for size in table_sizes(state)],
         "tombstones": _tombstones(state),
         "tags": [_tag(state, name) for name in sorted(state.tags)],
-        "seals": [_seal(seal) for seal in state.seals],
+        "savepoints": [_savepoint(known.savepoint) for _, known in sorted(state.pins.savepoints.items())],
+        "seals": [_seal(seal) for seal in state.readable()],
         "log": asdict(log_size(store)),
     }
     if with_files:
@@ -81,6 +83,10 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
 def _tag(state: State, name: str) -> dict[str, Any]:
     tag = state.tags[name].tag
     return {"name": name, "revision": tag.revision, "created_at": tag.created_at, "ttl": tag.ttl}
+
+
+def _savepoint(savepoint: SavepointCreated) -> dict[str, Any]:
+    return {"id": savepoint.id, "revision": savepoint.revision, "created_at": savepoint.created_at}
 
 
 def _seal(seal: SealState) -> dict[str, Any]:
@@ -120,6 +126,8 @@ def _show(facts: dict[str, Any]) -> None:
     for tag in facts["tags"]:
         kept = f"for {tag['ttl']}" if tag["ttl"] else "for ever"
         show(f"  tag: {tag['name']}, revision {tag['revision']}, since {tag['created_at']} {kept}")
+    for savepoint in facts["savepoints"]:
+        show(f"  savepoint: {savepoint['id']}, revision {savepoint['revision']}, since {savepoint['created_at']}")
     for tombstone in facts["tombstones"]:
         done = "" if tombstone["pending"] else ", in no file any more"
         show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}{done}")

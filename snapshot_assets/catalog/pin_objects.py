@@ -1,0 +1,119 @@
+"""The objects of tags and savepoints: the manifest of the revision that each pins, and its own facts.
+
+An object is written first; then the commit names it with its SHA-256 (STORAGE, section 7 "Pins"). The log decides what
+exists: an object that no transaction names is an orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.pin_set import PinState, TagState
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.errors import ConflictError, UsageError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.storage.create import create_own
+
+NO_OBJECT = act.ObjectRef("", "", 0)
+"""Stands in a pin whose object is still to be written."""
+
+Manifest = Mapping[str, Any]
+
+
+class ChangedMeanwhileError(ConflictError):
+    """What an object was written for is not so any more at the head: it is planned anew."""
+
+
+def tag_document(tag: act.TagCreated, created_by: str, version: int, manifest: Manifest) -> bytes:
+    """Return the bytes of a tag's object: a pure function of the log, so verify can compare them.
+
+    Args:
+        tag: The tag, whose `object` is not looked at.
+        created_by: The writer of its transaction.
+        version: Format version when it was created.
+        manifest: The manifest of the revision it pins.
+    """
+    ttl = ttl_text(tag.ttl)
+    return _document({"name": tag.name}, tag.created_at, created_by, version, {"ttl": ttl}, tag.automatic, manifest)
+
+
+def savepoint_document(savepoint: act.SavepointCreated, created_by: str, version: int, manifest: Manifest) -> bytes:
+    """Return the bytes of a savepoint's object; see `tag_document`."""
+    id_ = {"id": savepoint.id}
+    return _document(id_, savepoint.created_at, created_by, version, {}, savepoint.automatic, manifest)
+
+
+def pin_document(known: PinState, manifest: Manifest) -> bytes:
+    """Return the bytes that the object of a pin of the log has.
+
+    Args:
+        known: The pin.
+        manifest: The manifest of the revision it pins.
+    """
+    if isinstance(known, TagState):
+        return tag_document(known.tag, known.created_by, known.version, manifest)
+    return savepoint_document(known.savepoint, known.created_by, known.version, manifest)
+
+
+def _document(
+    name: Mapping[str, Any],
+    created_at: datetime,
+    created_by: str,
+    version: int,
+    life: Mapping[str, Any],
+    automatic: bool,
+    manifest: Manifest,
+) -> bytes:
+    facts = {"version": version, **name, "created_at": time_text(created_at), "created_by": created_by, **life}
+    return pretty_json(facts | ({"automatic": True} if automatic else {}) | {"manifest": manifest})
+
+
+def ttl_text(ttl: timedelta | None) -> str | None:
+    """Return a time to live as documents hold it; None is for ever."""
+    return None if ttl is None else duration_text(ttl)
+
+
+def write_pin(catalog: Catalog, path: str, revision: int, document: Callable[[Manifest], bytes]) -> act.ObjectRef:
+    """Write the object of a pin that is to be committed.
+
+    The state is read anew: others may be changing the catalog's.
+
+    Args:
+        catalog: The location, opened for writing.
+        path: Where it goes; nobody else can want that.
+        revision: The sealed revision to pin.
+        document: Returns the object's bytes, of the revision's manifest.
+    """
+    data = document(manifest_of(read_state(catalog.store, through=revision)))
+    create_own(catalog.store, path, data)
+    return act.ObjectRef(path, sha256_hex(data), len(data))
+
+
+def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare) -> int | None:
+    """Commit the transaction that names an object; where it is refused or not needed, nobody knows it, and it goes.
+
+    While the outcome of the commit is unknown, the object stays.
+
+    Args:
+        catalog: The location, opened for writing.
+        ref: The object, as `write_pin` left it.
+        prepare: Returns the actions that name it.
+
+    Returns:
+        The committed revision, or None where `prepare` found nothing left to do.
+    """
+    try:
+        committed = catalog.commit(prepare)
+    except (UsageError, ConflictError):
+        catalog.store.delete(ref.path)
+        raise
+    if committed is None:
+        catalog.store.delete(ref.path)
+    return committed

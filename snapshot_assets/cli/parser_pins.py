@@ -1,0 +1,64 @@
+"""The grammar of `snapshots tag` and `snapshots savepoint`; importing it imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from snapshot_assets.cli.parser_parts import VERSIONS, as_json, command, count, described, single_writer, snapshot
+
+
+def add_tag(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of `snapshots tag`."""
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    create = described(commands, "create", "name a sealed revision; an equal tag that is there is left as it is")
+    _pinning(create, "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)")
+    _writing(create, "tag", "create")
+    list_ = described(commands, "list", "list the tags by commit time of the revisions that they name")
+    _reading(list_, "tag", "list")
+    delete = described(commands, "delete", "delete a tag; garbage collection frees what nothing else needs")
+    _name(delete)
+    _writing(delete, "tag", "delete")
+    rename = described(commands, "rename", "give a tag another name; it lives as long as before")
+    _name(rename, "OLD")
+    rename.add_argument("new_name", metavar="NEW", help="a name that no tag has")
+    _writing(rename, "tag", "rename")
+    replace = described(commands, "replace", "let a tag name another revision, or live for another time, from now")
+    _pinning(replace, "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)")
+    _writing(replace, "tag", "replace")
+    exists = described(commands, "exists", "tell whether there is a tag; exit status 1 if not")
+    _name(exists)
+    _reading(exists, "tag", "exists")
+
+
+def add_savepoint(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of `snapshots savepoint`."""
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    create = described(commands, "create", "compact everything, leave deleted rows out, and keep the result")
+    _writing(create, "savepoint_create", "create", interrupted="run the same command again to go on")
+    list_ = described(commands, "list", "list the savepoints by commit time of the revisions that they keep")
+    _reading(list_, "savepoint", "list")
+    delete = described(commands, "delete", "delete a savepoint; garbage collection frees what nothing else needs")
+    delete.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
+    _writing(delete, "savepoint", "delete")
+
+
+def _pinning(parser: argparse.ArgumentParser, life: str) -> None:
+    _name(parser)
+    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
+    parser.add_argument("--time-retained", metavar="D", help=life)
+
+
+def _name(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
+    parser.add_argument("name", metavar=metavar, help="the tag: a letter or _, then letters, digits, _ . -")
+
+
+def _writing(parser: argparse.ArgumentParser, module: str, action: str, **defaults: Any) -> None:
+    single_writer(parser)
+    _reading(parser, module, action, **defaults)
+
+
+def _reading(parser: argparse.ArgumentParser, module: str, action: str, **defaults: Any) -> None:
+    snapshot(parser)
+    as_json(parser)
+    parser.set_defaults(run=command(module), action=action, **defaults)

@@ -1,0 +1,37 @@
+"""`snapshots savepoint create`."""
+
+from __future__ import annotations
+
+import argparse
+
+from snapshot_assets.catalog.pin_list import list_savepoints
+from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
+from snapshot_assets.cli.catalog.compact import compact
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
+from snapshot_assets.cli.savepoint import savepoint_facts
+from snapshot_assets.engine.savepoint import compactions
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compact everything as the job of a plan does, then pin it; Spark starts only if there is something to compact.
+
+    Raises:
+        UnsealedError: The head is not sealed; nothing was done, or others committed while it was compacted.
+    """
+    catalog = open_catalog(options, writing=True)
+    refuse_unsealed(catalog.state)
+    runs, chunks = [], 0
+    for wanted, plan in compactions(catalog):
+        with only_results_on_stdout():
+            outcomes, run_id = compact(options, wanted, len(plan.by_chunk()))
+        runs.append(run_id)
+        chunks += len(outcomes)
+    savepoint = create_savepoint(catalog).savepoint
+    if options.json:
+        [listed] = [each for each in list_savepoints(catalog.state) if each.id == savepoint.id]
+        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | savepoint_facts(listed))
+    else:
+        done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
+        show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")
+    return 0

@@ -1,0 +1,137 @@
+"""`snapshots tag create | list | delete | rename | replace | exists`."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pin_list import ListedTag, list_tags
+from snapshot_assets.catalog.pin_objects import ttl_text
+from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.errors import VersionNotFoundError
+from snapshot_assets.format.units import parse_duration, time_text
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the command says; exit status 1 only of `exists`, where there is no such tag."""
+    actions = {
+        "create": _create,
+        "list": _list,
+        "delete": _delete,
+        "rename": _rename,
+        "replace": _replace,
+        "exists": _exists,
+    }
+    return actions[options.action](options)
+
+
+def _create(options: argparse.Namespace) -> int:
+    ttl = _ttl(options)
+    catalog = open_catalog(options, writing=True)
+    tag = create_tag(catalog, options.name, _revision(options, catalog), ttl)
+    return _report(options, catalog, tag, "" if tag.new else ", as before")
+
+
+def _replace(options: argparse.Namespace) -> int:
+    ttl = _ttl(options)
+    catalog = open_catalog(options, writing=True)
+    known_tag(catalog.state, options.name)
+    return _report(options, catalog, replace_tag(catalog, options.name, _revision(options, catalog), ttl))
+
+
+def _rename(options: argparse.Namespace) -> int:
+    catalog = open_catalog(options, writing=True)
+    return _report(options, catalog, rename_tag(catalog, options.name, options.new_name))
+
+
+def _ttl(options: argparse.Namespace) -> timedelta | None:
+    return None if options.time_retained is None else parse_duration(options.time_retained)
+
+
+def _revision(options: argparse.Namespace, catalog: Catalog) -> int:
+    return resolve_version(options.at, catalog.state) if options.at else _newest_seal(catalog)
+
+
+def _newest_seal(catalog: Catalog) -> int:
+    """Return the revision of the snapshot's newest seal.
+
+    Raises:
+        VersionNotFoundError: It has none yet.
+    """
+    newest = catalog.state.newest_seal
+    if newest is None:
+        raise VersionNotFoundError(
+            f"Nothing of the snapshot at {catalog.store.uri} was sealed yet, so that there is nothing to pin. Export "
+            "what is missing, or name an older version with --at."
+        )
+    return newest.revision
+
+
+def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str = "") -> int:
+    pinned = tag.known.tag
+    if options.json:
+        [listed] = [each for each in list_tags(catalog.state) if each.name == pinned.name]
+        show_json({"uri": catalog.store.uri, "new": tag.new} | _facts(listed))
+    else:
+        life = f" for {ttl_text(pinned.ttl)}" if pinned.ttl else ""
+        show(f"{catalog.store.uri}: tag {pinned.name} keeps revision {pinned.revision}{life}{remark}")
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    catalog = open_catalog(options, writing=True)
+    known_tag(catalog.state, options.name)  # a wrong name is told with those that are near
+    deleted = delete_tag(catalog, options.name)  # False if another was quicker
+    if options.json:
+        show_json({"uri": catalog.store.uri, "name": options.name, "deleted": deleted})
+    else:
+        show(f"{catalog.store.uri}: tag {options.name} is deleted")
+    return 0
+
+
+def _exists(options: argparse.Namespace) -> int:
+    catalog = open_catalog(options, writing=False)
+    found = options.name in catalog.state.tags
+    if options.json:
+        show_json({"uri": catalog.store.uri, "name": options.name, "exists": found})
+    else:
+        show("yes" if found else "no")
+    return 0 if found else 1
+
+
+def _list(options: argparse.Namespace) -> int:
+    catalog = open_catalog(options, writing=False)
+    tags = list_tags(catalog.state)
+    if options.json:
+        show_json([_facts(tag) for tag in tags])
+    elif tags:
+        headers = ("Tag", "Revision", "Commit time", "Created", "Time retained", "Expires at")
+        show_table(headers, [_row(tag) for tag in tags])
+    else:
+        say(f"No tags at {catalog.store.uri}.")
+    return 0
+
+
+def _facts(tag: ListedTag) -> dict[str, Any]:
+    return {
+        "name": tag.name,
+        "revision": tag.revision,
+        "commit_time": time_text(tag.committed_at),
+        "created_at": time_text(tag.created_at),
+        "time_retained": ttl_text(tag.ttl),
+        "expires_at": None if tag.expires_at is None else time_text(tag.expires_at),
+        "automatic": tag.automatic,
+        "previous": tag.previous or None,
+        "next": tag.next or None,
+    }
+
+
+def _row(tag: ListedTag) -> tuple[object, ...]:
+    facts = _facts(tag)
+    names = ("name", "revision", "commit_time", "created_at")
+    return (*(facts[name] for name in names), facts["time_retained"] or "for ever", facts["expires_at"] or "never")

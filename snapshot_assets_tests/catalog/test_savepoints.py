@@ -1,0 +1,332 @@
+"""Savepoints pin what is complete under ever greater numbers: on the local disk and on a real S3 server."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.deletion import delete_snapshot
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.listing import SavepointSummary, summarize
+from snapshot_assets.catalog.pin_list import list_savepoints
+from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.errors import (
+    DamageError,
+    DocumentError,
+    LocationDeletedError,
+    NoSnapshotError,
+    PinnedError,
+    UnsealedError,
+    VersionNotFoundError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import parse_json
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, reseal, sealed_by
+from snapshot_assets_tests.catalog.test_tag_changes import dying
+from snapshot_assets_tests.catalog.test_tag_races import race
+
+
+@pytest.fixture
+def store(any_location):
+    uri, options = any_location
+    return open_store(parse_location(uri), options)
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    return sealed_by(writer)
+
+
+def objects(store):
+    return [info.path for info in store.list("savepoint/")]
+
+
+def savepoints(store):
+    return {number: known.savepoint.revision for number, known in read_state(store).pins.savepoints.items()}
+
+
+def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
+    made = create_savepoint(sealed.catalog)
+    assert read_state(sealed.store).pins.savepoints == {1: made}
+    savepoint = made.savepoint
+    assert (savepoint.id, savepoint.revision, made.committed) == (1, SEAL, 6)
+    assert (made.created_by, objects(sealed.store)) == (sealed.catalog.writer_id, [savepoint.object.path])
+    data = sealed.store.get(savepoint.object.path)
+    assert (savepoint.object.sha256, savepoint.object.bytes) == (sha256_hex(data), len(data))
+    assert (verify(sealed.store).sealed, faults(sealed.store)) == (True, set())
+
+
+@pytest.mark.parametrize("automatic", [False, True])
+def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed, automatic):
+    """Literal text, so that nobody changes the format by accident."""
+    sealed.catalog._clock = lambda: datetime(2025, 2, 1, 12, 0, 0, 123456, tzinfo=UTC)
+    path = create_savepoint(sealed.catalog, automatic=automatic).savepoint.object.path
+    manifest = sealed.store.get("manifest.json").decode().removesuffix("\n").replace("\n", "\n  ")
+    said = '\n  "automatic": true,' if automatic else ""
+    expected = f"""{{
+  "version": 1,
+  "id": 1,
+  "created_at": "2025-02-01T12:00:00.123Z",
+  "created_by": "{sealed.catalog.writer_id}",{said}
+  "manifest": {manifest}
+}}
+"""
+    assert sealed.store.get(path).decode() == expected
+    assert read_state(sealed.store).pins.savepoints[1].savepoint.automatic is automatic
+    assert faults(sealed.store) == set()
+
+
+def test_ids_only_grow_also_behind_one_that_was_deleted_and_a_checkpoint(sealed):
+    assert [create_savepoint(sealed.catalog).savepoint.id for _ in range(3)] == [1, 2, 3]
+    assert delete_savepoint(Catalog.open_for_writing(sealed.store), 3)
+    assert not delete_savepoint(sealed.catalog, 3)
+    sealed.catalog.refresh()
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    assert create_savepoint(Catalog.open_for_writing(sealed.store)).savepoint.id == 4
+    assert savepoints(sealed.store) == {1: SEAL, 2: SEAL, 4: SEAL}
+    assert len(objects(sealed.store)) == 3
+    assert faults(sealed.store) == set()
+
+
+def test_an_older_revision_can_be_pinned_as_long_as_it_can_be_read(sealed):
+    newer = reseal(sealed)
+    create_savepoint(sealed.catalog)
+    create_savepoint(sealed.catalog, SEAL)
+    assert savepoints(sealed.store) == {1: newer, 2: SEAL}
+    with pytest.raises(VersionNotFoundError, match="Revision 6 is not sealed; sealed are 2 revisions"):
+        create_savepoint(sealed.catalog, SEAL + 1)
+    sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
+    assert create_savepoint(sealed.catalog, SEAL).savepoint.id == 3
+    for number in (2, 3):
+        delete_savepoint(sealed.catalog, number)
+    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired"):
+        create_savepoint(sealed.catalog, SEAL)
+    assert faults(sealed.store) == set()
+
+
+def test_an_unsealed_head_is_refused_before_anything_is_written(sealed):
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
+    for revision in (None, SEAL):
+        with pytest.raises(UnsealedError, match=r"Revision 6, the head, is not sealed \(the newest seal is revision 5"):
+            create_savepoint(sealed.catalog, revision)
+    assert (objects(sealed.store), read_state(sealed.store).revision) == ([], 6)
+
+
+def test_nothing_is_pinned_where_there_is_no_snapshot_or_a_deleted_one(store):
+    with pytest.raises(NoSnapshotError):
+        create_savepoint(Catalog.open_for_writing(store))
+    writer = Writer(store)
+    writer.begin()
+    with pytest.raises(UnsealedError, match=r"not sealed \(nothing is\)"):
+        create_savepoint(writer.catalog)
+    writer.catalog.commit(rules.delete(writer.token))
+    with pytest.raises(LocationDeletedError):
+        create_savepoint(writer.catalog)
+
+
+def test_savepoints_are_versions_by_id_and_by_their_ends(sealed):
+    state = sealed.catalog.state
+    for text in ("savepoint:1", "savepoint:latest", "savepoint:earliest", "savepoint:x", "savepoint:"):
+        with pytest.raises(VersionNotFoundError, match=r"no savepoint '.*'; sealed is 1 revision"):
+            resolve_version(text, state)
+    create_savepoint(sealed.catalog)
+    newer = reseal(sealed)
+    create_savepoint(sealed.catalog)
+    delete_savepoint(sealed.catalog, create_savepoint(sealed.catalog).savepoint.id)
+    state = read_state(sealed.store)
+    assert resolve_version("savepoint:1", state) == resolve_version("savepoint:earliest", state) == SEAL
+    assert resolve_version("savepoint:2", state) == resolve_version("savepoint:latest", state) == newer
+    with pytest.raises(VersionNotFoundError, match="no savepoint '3'; savepoints are 1, 2; sealed are"):
+        resolve_version("savepoint:3", state)
+    assert verify(sealed.store, at=lambda head: resolve_version("savepoint:1", head)).faults == []
+
+
+def test_savepoints_are_listed_with_their_neighbours(sealed):
+    create_savepoint(sealed.catalog)
+    newer = reseal(sealed)
+    create_savepoint(sealed.catalog)
+    create_savepoint(sealed.catalog, SEAL)
+    state = read_state(sealed.store)
+    assert [(each.id, each.revision, each.previous, each.next) for each in list_savepoints(state)] == [
+        (1, SEAL, None, 2),
+        (3, SEAL, None, 2),
+        (2, newer, 3, None),
+    ]
+    assert [each.committed_at for each in list_savepoints(state)][-1] == state.seals[1].committed_at
+    made = state.pins.savepoints
+    assert summarize(sealed.store).savepoints == tuple(
+        SavepointSummary(number, made[number].savepoint.revision, made[number].savepoint.created_at)
+        for number in (1, 2, 3)
+    )
+
+
+def test_a_snapshot_with_savepoints_is_deleted_only_with_them(sealed):
+    create_savepoint(sealed.catalog)
+    with pytest.raises(PinnedError, match=r"^Savepoint 1 pins revisions of .*--with-tags"):
+        delete_snapshot(sealed.store)
+    create_savepoint(sealed.catalog)
+    create_tag(sealed.catalog, "nightly", SEAL)
+    with pytest.raises(PinnedError, match=r"^Tag nightly and savepoints 1, 2 pin revisions of") as refused:
+        delete_snapshot(sealed.store)
+    assert refused.value.attributes["savepoints"] == [1, 2]
+    assert delete_snapshot(sealed.store, with_tags=True).foreign == ()
+    assert list(sealed.store.list()) == []
+
+
+def test_the_damaged_missing_or_wrong_object_of_a_savepoint_is_damage_naming_it(sealed):
+    path = create_savepoint(sealed.catalog).savepoint.object.path
+    data = sealed.store.get(path)
+    sealed.store.put(path, data[:-2] + b"x\n")
+    assert faults(sealed.store) == {(FaultKind.CHECKSUM, path)}
+    sealed.store.delete(path)
+    assert faults(sealed.store) == {(FaultKind.MISSING, path)}
+    sealed.store.put(path, data)
+    other = "savepoint/savepoint-2-01234567"
+    sealed.store.put(other, data)
+    ref = act.ObjectRef(other, sha256_hex(data), len(data))
+    sealed.catalog.commit(lambda _: [act.SavepointCreated(2, SEAL, ref, datetime(2025, 1, 1, tzinfo=UTC))])
+    assert faults(sealed.store) == {(FaultKind.DOCUMENT, other)}
+
+
+def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_by_garbage_collection(sealed):
+    path = create_savepoint(sealed.catalog).savepoint.object.path
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    reseal(sealed)
+    sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
+    assert garbage(sealed) == {}
+    data = sealed.store.get(old)
+    sealed.store.delete(old)
+    [fault] = [fault for fault in verify(sealed.store, depth="quick").faults if fault.is_damage]
+    assert (fault.kind, fault.object, "savepoint 1 needs" in fault.message) == (FaultKind.MISSING, old, True)
+    sealed.store.put(old, data)
+    document = sealed.store.get(path)
+    sealed.store.delete(path)
+    with pytest.raises(DamageError, match=r"object of savepoint 1, .* Delete the savepoint, or bring"):
+        garbage(sealed)
+    sealed.store.put(path, document)
+    delete_savepoint(sealed.catalog, 1)
+    found = garbage(sealed)
+    assert (found.pop(old), list(found.values())) == ("expired", ["replaced"])  # the other is its receipt
+    assert faults(sealed.store) == set()
+
+
+def garbage(writer):
+    """Return what is garbage, however young: on S3 even what is just written has an age of up to a second."""
+    found = collect_garbage(Catalog.open(writer.store), grace=0 * DAY, unsafe=True, dry_run=True)
+    return {each.path: each.reason for each in (*found.deleted, *found.waiting) if "probe" not in each.path}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_number_that_was_used_before_is_damage(sealed, number):
+    savepoint = create_savepoint(sealed.catalog).savepoint
+    delete_savepoint(sealed.catalog, 1)
+    again = act.SavepointCreated(number, SEAL, savepoint.object, savepoint.created_at)
+    with pytest.raises(DocumentError, match=f"creates savepoint {number} after 1"):
+        sealed.catalog.commit(lambda _: [again])
+    with pytest.raises(DocumentError, match="deletes savepoint 1, which is not there"):
+        Catalog(sealed.store, read_state(sealed.store, through=7)).state.after([act.SavepointDeleted(1)])
+
+
+# Races
+
+
+def test_savepoints_that_are_created_at_once_get_different_numbers(sealed):
+    catalogs = [Catalog.open_for_writing(sealed.store) for _ in range(4)]
+    made = race(*(lambda catalog=catalog: create_savepoint(catalog) for catalog in catalogs))
+    assert sorted(each.savepoint.id for each in made) == [1, 2, 3, 4]
+    assert read_state(sealed.store).pins.savepoints == {each.savepoint.id: each for each in made}
+    assert sorted(objects(sealed.store)) == sorted(each.savepoint.object.path for each in made)
+    assert faults(sealed.store) == set()
+
+
+def test_a_number_that_another_won_is_followed_by_the_next_one(sealed):
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("savepoint/savepoint-1-"):
+            create_savepoint(sealed.catalog)
+
+    made = create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+    assert (made.savepoint.id, len(objects(sealed.store))) == (2, 2)
+    assert parse_json(sealed.store.get(made.savepoint.object.path), "savepoint")["id"] == 2
+    assert faults(sealed.store) == set()
+
+
+def test_what_is_sealed_while_a_savepoint_is_created_is_what_it_pins(sealed):
+    met = []
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("savepoint/") and not met:
+            met.append(reseal(sealed))
+
+    made = create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+    assert ([made.savepoint.revision], made.savepoint.id) == (met, 1)
+    assert objects(sealed.store) == [made.savepoint.object.path]
+    assert faults(sealed.store) == set()
+
+
+def test_a_chunk_that_comes_while_a_savepoint_is_created_ends_it(sealed):
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("savepoint/"):
+            old = next(sealed.catalog.state.live_files(1)).file.path
+            sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
+
+    with pytest.raises(UnsealedError):
+        create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
+
+
+def test_a_revision_that_expires_while_a_savepoint_is_created_is_not_pinned(sealed):
+    reseal(sealed)
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("savepoint/"):
+            sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
+
+    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired"):
+        create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)), SEAL)
+    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_writer_killed_at_any_call_leaves_no_damage_and_the_next_one_finishes(sealed, after):
+    for last in range(100):
+        try:
+            catalog = Catalog(dying(sealed.store, last, after), read_state(sealed.store))
+            delete_savepoint(catalog, create_savepoint(catalog).savepoint.id)
+            break
+        except Killed:
+            assert not verify(sealed.store).damaged
+        made = create_savepoint(Catalog.open_for_writing(sealed.store)).savepoint.id
+        assert made == read_state(sealed.store).pins.last_savepoint
+        assert {kind for kind, _ in faults(sealed.store)} <= {FaultKind.ORPHAN}
+        assert delete_savepoint(Catalog.open_for_writing(sealed.store), made)
+    assert last == 4, "creating is two writes, and so is deleting"
+
+
+def test_a_writer_killed_between_object_and_commit_leaves_its_number_free(sealed):
+    def create(path, data):
+        if path == transaction_path(6):
+            raise Killed
+        sealed.store.create(path, data)
+
+    with pytest.raises(Killed):
+        create_savepoint(Catalog(Changed(sealed.store, create=create), read_state(sealed.store)))
+    [orphan] = objects(sealed.store)
+    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}
+    assert create_savepoint(sealed.catalog).savepoint.id == 1
+    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}

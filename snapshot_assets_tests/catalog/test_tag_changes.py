@@ -1,0 +1,303 @@
+"""Renamed and replaced tags, automatic ones, and their list: on the local disk and on a real S3 server."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.pin_list import list_tags
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.replay import read_state, scan_log
+from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.errors import (
+    LocationDeletedError,
+    NoSnapshotError,
+    PlanError,
+    TagExistsError,
+    VersionNotFoundError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.documents import parse_json
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, path_of, reseal, sealed_by, tag_objects
+
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def store(any_location):
+    uri, options = any_location
+    return open_store(parse_location(uri), options)
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    return sealed_by(writer)
+
+
+def last_actions(store):
+    return [type(action) for action in scan_log(store).entries[-1].transaction.actions]
+
+
+def test_a_renamed_tag_is_one_transaction_and_keeps_its_revision_creation_and_life(sealed):
+    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.tag
+    renamed = rename_tag(Catalog.open_for_writing(sealed.store), "nightly", "friday")
+    assert (renamed.new, renamed.known.committed) == (True, 7)
+    assert last_actions(sealed.store) == [act.TagRenamed]
+    state = read_state(sealed.store)
+    assert state.tags == {"friday": renamed.known}
+    after = renamed.known.tag
+    assert (after.revision, after.created_at, after.ttl) == (before.revision, before.created_at, before.ttl)
+    assert tag_objects(sealed.store) == [after.object.path]
+    document = parse_json(sealed.store.get(after.object.path), "tag")
+    assert (document["name"], document["created_by"]) == ("friday", renamed.known.created_by)
+    assert faults(sealed.store) == set()
+
+
+def test_a_replaced_tag_is_one_transaction_and_lives_from_now(sealed):
+    before = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known.tag
+    newer = reseal(sealed)
+    replaced = replace_tag(Catalog.open_for_writing(sealed.store), "nightly", newer, timedelta(days=1))
+    assert last_actions(sealed.store) == [act.TagReplaced]
+    state = read_state(sealed.store)
+    assert state.tags == {"nightly": replaced.known}
+    after = replaced.known.tag
+    assert (after.revision, after.ttl, after.created_at > before.created_at) == (newer, timedelta(days=1), True)
+    assert tag_objects(sealed.store) == [after.object.path]
+    assert resolve_version("nightly", state) == newer
+    assert faults(sealed.store) == set()
+
+
+def test_what_became_of_a_tag_is_in_a_checkpoint_too(sealed):
+    create_tag(sealed.catalog, "a", SEAL, WEEK)
+    create_tag(sealed.catalog, "b", SEAL)
+    rename_tag(sealed.catalog, "a", "c")
+    replace_tag(sealed.catalog, "b", reseal(sealed))
+    rename_tag(sealed.catalog, "b", "a")
+    known = dict(sealed.catalog.state.tags)
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    assert read_state(sealed.store).tags == known
+    assert faults(sealed.store) == set()
+
+
+def test_renaming_to_its_own_name_changes_nothing(sealed):
+    known = create_tag(sealed.catalog, "nightly", SEAL).known
+    again = rename_tag(sealed.catalog, "nightly", "nightly")
+    assert (again.new, again.known, read_state(sealed.store).revision) == (False, known, 6)
+
+
+def test_a_rename_to_a_name_that_is_taken_or_none_is_refused_and_writes_nothing(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL, WEEK)
+    create_tag(sealed.catalog, "friday", SEAL)
+    before = tag_objects(sealed.store)
+    with pytest.raises(TagExistsError, match=r"'friday' is there already: .* asked for is revision 5 for 7d"):
+        rename_tag(sealed.catalog, "nightly", "friday")
+    with pytest.raises(PlanError, match="cannot name a tag"):
+        rename_tag(sealed.catalog, "nightly", "a b")
+    assert (tag_objects(sealed.store), read_state(sealed.store).revision) == (before, 7)
+
+
+@pytest.mark.parametrize("name", ["nightl", "x:nightly", "rev:5", "5", ""])
+def test_only_a_tag_that_is_there_can_be_renamed_or_replaced(sealed, name):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    for change in (lambda: rename_tag(sealed.catalog, name, "new"), lambda: replace_tag(sealed.catalog, name, SEAL)):
+        with pytest.raises(VersionNotFoundError, match="no tag"):
+            change()
+    assert len(tag_objects(sealed.store)) == 1
+
+
+def test_a_tag_is_replaced_only_by_what_can_be_tagged(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    with pytest.raises(VersionNotFoundError, match="Revision 3 is not sealed"):
+        replace_tag(sealed.catalog, "nightly", 3)
+    with pytest.raises(PlanError, match="at least 1s"):
+        replace_tag(sealed.catalog, "nightly", SEAL, timedelta(0))
+    assert read_state(sealed.store).revision == 6
+
+
+def test_nothing_is_renamed_or_replaced_where_there_is_no_snapshot_or_a_deleted_one(store):
+    catalog = Catalog.open_for_writing(store)
+    with pytest.raises(NoSnapshotError):
+        rename_tag(catalog, "a", "b")
+    writer = sealed_by(begun(store))
+    create_tag(writer.catalog, "a", SEAL)
+    writer.catalog.commit(rules.delete(writer.token, with_tags=True))
+    with pytest.raises(LocationDeletedError):
+        rename_tag(writer.catalog, "a", "b")
+    with pytest.raises(LocationDeletedError):
+        replace_tag(writer.catalog, "a", SEAL)
+
+
+def begun(store) -> Writer:
+    writer = Writer(store)
+    writer.begin()
+    return writer
+
+
+def test_an_automatic_tag_says_so_in_log_and_object_and_no_other_does(sealed):
+    made = create_tag(sealed.catalog, "auto", SEAL, automatic=True).known
+    create_tag(sealed.catalog, "own", SEAL)
+    state = read_state(sealed.store)
+    assert (state.tags["auto"].tag.automatic, state.tags["own"].tag.automatic) == (True, False)
+    documents = {name: parse_json(sealed.store.get(path_of(sealed.store, name)), name) for name in ("auto", "own")}
+    assert list(documents["auto"]) == ["version", "name", "created_at", "created_by", "ttl", "automatic", "manifest"]
+    assert (documents["auto"]["automatic"], "automatic" in documents["own"]) == (True, False)
+    with pytest.raises(TagExistsError, match="made by a rule"):
+        create_tag(sealed.catalog, "auto", SEAL)
+    assert rename_tag(sealed.catalog, "auto", "kept").known.tag.automatic
+    assert not replace_tag(sealed.catalog, "kept", SEAL).known.tag.automatic
+    assert made.tag.automatic
+    assert faults(sealed.store) == set()
+
+
+def test_tags_are_listed_by_commit_time_with_their_neighbours_and_end(sealed):
+    assert list_tags(sealed.catalog.state) == []
+    newer = reseal(sealed)
+    sealed.catalog._clock = lambda: datetime(2125, 2, 1, 12, tzinfo=UTC)
+    create_tag(sealed.catalog, "z-newest", newer)
+    create_tag(sealed.catalog, "b", SEAL, WEEK)
+    create_tag(sealed.catalog, "a", SEAL)
+    state = read_state(sealed.store)
+    tags = list_tags(state)
+    assert [(tag.name, tag.revision, tag.previous, tag.next) for tag in tags] == [
+        ("a", SEAL, "", "z-newest"),
+        ("b", SEAL, "", "z-newest"),
+        ("z-newest", newer, "b", ""),
+    ]
+    assert [tag.committed_at for tag in tags] == [state.seals[number].committed_at for number in (0, 0, 1)]
+    assert [tag.expires_at for tag in tags] == [None, datetime(2125, 2, 8, 12, tzinfo=UTC), None]
+
+
+# Races
+
+
+def test_a_rename_that_meets_a_deletion_is_refused_and_leaves_nothing(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/tag-friday"):
+            assert delete_tag(sealed.catalog, "nightly")
+
+    with pytest.raises(VersionNotFoundError, match="no tag 'nightly'"):
+        rename_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", "friday")
+    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [])
+    assert faults(sealed.store) == set()
+
+
+def test_a_rename_that_meets_a_replacement_renames_what_replaced_it(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+    newer = reseal(sealed)
+    met = []
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/tag-friday") and not met:
+            met.append(replace_tag(sealed.catalog, "nightly", newer, WEEK).known.tag)
+
+    renamed = rename_tag(Catalog.open_for_writing(Changed(sealed.store, create=create)), "nightly", "friday").known.tag
+    assert (renamed.revision, renamed.ttl, renamed.created_at) == (newer, WEEK, met[0].created_at)
+    assert {name: known.tag for name, known in read_state(sealed.store).tags.items()} == {"friday": renamed}
+    assert tag_objects(sealed.store) == [renamed.object.path]
+    assert faults(sealed.store) == set()
+
+
+def test_a_rename_to_a_name_that_another_takes_meanwhile_is_refused(sealed):
+    create_tag(sealed.catalog, "nightly", SEAL)
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/tag-friday"):
+            create_tag(sealed.catalog, "friday", SEAL)
+
+    other = Catalog.open_for_writing(Changed(sealed.store, create=create))
+    with pytest.raises(TagExistsError, match="'friday' is there already"):
+        rename_tag(other, "nightly", "friday")
+    assert set(read_state(sealed.store).tags) == {"nightly", "friday"}
+    assert len(tag_objects(sealed.store)) == 2
+    assert faults(sealed.store) == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda catalog, revision: create_tag(catalog, "late", revision),
+        lambda catalog, revision: replace_tag(catalog, "kept", revision),
+    ],
+    ids=["create", "replace"],
+)
+def test_a_revision_that_expires_while_it_is_tagged_is_refused(sealed, change):
+    newer = reseal(sealed)
+    create_tag(sealed.catalog, "kept", newer)
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("tag/"):
+            sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
+
+    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired, and no tag or savepoint pins it"):
+        change(Catalog.open_for_writing(Changed(sealed.store, create=create)), SEAL)
+    state = read_state(sealed.store)
+    assert {name: known.tag.revision for name, known in state.tags.items()} == {"kept": newer}
+    assert tag_objects(sealed.store) == [path_of(sealed.store, "kept")]
+    assert faults(sealed.store) == set()
+
+
+def test_an_expired_revision_that_a_tag_pins_can_be_pinned_again(sealed):
+    newer = reseal(sealed)
+    create_tag(sealed.catalog, "kept", SEAL, WEEK)
+    sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
+    create_tag(sealed.catalog, "also", SEAL)
+    replace_tag(sealed.catalog, "kept", SEAL)
+    rename_tag(sealed.catalog, "kept", "for-ever")
+    assert [seal.revision for seal in read_state(sealed.store).readable()] == [SEAL, newer]
+    assert delete_tag(sealed.catalog, "also")
+    assert delete_tag(sealed.catalog, "for-ever")
+    with pytest.raises(VersionNotFoundError, match="has expired"):
+        create_tag(sealed.catalog, "too-late", SEAL)
+    assert tag_objects(sealed.store) == []
+    assert faults(sealed.store) == set()
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    "change", [lambda c: rename_tag(c, "old", "new"), lambda c: replace_tag(c, "old", SEAL, WEEK)], ids=["name", "pin"]
+)
+def test_a_writer_killed_at_any_call_leaves_one_whole_tag_and_orphans_at_most(sealed, change, after):
+    for last in range(100):
+        create_tag(sealed.catalog, "old", SEAL)
+        try:
+            change(Catalog(dying(sealed.store, last, after), read_state(sealed.store)))
+            break
+        except Killed:
+            assert not verify(sealed.store).damaged
+        [name] = read_state(sealed.store).tags
+        assert {kind for kind, _ in faults(sealed.store)} <= {FaultKind.ORPHAN}
+        delete_tag(sealed.catalog, name)
+        for path in tag_objects(sealed.store):
+            sealed.store.delete(path)
+    assert last == 3, "an object, a transaction, and the deletion of the old object"
+
+
+def dying(store, calls, after):
+    """The store, until a process dies before or after one more writing call."""
+    left = [calls]
+
+    def method(name):
+        def call(*arguments):
+            left[0] -= 1
+            if left[0] < 0 and not after:
+                raise Killed
+            result = getattr(store, name)(*arguments)
+            if left[0] < 0:
+                raise Killed
+            return result
+
+        return call
+
+    return Changed(store, **{name: method(name) for name in ("create", "put", "delete")})

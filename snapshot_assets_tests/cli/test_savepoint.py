@@ -1,0 +1,156 @@
+"""`snapshots savepoint`: everything is compacted, then pinned under a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.matching import pending_tombstones
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.savepoints import create_savepoint
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.engine.compact import CompactRun
+from snapshot_assets.engine.compact_plan import Wanted
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import time_text
+from snapshot_assets.pipeline import execute
+from snapshot_assets.plan import Plan
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import reseal
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
+
+READINGS = TableName("main", "readings")
+
+
+def savepoint(snapshots: Snapshots, location: Path, *arguments: str) -> Result:
+    return snapshots("savepoint", *arguments, "--snapshot", location.as_uri())
+
+
+def savepoints(location: Path) -> dict[int, int]:
+    known = read_state(store_of(location)).pins.savepoints
+    return {number: each.savepoint.revision for number, each in known.items()}
+
+
+@pytest.fixture
+def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
+    """What was asked of the job, which runs in this process instead, without Spark and Dagster."""
+    asked: list[Wanted] = []
+
+    def run(_: object, plan: Plan, wanted: Wanted, *, on_compacted: Callable[[Any], None], **__: object) -> str:
+        asked.append(wanted)
+        for outcome in CompactRun(store_of(exported), InlineRunner(), "r", wanted).run():
+            on_compacted(outcome)
+        return f"run-{len(asked)}"
+
+    monkeypatch.setattr(execute, "run_compaction", run)
+    return asked
+
+
+def test_what_needs_no_compaction_is_pinned_at_once(
+    snapshots: Snapshots, exported: Path, compacted: list[Wanted]
+) -> None:
+    head = read_state(store_of(exported)).revision
+    done = savepoint(snapshots, exported, "create")
+    assert (done.status, compacted) == (0, [])
+    assert done.out == f"{exported.as_uri()}: savepoint 1 keeps revision {head}; nothing to compact\n"
+    again = savepoint(snapshots, exported, "create", "--json").json
+    assert (again["id"], again["revision"], again["run_ids"], again["chunks_compacted"]) == (2, head, [], 0)
+    assert savepoints(exported) == {1: head, 2: head}
+
+
+def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
+    snapshots: Snapshots, exported: Path, compacted: list[Wanted]
+) -> None:
+    """The files of days 1 and 3 have none of these rows by their statistics: a compaction by itself leaves them."""
+    delete_rows(
+        Catalog.open_for_writing(store_of(exported)), READINGS, "moment >= '2025-01-02T12:00:00Z' and value < 48"
+    )
+    assert pending_tombstones(read_state(store_of(exported)))
+    done = savepoint(snapshots, exported, "create", "--json").json
+    assert (done["id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
+    assert compacted == [Wanted(), Wanted(chunks=(1, 3), tables=(READINGS,))]
+    state = read_state(store_of(exported))
+    assert (state.sealed, pending_tombstones(state)) == (True, {})
+    assert done["revision"] == state.seals[-1].revision
+    assert sum(known.file.rows for known in state.live_files() if known.file.table == "readings") == 60
+    assert not verify(store_of(exported)).damaged
+
+
+def test_a_head_that_is_not_sealed_is_refused_before_anything_is_compacted(
+    snapshots: Snapshots, source: str, location: Path
+) -> None:
+    export(make_plan(source, location.as_uri()), store_of(location), chunks=[1])
+    head = read_state(store_of(location)).revision
+    refused = savepoint(snapshots, location, "create")
+    assert (refused.status, refused.out) == (1, "")
+    assert f"Revision {head}, the head, is not sealed (nothing is)" in refused.err
+    assert read_state(store_of(location)).revision == head
+
+
+def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path) -> None:
+    writer = Writer(store_of(location))
+    writer.begin()
+    writer.fill()
+    none = savepoint(snapshots, location, "list")
+    assert (none.status, none.out, none.err) == (0, "", f"No savepoints at {location.as_uri()}.\n")
+    first = seal_and_save(writer)
+    second = seal_and_save(writer)
+    head, *lines = savepoint(snapshots, location, "list").out.splitlines()
+    assert head.split() == ["Savepoint", "Revision", "Commit", "time", "Created"]
+    assert [line.split()[:2] for line in lines] == [["1", str(first)], ["2", str(second)]]
+    listed = savepoint(snapshots, location, "list", "--json").json
+    known = writer.catalog.state.pins.savepoints
+    assert listed[1] == {
+        "id": 2,
+        "revision": second,
+        "commit_time": time_text(writer.catalog.state.seals[1].committed_at),
+        "created_at": time_text(known[2].savepoint.created_at),
+        "automatic": False,
+        "previous": 1,
+        "next": None,
+    }
+    shown = snapshots("catalog", "show", "--snapshot", location.as_uri()).out
+    assert f"  savepoint: 2, revision {second}, since " in shown
+    [summary] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
+    assert [each["id"] for each in summary["savepoints"]] == [1, 2]
+    pinned = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes")
+    assert (pinned.status, "Savepoints 1, 2 pin revisions" in pinned.err) == (2, True)
+    assert savepoint(snapshots, location, "delete", "1").out == f"{location.as_uri()}: savepoint 1 is deleted\n"
+    assert savepoint(snapshots, location, "delete", "2", "--json").json["deleted"] is True
+    refused = savepoint(snapshots, location, "delete", "1")
+    assert (refused.status, "no savepoint '1'; sealed are 2 revisions" in refused.err) == (2, True)
+    assert (savepoints(location), list(writer.store.list("savepoint/"))) == ({}, [])
+    what = snapshots("catalog", "log", "--limit", "3", "--json", "--snapshot", location.as_uri()).json["revisions"]
+    said = ["savepoint 2 deleted", "savepoint 1 deleted", f"savepoint 2 pins {second}"]
+    assert [each["what"] for each in what] == [[each] for each in said]
+
+
+def seal_and_save(writer: Writer) -> int:
+    revision = reseal(writer) if writer.catalog.state.seals else seal(writer.catalog).seal.revision
+    create_savepoint(writer.catalog)
+    return revision
+
+
+@pytest.mark.parametrize("number", ["0", "x", "-1"])
+def test_an_id_that_is_none_is_a_wrong_call(snapshots: Snapshots, exported: Path, number: str) -> None:
+    refused = savepoint(snapshots, exported, "delete", number)
+    assert (refused.status, refused.out) == (2, "")
+
+
+@pytest.mark.slow
+def test_the_job_compacts_before_a_savepoint(snapshots: Snapshots, exported: Path) -> None:
+    """With Dagster and Spark, as users run it."""
+    delete_rows(Catalog.open_for_writing(store_of(exported)), READINGS, "value < 12")
+    done = savepoint(snapshots, exported, "create", "--json")
+    assert done.status == 0, done.err
+    assert len(done.json["run_ids"]) == 2
+    state = read_state(store_of(exported))
+    assert (savepoints(exported), pending_tombstones(state)) == ({1: done.json["revision"]}, {})
+    assert not verify(store_of(exported)).damaged

@@ -1,0 +1,167 @@
+"""`snapshots tag`: what it tells and what it commits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+
+
+def tag(snapshots: Snapshots, location: Path, *arguments: str) -> Result:
+    return snapshots("tag", *arguments, "--snapshot", location.as_uri())
+
+
+def tags(location: Path) -> dict[str, tuple[int, timedelta | None]]:
+    """Return what the log has: revision and time to live by name."""
+    known = read_state(store_of(location)).tags
+    return {name: (each.tag.revision, each.tag.ttl) for name, each in known.items()}
+
+
+@pytest.fixture
+def writer(location: Path) -> Writer:
+    """A location with seals at 5 and 7."""
+    writer = Writer(store_of(location))
+    writer.begin()
+    sealed_by(writer)
+    assert reseal(writer) == 7
+    return writer
+
+
+def test_a_tag_is_created_of_the_newest_seal_or_of_a_version(
+    snapshots: Snapshots, location: Path, writer: Writer
+) -> None:
+    done = tag(snapshots, location, "create", "friday", "--time-retained", "90d")
+    assert (done.status, done.out) == (0, f"{location.as_uri()}: tag friday keeps revision 7 for 90d\n")
+    assert tag(snapshots, location, "create", "friday", "--time-retained", "90d").out.endswith(" for 90d, as before\n")
+    earlier = time_text(writer.catalog.state.seals[0].committed_at)
+    for name, version in (("a", "rev:5"), ("b", "5"), ("c", f"ts:{earlier}"), ("d", earlier), ("e", "tag:friday")):
+        assert tag(snapshots, location, "create", name, "--at", version).status == 0
+    assert tags(location) == {
+        "friday": (7, 90 * DAY),
+        **dict.fromkeys("abcd", (5, None)),
+        "e": (7, None),
+    }
+
+
+def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    tag(snapshots, location, "create", "first", "--at", "5")
+    done = tag(snapshots, location, "create", "friday", "--time-retained", "90d", "--json").json
+    created = parse_time(done["created_at"])
+    assert done == {
+        "uri": location.as_uri(),
+        "new": True,
+        "name": "friday",
+        "revision": 7,
+        "commit_time": time_text(writer.catalog.state.seals[1].committed_at),
+        "created_at": time_text(created),
+        "time_retained": "90d",
+        "expires_at": time_text(created + 90 * DAY),
+        "automatic": False,
+        "previous": "first",
+        "next": None,
+    }
+    assert tag(snapshots, location, "list", "--json").json[1] == {
+        name: value for name, value in done.items() if name not in ("uri", "new")
+    }
+
+
+def test_tags_are_listed_by_commit_time(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    none = tag(snapshots, location, "list")
+    assert (none.status, none.out, none.err) == (0, "", f"No tags at {location.as_uri()}.\n")
+    assert tag(snapshots, location, "list", "--json").json == []
+    tag(snapshots, location, "create", "a-newer", "--time-retained", "1d")
+    tag(snapshots, location, "create", "older", "--at", "5")
+    head, first, second = tag(snapshots, location, "list").out.splitlines()
+    assert head.split("  ")[0] == "Tag"
+    assert (first.split()[:2], first.split()[-3:]) == (["older", "5"], ["for", "ever", "never"])
+    known = read_state(store_of(location)).tags["a-newer"].tag
+    assert second.split()[:2] == ["a-newer", "7"]
+    assert second.split()[-2:] == ["1d", time_text(known.created_at + DAY)]
+
+
+def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    tag(snapshots, location, "create", "friday", "--at", "5", "--time-retained", "90d")
+    assert tag(snapshots, location, "rename", "friday", "kept").out.endswith(": tag kept keeps revision 5 for 90d\n")
+    assert tags(location) == {"kept": (5, 90 * DAY)}
+    assert tag(snapshots, location, "replace", "kept").out.endswith(": tag kept keeps revision 7\n")
+    assert tags(location) == {"kept": (7, None)}
+    assert (
+        tag(snapshots, location, "replace", "kept", "--at", "5", "--time-retained", "2h", "--json").json["revision"]
+        == 5
+    )
+    assert tags(location) == {"kept": (5, timedelta(hours=2))}
+    assert tag(snapshots, location, "delete", "kept").out == f"{location.as_uri()}: tag kept is deleted\n"
+    assert tags(location) == {}
+    assert [info.path for info in writer.store.list("tag/")] == []
+    what = snapshots("catalog", "log", "--limit", "4", "--json", "--snapshot", location.as_uri()).json["revisions"]
+    assert [each["what"] for each in what] == [
+        ["tag 'kept' deleted"],
+        ["tag replaced: tag 'kept' pins 5 for 2h"],
+        ["tag replaced: tag 'kept' pins 7"],
+        ["tag 'friday' renamed: tag 'kept' pins 5 for 90d"],
+    ]
+    assert [each["actions"][0]["kind"] for each in what[1:]] == ["tag_replaced", "tag_replaced", "tag_renamed"]
+
+
+def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    no = tag(snapshots, location, "exists", "friday")
+    assert (no.status, no.out, no.err) == (1, "no\n", "")
+    tag(snapshots, location, "create", "friday")
+    yes = tag(snapshots, location, "exists", "friday")
+    assert (yes.status, yes.out) == (0, "yes\n")
+    found = tag(snapshots, location, "exists", "friday", "--json").json
+    assert found == {"uri": location.as_uri(), "name": "friday", "exists": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["create", "new", "--at", "6"], "Revision 6 is not sealed"),
+        (
+            ["create", "new", "--at", "5"],
+            "Revision 5 has expired, and no tag or savepoint pins it; sealed is 1",
+        ),
+        (["create", "a b"], "cannot name a tag"),
+        (["create", "new", "--time-retained", "soon"], "soon"),
+        (["create", "new", "--time-retained", "0s"], "at least 1s"),
+        (["create", "friday", "--time-retained", "1d"], "'friday' is there already: it pins revision 7"),
+        (["delete", "fridy"], "no tag 'fridy'; did you mean 'friday'?"),
+        (["rename", "fridy", "x"], "did you mean 'friday'?"),
+        (["rename", "friday", "other"], "'other' is there already"),
+        (["replace", "fridy"], "did you mean 'friday'?"),
+        (["replace", "friday", "--at", "tag:no"], "no tag 'no'"),
+    ],
+)
+def test_a_wrong_call_names_what_there_is_and_changes_nothing(
+    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], told: str
+) -> None:
+    for name in ("friday", "other"):
+        tag(snapshots, location, "create", name)
+    writer.catalog.refresh()
+    writer.catalog.commit(lambda _: [act.Expired((SEAL,))])
+    before = tags(location), [info.path for info in writer.store.list("tag/")]
+    refused = tag(snapshots, location, *arguments)
+    assert (refused.status, refused.out) == (2, "")
+    assert told in refused.err
+    assert (tags(location), [info.path for info in writer.store.list("tag/")]) == before
+
+
+def test_a_snapshot_that_nothing_was_sealed_of_has_nothing_to_tag(snapshots: Snapshots, location: Path) -> None:
+    writer = Writer(store_of(location))
+    writer.begin()
+    refused = tag(snapshots, location, "create", "friday")
+    assert (refused.status, "was sealed yet, so that there is nothing to pin" in refused.err) == (2, True)
+    writer.fill()
+    seal(writer.catalog)
+    assert tag(snapshots, location, "create", "friday").status == 0
+    assert Catalog.open(store_of(location)).state.tags["friday"].tag.revision == SEAL
