@@ -57,7 +57,7 @@ def _at_revision(digits: str, state: State) -> int:
         raise VersionNotFoundError(
             f"'rev:{digits}' is no version: write a number, such as rev:12; {_what_there_is(state)}", version=digits
         )
-    sealed = [seal.revision for seal in state.seals]
+    sealed = [seal.revision for seal in state.readable()]
     if int(digits) not in sealed:
         raise VersionNotFoundError(f"Revision {digits} is not sealed; {_what_there_is(state)}", version=digits)
     return int(digits)
