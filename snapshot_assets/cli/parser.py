@@ -160,6 +160,8 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     _catalog_command(checkpoint, "checkpoint")
     _collecting(_described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(_described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
+    _expire(_described(commands, "expire", "give up old sealed revisions; what tags and savepoints pin stays readable"))
+    _rollback(_described(commands, "rollback", "give the newest state the data of an older version"))
     _tombstone(_described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
     _compact(_described(commands, "compact", "merge small files, and write files anew without deleted rows"))
     rebuild = _described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
@@ -196,6 +198,25 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     _single_writer(parser)
     _yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
+
+
+def _expire(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep-last", type=_count, metavar="N", help="keep the newest N sealed revisions")
+    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed no longer ago: 12h, 30d, …")
+    _dry_run(parser, "list what would expire and what nothing would need then, touch nothing")
+    _single_writer(parser)
+    _yes(parser)
+    _catalog_command(parser, "expire")
+
+
+def _rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("version", metavar="VERSION", help="rev:12, tag:name or ts:2025-01-31T00:00:00Z")
+    parser.add_argument("--undelete", action="store_true", help="also if rows come back that were deleted since")
+    parser.add_argument("--discard-newer", action="store_true", help="expire all newer revisions, too")
+    _dry_run(parser, "tell what would change, touch nothing")
+    _single_writer(parser)
+    _yes(parser)
+    _catalog_command(parser, "rollback")
 
 
 def _tombstone(parser: argparse.ArgumentParser) -> None:
