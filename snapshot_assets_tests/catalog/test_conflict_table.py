@@ -21,12 +21,15 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import (
+    AcceptanceNeededError,
     ConflictError,
     IncompleteError,
     LocationDeletedError,
@@ -82,6 +85,34 @@ untag     +       +         +       +
 collect   +       +         +       +
 upgrade   +       +         =       +
 delete    +       +         newer   newer
+
+          rollback expire
+begin     =        .
+force     +        +
+extend    newer    +
+schema    newer    +
+work      newer    +
+chunk     newer    +
+replace   newer    +
+compact   newer    +
+tombstone newer    +
+fail      newer    +
+seal      newer    +
+tag       +        +
+untag     +        +
+collect   +        +
+rollback  =        +
+expire    +        =
+upgrade   +        +
+delete    newer    +
+
+          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
+rollback  .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+expire    .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+
+          compact tombstone upgrade rebuild
+rollback  +       undoes    newer   newer
+expire    +       +         newer   +
 """
 """`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
 snapshot begun, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it. Columns
@@ -97,6 +128,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "misses": IncompleteError,
     "taken": TagExistsError,
     "pinned": PinnedError,
+    "undoes": AcceptanceNeededError,
 }
 
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
@@ -178,6 +210,14 @@ def _collect(writer: Writer) -> None:
     writer.catalog.commit(rules.purge(tuple(state.files.unneeded(state.retained()))))
 
 
+def _rollback(writer: Writer) -> None:
+    rollback(writer.catalog, writer.catalog.state.seals[0].revision)
+
+
+def _expire(writer: Writer) -> None:
+    expire(writer.catalog, keep_last=1)
+
+
 def _upgrade(writer: Writer) -> None:
     upgrade(writer.catalog)
 
@@ -208,6 +248,8 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "tag": _tag,
     "untag": _untag,
     "collect": _collect,
+    "rollback": _rollback,
+    "expire": _expire,
     "upgrade": _upgrade,
     "delete": _delete,
 }
@@ -245,7 +287,21 @@ def _tagged_history(writer: Writer) -> None:
     create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
 
 
-STARTS = {"begin": lambda writer: None, "seal": _complete_history, "untag": _tagged_history}
+def _replaced_history(writer: Writer) -> None:
+    _history(writer)
+    _chunk(writer)
+    _replace(writer)
+    seal(writer.catalog)
+    _extend(writer, 4)
+
+
+STARTS = {
+    "begin": lambda writer: None,
+    "seal": _complete_history,
+    "untag": _tagged_history,
+    "rollback": _replaced_history,
+    "expire": _replaced_history,
+}
 """Where what a row does is possible and still to be done, if not at `_history`."""
 
 
