@@ -38,6 +38,7 @@ from snapshot_assets.errors import (
     SnapshotExistsError,
     SupersededError,
     TagExistsError,
+    VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
@@ -87,7 +88,7 @@ upgrade   +       +         =       +
 delete    +       +         newer   newer
 
           rollback expire
-begin     =        .
+begin     =        =
 force     +        +
 extend    newer    +
 schema    newer    +
@@ -98,10 +99,10 @@ compact   newer    +
 tombstone newer    +
 fail      newer    +
 seal      newer    +
-tag       +        +
+tag       +        expired
 untag     +        +
 collect   +        +
-rollback  =        +
+rollback  =        expired
 expire    +        =
 upgrade   +        +
 delete    newer    +
@@ -129,6 +130,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "taken": TagExistsError,
     "pinned": PinnedError,
     "undoes": AcceptanceNeededError,
+    "expired": VersionNotFoundError,
 }
 
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
@@ -268,12 +270,14 @@ WITHOUT_ROW = {"Rebuilt"}
 
 
 def _history(writer: Writer) -> None:
-    """A sealed revision, a file that no retained one has, and a window that was added since and is missing."""
+    """Two sealed revisions, a file that no retained one has, and a window that was added since and is missing."""
     writer.begin(PLAN)
     for chunk in (1, 2):
         writer.complete(chunk, writer.file(chunk))
-    writer.complete(1, writer.file(1, b"other rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
-    seal(writer.catalog)
+    for chunk in (1, 2):
+        file, old = writer.file(chunk, b"other rows"), tuple(writer.catalog.state.files.chunk(chunk))
+        writer.complete(chunk, file, replaces=old)
+        seal(writer.catalog)
     _extend(writer, 3)
 
 
@@ -287,20 +291,10 @@ def _tagged_history(writer: Writer) -> None:
     create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
 
 
-def _replaced_history(writer: Writer) -> None:
-    _history(writer)
-    _chunk(writer)
-    _replace(writer)
-    seal(writer.catalog)
-    _extend(writer, 4)
-
-
 STARTS = {
     "begin": lambda writer: None,
     "seal": _complete_history,
     "untag": _tagged_history,
-    "rollback": _replaced_history,
-    "expire": _replaced_history,
 }
 """Where what a row does is possible and still to be done, if not at `_history`."""
 
