@@ -47,7 +47,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
         )
     if token.revision < state.plans_since:
         raise SupersededError(
-            f"The location was {_what_happened(state)} at revision {state.plans_since}, after this run had read "
+            f"The location was {_what_happened(state)}, after this run had read "
             f"revision {token.revision}; nothing was committed since. Run again."
         )
     return state.header
@@ -55,8 +55,8 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 
 def _what_happened(state: State) -> str:
     if state.plans_since == state.rolled_back:
-        return "rolled back"
-    return f"upgraded or rebuilt (its format version is {state.format_version})"
+        return f"rolled back at revision {state.plans_since}"
+    return f"upgraded or rebuilt at revision {state.plans_since} (its format version is {state.format_version})"
 
 
 def refuse_upgraded(state: State, version: int) -> None:

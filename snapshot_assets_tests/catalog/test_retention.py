@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
@@ -16,7 +18,7 @@ from snapshot_assets.catalog.retention import Expiry, expire, retained_without
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import PlanError, VersionNotFoundError
-from snapshot_assets.format.actions import ChunksInProgress
+from snapshot_assets.format.actions import ChunksInProgress, Expired
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
@@ -129,6 +131,31 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     delete_tag(sealed.catalog, "two")
     assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
     assert not verify(sealed.store).faults
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_what_an_expiry_left_unneeded_stays_for_a_grace_period(sealed: Writer, reopened: bool) -> None:
+    """A reader may be at work on it."""
+    store, gone, grace = sealed.store, file_of(sealed, 5), timedelta(seconds=2)
+    time.sleep(2.1)  # longer ago than that the file was replaced
+    expire(sealed.catalog, keep_last=3)
+    if reopened:
+        write_checkpoint(store, sealed.catalog.state)
+        sealed.catalog = Catalog.open_for_writing(store)
+    waiting = collect_garbage(sealed.catalog, grace=grace, unsafe=True).waiting
+    assert gone in {each.path for each in waiting}
+    assert store.head(gone)
+    time.sleep(2.1)
+    assert gone in {each.path for each in collect_garbage(sealed.catalog, grace=grace, unsafe=True).deleted}
+
+
+def test_an_expiry_is_told_by_checkpoints_for_a_grace_period(sealed: Writer) -> None:
+    expired = expire(sealed.catalog, keep_last=3).expired
+    state = sealed.catalog.state
+    for age, told in ((DAY - timedelta(seconds=5), [expired]), (DAY, [])):
+        state.committed_at = state.events[-1].committed_at + age
+        actions = [action for event in needed_events(state) for action in event.actions]
+        assert [action.revisions for action in actions if isinstance(action, Expired)] == told
 
 
 def test_only_what_was_told_of_expires(sealed: Writer) -> None:
