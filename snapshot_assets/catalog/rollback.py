@@ -69,10 +69,10 @@ def rollback(
     if found.actions:
         _check_there(catalog, state.at(revision))
     committed = None
-    if found.actions and not dry_run:
+    if not dry_run:
         decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
         committed = catalog.commit(decide if only is None else _if_told(decide, only))
-        write_hints(catalog.store, catalog.state, catalog.refresh)
+        write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that a killed rollback left stale
     return RolledBack(found, committed)
 
 
