@@ -68,6 +68,7 @@ def test_a_target_that_never_saw_what_was_undone_loads_nothing(exported: Place, 
     assert duck.differences(then, IN_RANGE) == {}
 
 
+@pytest.mark.slow
 def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
     exported: Place, duck: Into, then: str
 ) -> None:
@@ -82,6 +83,7 @@ def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
     assert duck.differences(then, IN_RANGE) == {}
 
 
+@pytest.mark.slow
 def test_rows_that_a_compaction_left_out_come_back(scattered: Place, duck: Into, then: str) -> None:
     first = head(scattered)
     duck.restore(scattered.store)
@@ -95,6 +97,7 @@ def test_rows_that_a_compaction_left_out_come_back(scattered: Place, duck: Into,
     assert duck.differences(then, IN_RANGE) == {}
 
 
+@pytest.mark.slow
 def test_a_rollback_to_a_compaction_knows_its_rows_again(scattered: Place, duck: Into, then: str) -> None:
     duck.restore(scattered.store)
     compact(scattered.store)
