@@ -22,12 +22,19 @@ from pyarrow import fs
 MESSAGES = {  # what is read of log.proto; Protobuf passes over the fields that are left out
     "Transaction": "uint32 version=1; bytes location_id=2; uint64 revision=3; bytes uuid=4; bytes previous_uuid=5;"
     "bytes previous_sha256=6; repeated Action actions=9",
-    "Action": "Other begin=1; AddFile add_file=6; RemoveFile remove_file=7; Other seal=8; Other deleted=9;"
-    "Purged purged=19; Other rebuilt=21;"
-    + ";".join(f"Other no_file_{n}={n}" for n in (*range(2, 6), *range(10, 17), 20)),
+    "Action": "Other begin=1; Other extend=2; Other schema=3; Other in_progress=4; Other chunk=5; AddFile add_file=6;"
+    "RemoveFile remove_file=7; Other seal=8; Other deleted=9; Pin tag_created=10; Pin tag_deleted=11;"
+    "Renamed tag_renamed=12; Replaced tag_replaced=13; Savepoint savepoint_created=14; Savepoint savepoint_deleted=15;"
+    "Other tombstone=16; Other rollback=17; Expired expired=18; Paths purged=19; Other upgraded=20; Other rebuilt=21;"
+    "Paths returned_files=22",
     "AddFile": "string path=1; string schema=2; string table=3; uint64 chunk=4; uint64 rows=6; string sha256=8",
     "RemoveFile": "string path=1",
-    "Purged": "repeated string paths=1",
+    "Paths": "repeated string paths=1",
+    "Pin": "string name=1; uint64 revision=2",
+    "Renamed": "string name=1; Pin tag=2",
+    "Replaced": "Pin tag=1",
+    "Savepoint": "uint64 id=1; uint64 revision=2",
+    "Expired": "repeated uint64 revisions=1",
     "Other": "",
     "Checkpoint": "uint32 version=1; bytes location_id=2; uint64 revision=3; bytes uuid=4; bytes sha256=5;"
     "repeated Event events=8; repeated Section sections=9",
@@ -82,6 +89,8 @@ class State:
     sha256: bytes = b""
     lives: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     sealed: set[int] = field(default_factory=set)
+    expired: set[int] = field(default_factory=set)
+    pins: dict[str | int, int] = field(default_factory=dict)
 
     def live(self, path: str) -> bool:
         """Tell whether a file is live."""
@@ -116,8 +125,30 @@ class State:
             for path in value.paths:
                 check(path in self.lives and not self.live(path), name, f"purges {path}, which is live or unknown")
                 del self.lives[path]
+        elif kind.name == "returned_files":
+            for path in value.paths:
+                check(path in self.lives and not self.live(path), name, f"returns {path}, which is live or unknown")
+                self.lives[path].append(self.lives[path][-1] | {"added": revision, "removed": 0})
         elif kind.name == "seal":
             self.sealed.add(revision)
+        elif kind.name == "expired":
+            self.expired.update(value.revisions)
+        elif kind.name.startswith(("tag_", "savepoint_")):
+            self.pin(kind.name, value)
+
+    def pin(self, kind: str, value: Any) -> None:
+        """Apply an action on a tag or savepoint."""
+        if kind in ("tag_deleted", "tag_renamed", "savepoint_deleted"):
+            self.pins.pop(value.id if kind == "savepoint_deleted" else value.name, None)
+        if kind in ("tag_created", "tag_renamed", "tag_replaced"):
+            tag = value if kind == "tag_created" else value.tag
+            self.pins[tag.name] = tag.revision
+        elif kind == "savepoint_created":
+            self.pins[value.id] = value.revision
+
+    def retained(self, revision: int) -> bool:
+        """Tell whether an older revision stays readable."""
+        return revision in self.sealed - (self.expired - {*self.pins.values()})
 
     def at(self, revision: int) -> list[dict[str, Any]]:
         """Return the files that the state at a revision has."""
@@ -182,7 +213,7 @@ class Log:
             return self.state(revision or head).at(revision or head)
         except DamageError as damage:  # where the log's beginning was pruned, a later state knows what is retained
             newest = self.state(head)
-            check(revision in newest.sealed, f"{damage} Revision {revision}", "cannot be read, nor is it retained")
+            check(newest.retained(revision), f"{damage} Revision {revision}", "cannot be read, nor is it retained")
             return newest.at(revision)
 
 

@@ -83,7 +83,7 @@ class LogWholeError(UsageError):
 
 
 class AcceptanceNeededError(UsageError):
-    """A rebuild can only rest on receipts, so that data removed or replaced since may come back."""
+    """Data that was removed, replaced or deleted may come back, by a rebuild or a rollback."""
 
 
 class PinnedError(UsageError):
@@ -204,7 +204,7 @@ class ClockError(SnapshotError):
 
 
 class IncompleteError(SnapshotError):
-    """A seal was asked for while windows are missing or files are damaged."""
+    """A seal or a rollback was asked for while windows are missing or files are damaged."""
 
 
 class FederationError(SnapshotError):

@@ -44,6 +44,7 @@ from snapshot_assets.plan_fields import (
     Table,
     Time,
 )
+from snapshot_assets.plan_retention import RetentionFields
 from snapshot_assets.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.storage.location import parse_location
 
@@ -138,6 +139,11 @@ class Plan(BaseModel):
         False, description="Promise that nobody else writes here: allows a store without conditional creates."
     )
     grace: Duration = Field(timedelta(hours=24), description="Age below which garbage collection deletes nothing.")
+    retention: RetentionFields = Field(
+        default_factory=RetentionFields,
+        description="How long revisions stay readable, and which get tags and savepoints; nothing expires by default.",
+        examples=["{keep_for: 30d, tag: {create_time: 02:00, num_retained_max: 7}}"],
+    )
 
     def __init__(self, **fields: Any) -> None:
         try:

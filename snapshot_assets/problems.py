@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -79,8 +79,21 @@ def _problem(detail: Any, model: type[BaseModel], secret: Collection[str]) -> Pr
     return Problem(path, scrub(_message(detail, path, model, secret)))
 
 
-def _message(detail: Any, path: tuple[str, ...], model: type[BaseModel], secret: Collection[str]) -> str:
-    field = model.model_fields.get(path[0]) if path else None
+def _innermost(model: type[BaseModel], path: tuple[str, ...]) -> tuple[type[BaseModel], str]:
+    """Return the model that a field belongs to, and the field's name there; what lies in a list or mapping is its."""
+    for name in path[:-1]:
+        field = model.model_fields.get(name)
+        kinds = (field.annotation, *get_args(field.annotation)) if field is not None else ()
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is None:
+            return model, name
+        model = inner
+    return model, path[-1] if path else ""
+
+
+def _message(detail: Any, path: tuple[str, ...], outermost: type[BaseModel], secret: Collection[str]) -> str:
+    model, name = _innermost(outermost, path)
+    field = model.model_fields.get(name)
     examples = f"; write such as {' or '.join(map(str, field.examples))}" if field and field.examples else ""
     match detail["type"]:
         case "value_error":

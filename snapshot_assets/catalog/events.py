@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from snapshot_assets.catalog.pin_set import PinAction, Pins
 from snapshot_assets.catalog.state import State
@@ -17,11 +18,14 @@ def needed_events(state: State) -> Iterator[Event]:
 
     Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
     seals that expired, and on pins that are gone: what is kept must not depend on which checkpoints lie on the way.
+    What expired is told for another grace period, which garbage collection counts from there.
     """
     seals = [seal.revision for seal in state.readable()]
     ends, working = _chunk_ends(state.events), _working_since(state.events)
+    since = state.committed_at - timedelta(microseconds=state.header.grace if state.header is not None else 0)
     for event in state.events:
-        kept = tuple(_kept(event, seals, ends, working, state.pins))
+        young = event.committed_at > since
+        kept = tuple(_kept(event, seals, ends, working, state.pins, young=young))
         if kept:
             yield replace(event, actions=kept)
 
@@ -59,7 +63,13 @@ def _working_since(events: Iterable[Event]) -> dict[int, int]:
 
 
 def _kept(
-    event: Event, seals: list[int], ends: dict[tuple[int, int], int], working: dict[int, int], pins: Pins
+    event: Event,
+    seals: list[int],
+    ends: dict[tuple[int, int], int],
+    working: dict[int, int],
+    pins: Pins,
+    *,
+    young: bool,
 ) -> Iterator[act.Action]:
     for action in event.actions:
         match action:
@@ -75,7 +85,7 @@ def _kept(
                 if _sealed_between(seals, event.revision, event.revision + 1):
                     yield action
             case act.Expired():
-                kept = tuple(each for each in action.revisions if _sealed_between(seals, each, each + 1))
+                kept = tuple(each for each in action.revisions if young or _sealed_between(seals, each, each + 1))
                 if kept:
                     yield replace(action, revisions=kept)
             case _ if isinstance(action, PinAction):

@@ -335,16 +335,31 @@ class FileSet:
         Args:
             retained: Revisions, ascending.
         """
-        table = self.merged().table
-        marks = np.array([*retained, _NEVER], dtype=np.int64)
-        added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
-        first = np.searchsorted(marks, added)
-        needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
-        kept = pc.unique(table.filter(needed)["path"])
-        rest = table.filter(pc.invert(pc.is_in(table["path"], kept)))
+        rest = _rest(self.merged().table, retained)
         last = rest.group_by("path").aggregate([("removed", "max"), ("removed_at", "max")])
         columns = (last[name].to_pylist() for name in ("path", "removed_max", "removed_at_max"))
         return {path: (revision, at) for path, revision, at in zip(*columns, strict=True)}
+
+    def freed(self, before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
+        """Return the bytes by path of the files that one of some revisions has, and none of others.
+
+        Args:
+            before: Revisions, ascending.
+            after: The others, ascending.
+        """
+        table = self.merged().table
+        rest = _rest(table, after)
+        rest = rest.filter(pc.invert(pc.is_in(rest["path"], pc.unique(_rest(table, before)["path"]))))
+        return dict(zip(rest["path"].to_pylist(), rest["bytes"].to_pylist(), strict=True))
+
+    def back_to(self, revision: int) -> tuple[list[str], list[str]]:
+        """Return the paths of live files that an older state lacks, and of those it has that are not live."""
+        table = self.merged().table
+        added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
+        live, then = removed == 0, (added <= revision) & ((removed == 0) | (removed > revision))
+        now_paths, then_paths = (table.filter(pa.array(rows))["path"] for rows in (live & ~then, then & ~live))
+        leaving, returning = set(now_paths.to_pylist()), set(then_paths.to_pylist())  # one that came back is in both
+        return sorted(leaving - returning), sorted(returning - leaving)
 
     def merged(self) -> Base:
         """Return all intervals of all files in columns, sorted, with their statistics."""
@@ -370,6 +385,16 @@ class FileSet:
         if self.purged:
             base = base.take(np.flatnonzero(~_among(base.table, self.purged).to_numpy(zero_copy_only=False)))
         return base
+
+
+def _rest(table: pa.Table, retained: Sequence[int]) -> pa.Table:
+    """Return all intervals of the files that no retained revision, ascending, has."""
+    marks = np.array([*retained, _NEVER], dtype=np.int64)
+    added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
+    first = np.searchsorted(marks, added)
+    needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
+    kept = pc.unique(table.filter(needed)["path"])
+    return table.filter(pc.invert(pc.is_in(table["path"], kept)))
 
 
 def _base_of(files: Sequence[FileState]) -> Base:

@@ -142,9 +142,9 @@ def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta) -> Col
 def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) -> Collection:
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
     needed = _needed(store, state)
-    unneeded = state.files.unneeded(state.retained())
-    expired = _of_expired(state, unneeded)
     clock = _LogTimes(objects)
+    unneeded = _unneeded(state, before, clock)
+    expired = _of_expired(state, unneeded)
     rebuilt = _rebuilt_at(state, clock)
     garbage, foreign = [], []
     for info in objects:
@@ -160,6 +160,21 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
         foreign=tuple(foreign),
         grace=grace,
     )
+
+
+def _unneeded(state: State, before: datetime, clock: _LogTimes) -> dict[str, _Removal]:
+    """Return the files that no retained revision has, and what left each unneeded last: a removal, or an expiry.
+
+    One that was needed by a revision which expired a moment ago may still be read by somebody.
+    """
+    found = state.files.unneeded(state.retained())
+    for event in state.events:
+        for action in event.actions:
+            if isinstance(action, act.Expired) and max(event.committed_at, clock.of(event.revision)) > before:
+                others = state.files.unneeded(sorted(action.revisions))
+                for path in found.keys() - others.keys():
+                    found[path] = max(found[path], (event.revision, event.committed_at))
+    return found
 
 
 class _LogTimes:

@@ -165,8 +165,8 @@ def find_adoptable(
 def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) -> Iterator[tuple[Receipt, ObjectRef]]:
     """Yield the complete receipts that some resume might commit.
 
-    Never one of another snapshot id, older than the chunk's last commit, of a replace, or with a file that is missing
-    or has another size. A torn receipt is none: nobody committed it.
+    Never one of another snapshot id, older than the chunk's last commit or a rollback, of a replace, or with a file
+    that is missing or has another size. A torn receipt is none: nobody committed it.
 
     Args:
         store: The location.
@@ -185,11 +185,10 @@ def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) 
 
 
 def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
-    last = state.chunks.get(receipt.chunk)
     return (
         receipt.snapshot_id == state.snapshot_id
         and not receipt.supersedes
-        and (last is None or receipt.base_revision >= last.revision)
+        and receipt.base_revision >= state.spoken_of(receipt.chunk)
         and all(is_intact(store, file) for file in receipt.files)
     )
 

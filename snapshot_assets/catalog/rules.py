@@ -27,6 +27,8 @@ from snapshot_assets.catalog.rules_checks import (
     refuse_pinned,
     refuse_upgraded,
 )
+from snapshot_assets.catalog.rules_retention import expire
+from snapshot_assets.catalog.rules_rollback import rollback
 from snapshot_assets.catalog.rules_seal import StaleVerificationError, delete, purge, seal, tombstone
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError
@@ -46,6 +48,7 @@ __all__ = [
     "check_unchanged",
     "complete_chunk",
     "delete",
+    "expire",
     "extend",
     "fail_chunk",
     "in_progress",
@@ -53,6 +56,7 @@ __all__ = [
     "refuse_deleted",
     "refuse_pinned",
     "refuse_upgraded",
+    "rollback",
     "schema_id_of",
     "seal",
     "tombstone",
@@ -137,12 +141,13 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
 
 def _check_adoptable(state: State, finished: FinishedChunk) -> None:
     """Repeat on the head what made a receipt adoptable: as long as it holds, garbage collection spares the files."""
-    known = state.chunks.get(finished.id)
-    if finished.base_revision is not None and known is not None and known.revision > finished.base_revision:
+    last = state.spoken_of(finished.id)
+    if finished.base_revision is not None and last > finished.base_revision:
         names = ", ".join(ref.path for ref in finished.receipts)
+        what = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"
         raise StaleReceiptError(
-            f"{names} was made on revision {finished.base_revision}; chunk {finished.id} was committed at revision "
-            f"{known.revision} since, so its files may be collected as garbage. Export the chunk again.",
+            f"{names} was made on revision {finished.base_revision}; {what} at revision {last} since, so its files may "
+            "be collected as garbage. Export the chunk again.",
             chunk=finished.id,
         )
 

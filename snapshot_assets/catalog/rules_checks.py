@@ -43,7 +43,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 
     Raises:
         LocationDeletedError: It was deleted.
-        SupersededError: Another snapshot id began since, or the location was upgraded or rebuilt.
+        SupersededError: Another snapshot id began since, or the location was upgraded, rebuilt or rolled back.
     """
     refuse_deleted(state)
     if state.header is None:
@@ -55,11 +55,16 @@ def check_unchanged(state: State, token: Token) -> act.Header:
         )
     if token.revision < state.plans_since:
         raise SupersededError(
-            f"The location was upgraded or rebuilt at revision {state.plans_since} (its format version is "
-            f"{state.format_version}), after this run had read revision {token.revision}; nothing was committed since. "
-            "Run again."
+            f"The location was {_what_happened(state)}, after this run had read "
+            f"revision {token.revision}; nothing was committed since. Run again."
         )
     return state.header
+
+
+def _what_happened(state: State) -> str:
+    if state.plans_since == state.rolled_back:
+        return f"rolled back at revision {state.plans_since}"
+    return f"upgraded or rebuilt at revision {state.plans_since} (its format version is {state.format_version})"
 
 
 def refuse_upgraded(state: State, version: int) -> None:

@@ -76,6 +76,7 @@ class State:
         events: What was said at each revision that an older state may need.
         format_version: What transactions of this state carry, 0 for an empty location.
         plans_since: The last upgrade, rebuild or rollback, 0 for none: plans that were read before it are aborted.
+        rolled_back: The last rollback's revision, 0 for none: what is no part of the state was given up by it.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
@@ -101,6 +102,7 @@ class State:
     events: list[Event] = field(default_factory=list)
     format_version: int = 0
     plans_since: int = 0
+    rolled_back: int = 0
     checkpointed: int = 0
 
     def apply(self, entry: LogEntry, name: str) -> None:
@@ -225,7 +227,7 @@ class State:
         self.created_at, self.created_by = rollback.created_at, rollback.created_by
         self.schemas, self.chunks, self.in_progress = {}, {}, {}
         self.tombstones = dict(rollback.tombstones)
-        self.plans_since = self.revision
+        self.plans_since = self.rolled_back = self.revision
 
     def _upgrade(self, action: act.Upgraded, name: str) -> None:
         if action.previous != self.format_version or action.version <= action.previous:
@@ -339,6 +341,11 @@ class State:
         """Tell whether a chunk is committed as completed."""
         known = self.chunks.get(chunk)
         return known is not None and known.chunk.status is act.ChunkStatus.COMPLETED
+
+    def spoken_of(self, chunk: int) -> int:
+        """Return the newest revision that said what a chunk holds; a rollback says it of all. 0 for none."""
+        known = self.chunks.get(chunk)
+        return max(known.revision if known is not None else 0, self.rolled_back)
 
     def missing(self) -> list[int]:
         """Return the ids of expected chunks that are not completed."""

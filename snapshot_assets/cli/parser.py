@@ -49,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     _list(described(commands, "list", "list the snapshots at or below a location"))
     _verify(described(commands, "verify", "check a snapshot and name every fault"))
     _delete(described(commands, "delete", "delete a snapshot and everything it wrote"))
+    _diff(described(commands, "diff", "tell what changed from one version to another"))
     _import(described(groups, "import", "restore a snapshot into a database; goes on where it was cut off"))
     add_tag(described(groups, "tag", "name sealed revisions, which stay readable for as long as a tag names them"))
     add_savepoint(described(groups, "savepoint", "compact a snapshot and keep it under a number"))
@@ -113,6 +114,14 @@ def _delete(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=command("delete"), interrupted="run the same command again to finish the deletion")
 
 
+def _diff(parser: argparse.ArgumentParser) -> None:
+    snapshot(parser)
+    parser.add_argument("--from", dest="first", required=True, metavar="VERSION", help=VERSIONS)
+    parser.add_argument("--to", dest="second", required=True, metavar="VERSION", help=VERSIONS)
+    as_json(parser)
+    parser.set_defaults(run=command("diff"))
+
+
 def _import(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
     what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
@@ -161,11 +170,18 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
     _catalog_command(show, "show")
+    table = described(commands, "table", "show a metadata table, as Spark shows it under its name with a $ before it")
+    table.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
+    table.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
+    table.add_argument("--since", metavar="VERSION", help="of diff: the version to begin at")
+    _catalog_command(table, "table")
     checkpoint = described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
     single_writer(checkpoint)
     _catalog_command(checkpoint, "checkpoint")
     _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
+    _expire(described(commands, "expire", "give up old sealed revisions; what tags and savepoints pin stays readable"))
+    _rollback(described(commands, "rollback", "give the newest state the data of an older version"))
     _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
     _compact(described(commands, "compact", "merge small files, and write files anew without deleted rows"))
     rebuild = described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
@@ -202,6 +218,25 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     single_writer(parser)
     yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
+
+
+def _expire(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
+    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed no longer ago: 12h, 30d, …")
+    dry_run(parser, "list what would expire and what nothing would need then, touch nothing")
+    single_writer(parser)
+    yes(parser)
+    _catalog_command(parser, "expire")
+
+
+def _rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("version", metavar="VERSION", help=VERSIONS)
+    parser.add_argument("--undelete", action="store_true", help="also if rows come back that were deleted since")
+    parser.add_argument("--discard-newer", action="store_true", help="expire all newer revisions, too")
+    dry_run(parser, "tell what would change, touch nothing")
+    single_writer(parser)
+    yes(parser)
+    _catalog_command(parser, "rollback")
 
 
 def _tombstone(parser: argparse.ArgumentParser) -> None:

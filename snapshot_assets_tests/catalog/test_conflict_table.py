@@ -21,6 +21,8 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
@@ -28,6 +30,7 @@ from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import (
+    AcceptanceNeededError,
     ConflictError,
     IncompleteError,
     LocationDeletedError,
@@ -115,6 +118,34 @@ unsave    +       +       +       +       =
 collect   +       +       +       +       +
 upgrade   +       +       +       +       +
 delete    pinned  pinned  pinned  pinned  +
+
+          rollback expire
+begin     =        =
+force     +        +
+extend    newer    +
+schema    newer    +
+work      newer    +
+chunk     newer    +
+replace   newer    +
+compact   newer    +
+tombstone newer    +
+fail      newer    +
+seal      newer    +
+tag       +        expired
+untag     +        +
+collect   +        +
+rollback  =        expired
+expire    +        =
+upgrade   +        +
+delete    newer    +
+
+          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
+rollback  .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+expire    .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+
+          compact tombstone upgrade rebuild
+rollback  +       undoes    newer   newer
+expire    +       +         newer   +
 """
 """`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
 snapshot begun, sealed, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it.
@@ -132,6 +163,8 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "pinned": PinnedError,
     "open": UnsealedError,
     "none": VersionNotFoundError,
+    "undoes": AcceptanceNeededError,
+    "expired": VersionNotFoundError,
 }
 
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
@@ -243,6 +276,14 @@ def _collect(writer: Writer) -> None:
     writer.catalog.commit(rules.purge(tuple(state.files.unneeded(state.retained()))))
 
 
+def _rollback(writer: Writer) -> None:
+    rollback(writer.catalog, writer.catalog.state.seals[0].revision)
+
+
+def _expire(writer: Writer) -> None:
+    expire(writer.catalog, keep_last=1)
+
+
 def _upgrade(writer: Writer) -> None:
     upgrade(writer.catalog)
 
@@ -277,6 +318,8 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "save": _save,
     "unsave": _unsave,
     "collect": _collect,
+    "rollback": _rollback,
+    "expire": _expire,
     "upgrade": _upgrade,
     "delete": _delete,
 }
@@ -296,12 +339,14 @@ WITHOUT_ROW = {"Rebuilt"}
 
 
 def _history(writer: Writer) -> None:
-    """A sealed revision, a file that no retained one has, and a window that was added since and is missing."""
+    """Two sealed revisions, a file that no retained one has, and a window that was added since and is missing."""
     writer.begin(PLAN)
     for chunk in (1, 2):
         writer.complete(chunk, writer.file(chunk))
-    writer.complete(1, writer.file(1, b"other rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
-    seal(writer.catalog)
+    for chunk in (1, 2):
+        file, old = writer.file(chunk, b"other rows"), tuple(writer.catalog.state.files.chunk(chunk))
+        writer.complete(chunk, file, replaces=old)
+        seal(writer.catalog)
     _extend(writer, 3)
 
 

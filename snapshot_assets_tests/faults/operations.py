@@ -24,6 +24,8 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, rep
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
@@ -265,6 +267,15 @@ def _delete_savepoint(store: ObjectStore) -> None:
     delete_savepoint(opened(store).catalog, 1)
 
 
+def _expire(store: ObjectStore) -> None:
+    expire(opened(store).catalog, keep_last=1)
+
+
+def _roll_back(store: ObjectStore) -> None:
+    catalog = opened(store).catalog
+    rollback(catalog, catalog.state.seals[0].revision, discard_newer=True)
+
+
 def _checkpoint(store: ObjectStore) -> None:
     write_checkpoint(store, opened(store).catalog.state)
 
@@ -344,6 +355,8 @@ OPERATIONS = {
     "replace a tag": Operation("unsealed", _replace_tag),
     "create a savepoint": Operation("tagged", _create_savepoint),
     "delete a savepoint": Operation("saved", _delete_savepoint),
+    "expire": Operation("long", _expire),
+    "roll back": Operation("long", _roll_back, _hints_are_of_the_seal),
     "delete rows": Operation("tagged", _tombstone, _hints_are_of_the_seal),
     "compact": Operation("scattered", _compact, _hints_are_of_the_seal),
     "upgrade": Operation("tagged", _upgrade, code=next_version),
@@ -378,7 +391,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         "in progress": dict(state.in_progress),
         "files": _contents(store, state),
         "known files": _known(store, state),
-        "seals": [_contents(store, state.at(known.revision)) for known in state.seals],
+        "seals": [_contents(store, state.at(known.revision)) for known in state.readable()],
         "sealed": state.sealed,
         "tags": {name: _pinned(store, state, known) for name, known in state.tags.items()},
         "savepoints": {number: _pinned(store, state, known) for number, known in state.pins.savepoints.items()},

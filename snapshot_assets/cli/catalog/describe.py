@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -19,16 +19,24 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
 
 _SHOWN_ERROR = 100
+_OF_FILES = (act.AddFile, act.RemoveFile, act.ReturnedFiles)
 
 
 def in_words(actions: Iterable[act.Action]) -> list[str]:
-    """Return what a revision did, in phrases; files that it added and removed are counted in one at the end."""
-    phrases = [_phrase(action) for action in actions if not isinstance(action, act.AddFile | act.RemoveFile)]
+    """Return what a revision did, in phrases; files that it added and removed are counted in one at the end.
+
+    What a rollback says again, schemas and chunks, is not told again.
+    """
+    actions = list(actions)
+    again = (act.SchemaAdded, act.Chunk) if any(isinstance(action, act.Rollback) for action in actions) else ()
+    phrases = [_phrase(action) for action in actions if not isinstance(action, (*_OF_FILES, *again))]
     files = file_changes(actions)
     if files["files_added"]:
         phrases.append(f"+{counted(files['files_added'], 'file')} ({files['rows_added']:,} rows, {_size(files)})")
     if files["files_removed"]:
         phrases.append(f"-{counted(files['files_removed'], 'file')}")
+    if files["files_returned"]:
+        phrases.append(f"{counted(files['files_returned'], 'file')} returned")
     return phrases
 
 
@@ -37,28 +45,28 @@ def _size(files: Mapping[str, int]) -> str:
 
 
 def file_changes(actions: Iterable[act.Action]) -> dict[str, int]:
-    """Return how many files a revision added and removed."""
+    """Return how many files a revision added, removed and brought back."""
     added = [action.file for action in actions if isinstance(action, act.AddFile)]
     return {
         "files_added": len(added),
         "rows_added": sum(file.rows for file in added),
         "bytes_added": sum(file.bytes for file in added),
         "files_removed": sum(isinstance(action, act.RemoveFile) for action in actions),
+        "files_returned": sum(len(action.paths) for action in actions if isinstance(action, act.ReturnedFiles)),
     }
 
 
 def as_data(actions: Iterable[act.Action]) -> list[dict[str, Any]]:
     """Return a revision's actions but those on single files, each with its `kind`."""
-    return [
-        {"kind": _kind(action)} | plain(_fields(action))
-        for action in actions
-        if not isinstance(action, act.AddFile | act.RemoveFile)
-    ]
+    return [{"kind": _kind(action)} | plain(_fields(action)) for action in actions if not isinstance(action, _OF_FILES)]
 
 
 def _fields(action: act.Action) -> dict[str, Any]:
     if isinstance(action, act.Tombstone):
         return {"schema": action.schema, "table": action.table, "where": predicate_json(action.predicate)}
+    if isinstance(action, act.Rollback):
+        older = [{"revision": revision} | _fields(each) for revision, each in sorted(action.tombstones.items())]
+        return asdict(replace(action, tombstones={})) | {"tombstones": older}
     return asdict(action)
 
 
@@ -111,6 +119,10 @@ def _phrase(action: act.Action) -> str:
             return f"savepoint {action.id} pins {action.revision}"
         case act.SavepointDeleted():
             return f"savepoint {action.id} deleted"
+        case act.Rollback():
+            return f"rolled back to {action.revision}"
+        case act.Expired():
+            return f"{counted(len(action.revisions), 'revision')} expired: {', '.join(map(str, action.revisions))}"
         case act.Purged():
             return f"{counted(len(action.paths), 'file')} given up to garbage collection"
         case act.Tombstone():

@@ -1,0 +1,73 @@
+"""What may be committed on a newer head: the expiry of sealed revisions; see `rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import Prepare
+from snapshot_assets.catalog.rules_checks import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.state import State
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format import actions as act
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which sealed revisions stay readable without a pin; what either rule keeps is kept.
+
+    Attributes:
+        keep_last: So many of the newest; None for no such rule.
+        keep_for: Those that were sealed no longer ago than this; None for no such rule.
+
+    Raises:
+        PlanError: There is no rule, or one that is none.
+    """
+
+    keep_last: int | None = None
+    keep_for: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep_last is None and self.keep_for is None:
+            raise PlanError("Nothing says which revisions are to be kept; give --keep-last, --keep-for, or both.")
+        if self.keep_last is not None and self.keep_last < 1:
+            raise PlanError(f"--keep-last is {self.keep_last}; give 1 or more: the newest seal always stays.")
+        if self.keep_for is not None and self.keep_for < timedelta(0):
+            raise PlanError(f"--keep-for is {self.keep_for}; give a duration such as 30d.")
+
+    def outlived(self, state: State, now: datetime) -> list[int]:
+        """Return the sealed revisions that no rule keeps and that are not expired yet, ascending.
+
+        The newest seal always stays (STORAGE, section 7).
+        """
+        seals = [seal for seal in state.seals if seal.revision not in state.expired]
+        older = seals[: -(self.keep_last or 1)]
+        since = None if self.keep_for is None else now - self.keep_for
+        return [seal.revision for seal in older if since is None or seal.committed_at < since]
+
+
+def expire(retention: Retention, now: datetime, version: int, told: Collection[int] | None = None) -> Prepare:
+    """Declare that sealed revisions need not stay readable; which ones is decided on the head that it is committed on.
+
+    Pinned ones may be among them: they stay readable until the last of their pins goes. Prepares None where none is
+    left to expire.
+
+    Args:
+        retention: Which revisions stay.
+        now: The present.
+        version: The location's format version when it was planned.
+        told: Expire none but these.
+
+    Raises (on commit):
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
+    """
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        refuse_deleted(state)
+        refuse_upgraded(state, version)
+        expired = tuple(each for each in retention.outlived(state, now) if told is None or each in told)
+        return [act.Expired(expired)] if expired else None
+
+    return prepare

@@ -1,0 +1,261 @@
+"""Expiry: which revisions it gives up, what nothing needs then, and what pins keep."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.events import needed_events
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import Expiry, expire, retained_without
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.errors import PlanError, VersionNotFoundError
+from snapshot_assets.format.actions import ChunksInProgress, Expired
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal, sealed_by
+
+NOW = timedelta(0)
+
+
+@pytest.fixture
+def sealed(writer: Writer) -> Writer:
+    """Seals at 5, 7, 9 and 11, each with another file of chunk 1."""
+    sealed_by(writer)
+    for _ in range(3):
+        reseal(writer)
+    assert [seal.revision for seal in writer.catalog.state.seals] == [5, 7, 9, 11]
+    return writer
+
+
+def readable(store) -> list[int]:
+    return [seal.revision for seal in read_state(store).readable()]
+
+
+def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
+    [found] = writer.catalog.state.files.at(revision).chunk(chunk)
+    return found
+
+
+def collected(writer: Writer) -> set[str]:
+    """Return the data files that a collection deletes."""
+    before = {info.path for info in writer.store.list("data/") if info.path.endswith(".parquet")}
+    collect_garbage(Catalog.open_for_writing(writer.store), grace=NOW, unsafe=True)
+    return before - {info.path for info in writer.store.list("data/")}
+
+
+@pytest.mark.parametrize(
+    ("rules", "expired"),
+    [
+        ({"keep_last": 1}, (5, 7, 9)),
+        ({"keep_last": 3}, (5,)),
+        ({"keep_last": 9}, ()),
+        ({"keep_for": NOW}, (5, 7, 9)),  # the newest seal always stays
+        ({"keep_for": DAY}, ()),
+        ({"keep_last": 2, "keep_for": NOW}, (5, 7)),
+        ({"keep_last": 1, "keep_for": DAY}, ()),
+    ],
+)
+def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, expired: tuple[int, ...]) -> None:
+    before = sealed.catalog.state.revision
+    told = expire(sealed.catalog, **rules, dry_run=True)
+    assert (told.expired, told.revision, told.kept) == (expired, None, 4 - len(expired))
+    assert read_state(sealed.store).revision == before
+    done = expire(sealed.catalog, **rules)
+    assert (done.expired, done.unneeded, done.kept) == (told.expired, told.unneeded, told.kept)
+    assert done.revision == (before + 1 if expired else None)
+    assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
+
+
+def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:
+    times = {seal.revision: seal.committed_at for seal in sealed.catalog.state.seals}
+    sealed.catalog._clock = lambda: times[9] + DAY  # exactly as old as what is kept
+    assert expire(sealed.catalog, keep_for=DAY, dry_run=True).expired == (5, 7)
+
+
+@pytest.mark.parametrize("rules", [{}, {"keep_last": 0}, {"keep_for": -DAY}])
+def test_an_expiry_without_a_rule_is_refused(sealed: Writer, rules: dict) -> None:
+    with pytest.raises(PlanError, match="--keep-"):
+        expire(sealed.catalog, **rules)
+    assert readable(sealed.store) == [5, 7, 9, 11]
+
+
+def test_what_nothing_needs_after_an_expiry_is_told_and_collected_later(sealed: Writer) -> None:
+    gone = {file_of(sealed, 5), file_of(sealed, 7)}
+    told = expire(sealed.catalog, keep_last=2, dry_run=True)
+    assert (told.unneeded.keys(), told.bytes) == (gone, len(b"rows") + len(b"late rows"))
+    assert collected(sealed) == set()
+    expire(sealed.catalog, keep_last=2)
+    assert all(sealed.store.head(path) for path in gone)  # expiring deletes nothing
+    assert collected(sealed) == gone
+    assert not verify(sealed.store).faults
+    assert expire(sealed.catalog, keep_last=2) == Expiry((), {}, 2)  # once is enough
+
+
+def test_a_head_that_is_not_sealed_and_the_newest_seal_both_stay(sealed: Writer) -> None:
+    sealed.complete(1, sealed.file(1, b"not sealed"), replaces=tuple(sealed.catalog.state.files.chunk(1)))
+    expire(sealed.catalog, keep_for=NOW)
+    assert read_state(sealed.store).retained() == [11, 13]
+    collected(sealed)
+    for revision in (11, 13):
+        assert sealed.store.head(file_of(sealed, revision))
+    sealed.begin(HEADER, force=True)
+    assert expire(sealed.catalog, keep_last=1).expired == ()
+    assert readable(sealed.store) == [11]
+
+
+def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer) -> None:
+    for name, revision in (("one", 7), ("two", 7), ("newest", 11)):
+        create_tag(sealed.catalog, name, revision)
+    pinned = file_of(sealed, 7)
+    done = expire(sealed.catalog, keep_last=1)
+    assert (done.expired, done.pinned, done.kept) == ((5, 7, 9), {7: ("tag 'one'", "tag 'two'")}, 2)
+    assert done.unneeded.keys() == {file_of(sealed, 5), file_of(sealed, 9)}
+    assert collected(sealed) == done.unneeded.keys()
+    write_checkpoint(sealed.store, sealed.catalog.refresh())
+    delete_tag(sealed.catalog, "one")
+    assert (readable(sealed.store), collected(sealed)) == ([7, 11], set())
+    state = sealed.catalog.state
+    [two] = [known for known in state.pins if known.pin.revision == 7]
+    freed = state.files.freed(state.retained(), retained_without(state, pins=[two]))
+    assert freed == {pinned: len(b"late rows")}
+    delete_tag(sealed.catalog, "two")
+    assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
+    assert not verify(sealed.store).faults
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_what_an_expiry_left_unneeded_stays_for_a_grace_period(sealed: Writer, reopened: bool) -> None:
+    """A reader may be at work on it."""
+    store, gone, grace = sealed.store, file_of(sealed, 5), timedelta(seconds=2)
+    time.sleep(2.1)  # longer ago than that the file was replaced
+    expire(sealed.catalog, keep_last=3)
+    if reopened:
+        write_checkpoint(store, sealed.catalog.state)
+        sealed.catalog = Catalog.open_for_writing(store)
+    waiting = collect_garbage(sealed.catalog, grace=grace, unsafe=True).waiting
+    assert gone in {each.path for each in waiting}
+    assert store.head(gone)
+    time.sleep(2.1)
+    assert gone in {each.path for each in collect_garbage(sealed.catalog, grace=grace, unsafe=True).deleted}
+
+
+def test_an_expiry_is_told_by_checkpoints_for_a_grace_period(sealed: Writer) -> None:
+    expired = expire(sealed.catalog, keep_last=3).expired
+    state = sealed.catalog.state
+    for age, told in ((DAY - timedelta(seconds=5), [expired]), (DAY, [])):
+        state.committed_at = state.events[-1].committed_at + age
+        actions = [action for event in needed_events(state) for action in event.actions]
+        assert [action.revisions for action in actions if isinstance(action, Expired)] == told
+
+
+def test_only_what_was_told_of_expires(sealed: Writer) -> None:
+    told = expire(sealed.catalog, keep_last=3, dry_run=True)
+    reseal(Writer(sealed.store))
+    assert expire(sealed.catalog, keep_last=3, only=told).expired == (5,)
+    assert expire(sealed.catalog, keep_last=3).expired == (7,)
+
+
+def test_which_revisions_expire_is_decided_on_the_head_that_it_is_committed_on(sealed: Writer) -> None:
+    other = Writer(sealed.store)
+    raced: list[int] = []
+
+    def create(path: str, data: bytes) -> None:
+        if not raced:
+            raced.append(0)
+            other.token = other.catalog.token()
+            raced.append(reseal(other))
+        sealed.store.create(path, data)
+
+    sealed.catalog.store = Changed(sealed.store, create=create)
+    done = expire(sealed.catalog, keep_last=2)
+    assert (done.expired, readable(sealed.store)) == ((5, 7, 9), [11, 13])
+
+
+@pytest.mark.parametrize("first", ["tag", "expire"])
+def test_a_tag_and_an_expiry_that_race_never_leave_a_pin_with_missing_files(
+    any_location, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    uri, options = any_location
+    writer = Writer(open_store(parse_location(uri), options))
+    writer.begin()
+    sealed_by(writer)
+    reseal(writer)
+    slow, quick = (Catalog.open_for_writing(writer.store) for _ in range(2))
+    actions = {
+        "tag": lambda catalog: create_tag(catalog, "old", 5),
+        "expire": lambda catalog: expire(catalog, keep_last=1),
+    }
+    late = "expire" if first == "tag" else "tag"
+    commit = slow.commit
+
+    def commit_late(prepare):
+        actions[first](quick)
+        return commit(prepare)
+
+    monkeypatch.setattr(slow, "commit", commit_late)
+    if late == "tag":
+        with pytest.raises(VersionNotFoundError, match="Revision 5"):
+            actions[late](slow)
+        assert not read_state(writer.store).tags
+    else:
+        assert actions[late](slow).pinned == {5: ("tag 'old'",)}
+    state = read_state(writer.store)
+    assert state.files.unneeded(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
+    collected(writer)
+    assert not verify(writer.store).faults
+
+
+def test_garbage_of_tags_is_what_nothing_else_needs(writer: Writer) -> None:
+    """Paimon's example: tags at 100, 200 and 300; a file added at 105 and removed at 120, another removed at 201."""
+    writer.fill()
+
+    def work_until(revision: int) -> None:
+        while writer.catalog.state.revision < revision:
+            writer.catalog.commit(lambda _: [ChunksInProgress((2,), "run")])
+
+    def replace_chunk(chunk: int, content: bytes) -> str:
+        file = writer.file(chunk, content)
+        writer.complete(chunk, file, replaces=tuple(writer.catalog.state.files.chunk(chunk)))
+        return file.path
+
+    def tag_at(revision: int) -> None:
+        """Seal that revision, and tag it as soon as the log allows."""
+        work_until(revision - 1)
+        assert seal(writer.catalog).seal.revision == revision
+        create_tag(writer.catalog, f"tag{revision}", revision)
+
+    first, other = file_of(writer, 4), file_of(writer, 4, 3)
+    replace_chunk(2, b"before the tags")
+    tag_at(100)
+    work_until(104)
+    short = replace_chunk(1, b"105 to 120")
+    assert writer.catalog.state.revision == 105
+    seal(writer.catalog)
+    work_until(119)
+    long = replace_chunk(1, b"120 to 201")
+    tag_at(200)  # revision 201 creates the tag, so what the example removes at 201 is removed at 202
+    last = replace_chunk(1, b"from 202 on")
+    tag_at(300)
+    expire(writer.catalog, keep_last=1)
+    assert readable(writer.store) == [100, 200, 300]
+    assert collected(writer) == {short}  # no tag has it
+    then = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in (100, 200, 300)}
+    delete_tag(writer.catalog, "tag200")
+    assert collected(writer) == {long}  # 100 is older than it, 300 is younger
+    delete_tag(writer.catalog, "tag100")
+    assert collected(writer) == {first}
+    delete_tag(writer.catalog, "tag300")
+    assert collected(writer) == set()  # the newest seal stays without a tag
+    assert manifest_of(read_state(writer.store).at(300)) == then[300]
+    assert {known.file.path for known in read_state(writer.store).live_files()} >= {last, other}
+    assert not verify(writer.store).faults

@@ -1,0 +1,162 @@
+"""`snapshots catalog expire | rollback`: what they tell, what they ask, and what they commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import reseal, sealed_by
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+
+
+def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
+    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+
+
+def contents(location: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+
+
+def readable(location: Path) -> list[int]:
+    return [seal.revision for seal in read_state(store_of(location)).readable()]
+
+
+@pytest.fixture
+def sealed(location: Path) -> Writer:
+    """Seals at 5, 7 and 9; the one at 7 has a tag."""
+    writer = Writer(store_of(location))
+    writer.begin()
+    sealed_by(writer)
+    for _ in range(2):
+        reseal(writer)
+    create_tag(writer.catalog, "nightly", 7)
+    return writer
+
+
+def test_a_dry_run_of_expire_tells_what_expires_why_some_stays_and_what_is_not_needed_then(
+    snapshots: Snapshots, location: Path, sealed: Writer
+) -> None:
+    before, [gone] = contents(location), sealed.catalog.state.files.at(5).chunk(1)
+    found = catalog(snapshots, "expire", location, "--keep-last", "1", "--dry-run", "--json").json
+    assert found == {
+        "uri": location.as_uri(),
+        "dry_run": True,
+        "revision": None,
+        "expired": [5, 7],
+        "pinned": [{"revision": 7, "pins": ["tag 'nightly'"]}],
+        "readable": 2,
+        "reasons": {"expired": {"files": 1, "bytes": 4}},
+        "unneeded": [{"path": gone, "bytes": 4, "reason": "expired"}],
+    }
+    text = catalog(snapshots, "expire", location, "--keep-last", "1", "--dry-run").out
+    assert gone in text
+    assert "2 sealed revisions, 1 of them pinned and kept so, of 3 would expire" in text
+    assert "expired: 1 file, 4 B, needed by nothing then" in text
+    assert contents(location) == before
+
+
+def test_expire_commits_is_logged_and_gc_then_deletes(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
+    done = catalog(snapshots, "expire", location, "--keep-last", "1", "--yes")
+    assert (done.status, "expired as of revision 11" in done.out) == (0, True)
+    assert readable(location) == [7, 9]
+    [newest, *_] = catalog(snapshots, "log", location, "--json").json["revisions"]
+    assert (newest["what"], newest["actions"]) == (
+        ["2 revisions expired: 5, 7"],
+        [{"kind": "expired", "revisions": [5, 7]}],
+    )
+    collected = catalog(snapshots, "gc", location, "--grace", "0s", "--unsafe", "--yes", "--json").json
+    assert any(each["bytes"] == 4 and each["path"].startswith("data/1/") for each in collected["garbage"])
+    again = catalog(snapshots, "expire", location, "--keep-last", "1", "--yes")
+    assert again.out == "nothing to expire; 2 sealed revisions can be read\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give --keep-last, --keep-for, or both"),
+        (("--keep-for", "a month"), "is not a duration"),
+        (("--keep-last", "0"), "is not a whole number from 1 up"),
+    ],
+)
+def test_an_expiry_without_a_rule_is_refused(
+    snapshots: Snapshots, location: Path, sealed: Writer, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = catalog(snapshots, "expire", location, *arguments, "--yes")
+    assert (refused.status, said in refused.err) == (2, True)
+    assert readable(location) == [5, 7, 9]
+
+
+@pytest.mark.parametrize("command", [("expire", "--keep-for", "0s"), ("rollback", "5", "--discard-newer")])
+def test_nothing_changes_unless_the_answer_is_exactly_yes(
+    snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    before = contents(location)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    refused = catalog(snapshots, command[0], location, *command[1:])
+    assert (refused.status, refused.out) == (1, "")
+    assert "will expire" in refused.err
+    assert catalog(snapshots, command[0], location, *command[1:], "--json").json["revision"] is None
+    assert {path: data for path, data in contents(location).items() if "probe" not in path} == before
+
+
+def test_a_rollback_is_told_asked_for_done_and_logged(
+    snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [now], [then] = (sealed.catalog.state.files.at(revision).chunk(1) for revision in (9, 7))
+    told = catalog(snapshots, "rollback", location, "tag:nightly", "--dry-run").out
+    assert told.splitlines() == [
+        f"- {now}",
+        f"+ {then}",
+        "to revision 7, from 10: 1 file will leave it, 1 file will return",
+    ]
+    monkeypatch.setattr("builtins.input", lambda *_: "yes")
+    done = catalog(snapshots, "rollback", location, "nightly")
+    assert (done.status, done.out) == (0, "rolled back to revision 7, as of revision 11\n")
+    assert list(read_state(store_of(location)).files.chunk(1)) == [then]
+    [newest, *_] = catalog(snapshots, "log", location, "--json").json["revisions"]
+    assert newest["what"][0] == "rolled back to 7"
+    assert newest["what"][2:] == ["-1 file", "1 file returned"]
+    assert (newest["files_removed"], newest["files_returned"]) == (1, 1)
+    again = catalog(snapshots, "rollback", location, "7", "--yes")
+    assert again.out == "the newest state is that of revision 7 already; nothing to do\n"
+
+
+def test_what_is_committed_while_the_answer_is_awaited_is_not_undone(
+    snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(*_: str) -> str:
+        reseal(Writer(store_of(location)))
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", answer)
+    refused = catalog(snapshots, "rollback", location, "5")
+    assert (refused.status, "changed data after it was told" in refused.err) == (1, True)
+    assert readable(location) == [5, 7, 9, 12]
+
+
+def test_deleted_rows_come_back_only_with_undelete(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
+    delete_rows(Catalog.open_for_writing(sealed.store), TableName("main", "m"), "t is not null")
+    refused = catalog(snapshots, "rollback", location, "9", "--yes")
+    assert (refused.status, "revision 11 (rows of main.m)" in refused.err) == (2, True)
+    told = catalog(snapshots, "rollback", location, "9", "--undelete", "--dry-run")
+    assert """back: rows of main.m where not ("t" is null), deleted at revision 11""" in told.out
+    done = catalog(snapshots, "rollback", location, "9", "--undelete", "--yes", "--json").json
+    assert ([each["revision"] for each in done["undeleted"]], done["revision"]) == ([11], 12)
+    assert read_state(store_of(location)).tombstones == {}
+    catalog(snapshots, "rollback", location, "11", "--yes")
+    [newest, *_] = catalog(snapshots, "log", location, "--json").json["revisions"]
+    assert [each["revision"] for each in newest["actions"][0]["tombstones"]] == [11]
+
+
+def test_newer_revisions_are_discarded_when_asked_for(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
+    told = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run")
+    assert "expires: 7, 9\n" in told.out
+    done = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--yes", "--json").json
+    assert (done["expired"], readable(location)) == ([7, 9], [5, 7, 11])
