@@ -10,10 +10,12 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
+from snapshot_assets.pipeline.keeping import keeping_jobs, keeping_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
+from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
 from snapshot_assets.plan import Plan
 
@@ -30,7 +32,7 @@ def io_manager_key(plan: Plan) -> str:
 
 
 def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`, and `restored` for a target.
+    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`; `restored` for a target.
 
     A plan without rows has neither `chunks` nor `untimed_tables`.
 
@@ -44,7 +46,7 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
     with accepting_unstable_parts():
         restored = [restored_asset(plan, POOL)] if plan.target else []
         data = [] if plan.schema_only else [_chunks(plan), _untimed_tables(plan)]
-        return [_schema(plan), *data, _manifest(plan), *restored]
+        return [_schema(plan), *data, _manifest(plan), tag_asset(plan, POOL), *restored]
 
 
 def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
@@ -61,12 +63,13 @@ def snapshot_definitions(plan: Plan) -> dg.Definitions:
     Args:
         plan: A plan with a start time.
     """
-    upkeep = upkeep_jobs(plan)
+    upkeep, keeping, tagging = upkeep_jobs(plan), keeping_jobs(plan), tag_job(plan)
     return dg.Definitions(
         assets=snapshot_assets(plan),
         asset_checks=snapshot_checks(plan),
-        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *upkeep],
-        schedules=upkeep_schedules(plan, upkeep),
+        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *upkeep, *keeping, tagging],
+        schedules=[*upkeep_schedules(plan, upkeep), *keeping_schedules(plan, keeping)],
+        sensors=[tag_sensor(plan, tagging)],
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
     )
 

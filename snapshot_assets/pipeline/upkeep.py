@@ -71,27 +71,31 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
 def upkeep_jobs(plan: Plan) -> list[dg.JobDefinition]:
     """Return a plan's jobs: `<plan>_checkpoint`, `<plan>_gc` and `<plan>_compact`."""
     return [
-        _job(plan, "checkpoint", _checkpoint_op(plan), f"Writes the newest state of `{plan.to}` whole."),
-        _job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
-        _job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, and leaves deleted rows out."),
+        plan_job(plan, "checkpoint", _checkpoint_op(plan), f"Writes the newest state of `{plan.to}` whole."),
+        plan_job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
+        plan_job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, leaves deleted rows out."),
     ]
 
 
 def upkeep_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
     """Return a schedule for each of the jobs, stopped until somebody starts it in the UI."""
-    return [
-        dg.ScheduleDefinition(
-            name=f"{job.name}_schedule",
-            job=job,
-            cron_schedule=SCHEDULES[job.name.removeprefix(f"{plan.name}_")],
-            execution_timezone="UTC",
-            default_status=dg.DefaultScheduleStatus.STOPPED,
-        )
-        for job in jobs
-    ]
+    return [stopped_schedule(job, SCHEDULES[job.name.removeprefix(f"{plan.name}_")]) for job in jobs]
 
 
-def _job(plan: Plan, name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+def stopped_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
+    """Return a job's schedule, which somebody has to start."""
+    return dg.ScheduleDefinition(
+        name=f"{job.name}_schedule",
+        job=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.STOPPED,
+    )
+
+
+def plan_job(plan: Plan, name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    """Return the job `<plan>_<name>` of one op."""
+
     @dg.job(name=f"{plan.name}_{name}", description=description, executor_def=dg.in_process_executor)
     def job() -> None:
         op()
@@ -106,7 +110,7 @@ def _checkpoint_op(plan: Plan) -> dg.OpDefinition:
         description="Writes the checkpoint of the newest revision, so that opening reads no older log.",
     )
     def write_checkpoint(context: dg.OpExecutionContext) -> None:
-        with _catalog(context, plan) as catalog:
+        with opened_catalog(context, plan) as catalog:
             context.add_output_metadata(checkpoint_metadata(checkpoint_head(catalog)))
 
     return write_checkpoint
@@ -119,7 +123,7 @@ def _gc_op(plan: Plan) -> dg.OpDefinition:
         description="Deletes what no sealed revision, tag or writer needs, once that is older than the plan's grace.",
     )
     def collect(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
-        with _catalog(context, plan, dry_run=config.dry_run) as catalog:
+        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
             found = collect_garbage(catalog, dry_run=config.dry_run)
             context.add_output_metadata(garbage_metadata(found, dry_run=config.dry_run))
 
@@ -151,7 +155,7 @@ def _compact_op(plan: Plan) -> dg.OpDefinition:
 
 
 @contextmanager
-def _catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool = False) -> Iterator[Catalog]:
+def opened_catalog(context: dg.OpExecutionContext, plan: Plan, *, dry_run: bool = False) -> Iterator[Catalog]:
     """Open a plan's location; an error becomes one that Dagster shows and does not retry.
 
     Raises:

@@ -1,0 +1,175 @@
+"""The asset `tag`: a partition for each tag, and what tags a sealed snapshot by the plan's rule."""
+
+# Dagster reads the annotations of assets and sensors, so they must not be postponed here.
+from collections.abc import Iterable
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from snapshot_assets.catalog.auto_tags import due
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.facts import revision_facts
+from snapshot_assets.catalog.pin_set import TagState
+from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.errors import NoSnapshotError, SnapshotError
+from snapshot_assets.format.units import duration_text, parse_duration
+from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
+from snapshot_assets.plan import Plan
+
+
+class TagConfig(dg.Config):
+    """Run config of the asset `tag`."""
+
+    at: str = Field(default="", description="Version to pin, such as rev:12; the newest seal by default.")
+    time_retained: str = Field(default="", description="Time to live, such as 90d; for ever by default.")
+    automatic: bool = Field(default=False, description="A rule made it: rules may delete it.")
+
+
+def tag_partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
+    """Return the partitions of a plan's tags: their names."""
+    return dg.DynamicPartitionsDefinition(name=f"{plan.name}_tags")
+
+
+def tag_key(plan: Plan) -> dg.AssetKey:
+    """Return the key of a plan's asset `tag`."""
+    return dg.AssetKey([plan.name, "tag"])
+
+
+def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
+    """Return the asset `tag`: materialising a partition pins a sealed revision under its name.
+
+    Args:
+        plan: The plan.
+        pool: Concurrency pool of its assets.
+    """
+
+    @dg.asset(
+        key=tag_key(plan),
+        group_name=plan.name,
+        kinds={"json"},
+        required_resource_keys={SNAPSHOTS},
+        deps=[dg.AssetKey([plan.name, "manifest"])],
+        partitions_def=tag_partitions(plan),
+        backfill_policy=dg.BackfillPolicy.multi_run(1),
+        pool=pool,
+        description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
+    )
+    def tag(context: dg.AssetExecutionContext, config: TagConfig) -> dg.MaterializeResult[None]:
+        store = snapshots_of(context).store(plan.name)
+        try:
+            catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
+            created = create_tag(
+                catalog,
+                context.partition_key,
+                _revision(catalog.begun(), config.at, store.uri),
+                parse_duration(config.time_retained) if config.time_retained else None,
+                automatic=config.automatic,
+            )
+        except SnapshotError as error:
+            raise as_failure(error) from error
+        return dg.MaterializeResult(metadata=tag_metadata(created.known, catalog.state, store.uri))
+
+    return tag
+
+
+def _revision(state: State, version: str, uri: str) -> int:
+    if version:
+        return resolve_version(version, state)
+    if state.newest_seal is None:
+        raise NoSnapshotError(f"Nothing is sealed at {uri}: materialise the manifest, which seals it.", uri=uri)
+    return state.newest_seal.revision
+
+
+def tag_metadata(known: TagState, state: State, uri: str) -> dict[str, Any]:
+    """Return what links a tag to its snapshot in Dagster's UI.
+
+    Args:
+        known: The tag.
+        state: The head's state.
+        uri: The location.
+    """
+    tag = known.tag
+    fact = revision_facts(state)[tag.revision]
+    metadata: dict[str, Any] = {
+        "tagged_snapshot_id": tag.revision,
+        "snapshot_id": fact.snapshot_id,
+        "commit_time": dg.MetadataValue.timestamp(fact.committed_at),
+        "create_time": dg.MetadataValue.timestamp(tag.created_at),
+        "record_count": fact.rows,
+        "schema_id": fact.schema_id,
+        "manifest": f"{uri}/{tag.object.path}",
+        "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
+    }
+    if tag.ttl:
+        metadata["time_retained"] = duration_text(tag.ttl)
+        metadata["expires"] = dg.MetadataValue.timestamp(tag.created_at + tag.ttl)
+    return metadata
+
+
+def tag_job(plan: Plan) -> Any:
+    """Return the job that materialises the asset `tag`, for the sensor."""
+    return dg.define_asset_job(
+        f"{plan.name}_tag",
+        selection=dg.AssetSelection.assets(tag_key(plan)),
+        partitions_def=tag_partitions(plan),
+        description=f"Pins a sealed revision of {plan.name} under the name of its partition.",
+    )
+
+
+def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
+    """Return the sensor that tags a plan's snapshot by its rule once the manifest sealed it, stopped until started."""
+
+    @dg.asset_sensor(
+        asset_key=dg.AssetKey([plan.name, "manifest"]),
+        name=f"{plan.name}_tag_sealed",
+        job=job,
+        required_resource_keys={SNAPSHOTS},
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Tags what the manifest sealed, if the plan's rule of automatic tags has one due.",
+    )
+    def tag_sealed(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        return _wanted(context, plan)
+
+    return tag_sealed
+
+
+def _wanted(context: Any, plan: Plan) -> dg.SensorResult | dg.SkipReason:
+    rule = plan.retention.tag.rule if plan.retention.tag else None
+    if rule is None:
+        return dg.SkipReason("The plan has no rule of automatic tags (retention.tag).")
+    catalog = Catalog.open(snapshots_of(context).store(plan.name))
+    wanted = due(catalog.begun(), catalog.now(), tag=rule).tag
+    if wanted is None:
+        return dg.SkipReason("No tag is due.")
+    config = TagConfig(
+        at=f"rev:{wanted.revision}", time_retained=duration_text(wanted.ttl) if wanted.ttl else "", automatic=True
+    )
+    request = dg.RunRequest(
+        run_key=wanted.name,
+        partition_key=wanted.name,
+        run_config=dg.RunConfig(ops={f"{plan.name}__tag": config}),
+    )
+    return dg.SensorResult(
+        run_requests=[request],
+        dynamic_partitions_requests=[tag_partitions(plan).build_add_request([wanted.name])],
+    )
+
+
+def show_tags(instance: dg.DagsterInstance, plan: Plan, tags: Iterable[str]) -> None:
+    """Make a plan's tag partitions those that its log knows: tags are made and deleted without Dagster, too.
+
+    Args:
+        instance: Where the partitions are kept.
+        plan: The plan.
+        tags: Names of all tags that there are.
+    """
+    name, wanted = f"{plan.name}_tags", set(tags)
+    there = set(instance.get_dynamic_partitions(name))
+    if wanted - there:
+        instance.add_dynamic_partitions(name, sorted(wanted - there))
+    for gone in sorted(there - wanted):
+        instance.delete_dynamic_partition(name, gone)
