@@ -135,18 +135,27 @@ def conflict(store: ObjectStore, revision: int) -> ConflictError:
 
 def _silence(proof: Proof) -> list[str]:
     """Say which revisions are gone, and whether something later proves what they led to."""
-    sentences = []
+    sentences, broken = [], {number: text.rstrip(".") for number, text in sorted(proof.evidence.broken.items())}
     for first, last in proof.silent:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
-        broken = sorted(proof.evidence.broken.items())
-        why = "; ".join(text.rstrip(".") for number, text in broken if first <= number <= last)
-        led = (
-            f"revision {proof.proved} proves what {'it' if first == last else 'they'} led to"
-            if last < proof.proved
-            else ("what was removed, deleted, replaced, sealed or tagged is not known")
-        )
+        why = "; ".join(text for number, text in broken.items() if first <= number <= last)
+        led = _led(proof, last, "it" if first == last else "they")
         sentences.append(f"{which} lost{f' ({why})' if why else ''}; {led}.")
+    sentences += [
+        f"Revision {number} is lost ({why}); a manifest proves what it led to."
+        for number, why in broken.items()
+        if number in proof.stated and number not in proof.evidence.entries
+    ]
+    for number, why in sorted(proof.unlinked.items()):
+        led = _led(proof, number - 1, "that")
+        sentences.append(f"Revision {number} does not follow what is there before it ({why.rstrip('.')}); {led}.")
     return sentences
+
+
+def _led(proof: Proof, last: int, what: str) -> str:
+    if last < proof.proved:
+        return f"revision {proof.proved} proves what {what} led to"
+    return "what was removed, deleted, replaced, sealed or tagged is not known"
 
 
 def _doubts(remains: Remains) -> list[str]:
@@ -160,19 +169,20 @@ def _doubts(remains: Remains) -> list[str]:
 
 
 def _tombstones(proof: Proof, remains: Remains, lost: list[str]) -> dict[int, act.Tombstone]:
-    """Return all tombstones that are known, by revision; those of work in progress go into the state where they fit."""
+    """Return the snapshot's known tombstones by revision; those of work in progress go into the state if they fit."""
     state, found = proof.state, proof.evidence.unsealed
+    same = remains.snapshot_id == state.snapshot_id
+    known = dict(state.tombstones) if same else {}  # those of an older snapshot delete nothing of a newer
     if found is None or found.snapshot_id != remains.snapshot_id:
-        return dict(state.tombstones)
-    same = found.snapshot_id == state.snapshot_id
+        return known
     try:
-        told = tombstones_of(found, state.tombstones if same else {})
+        told = tombstones_of(found, known)
     except UNUSABLE as error:
         lost.append(f"The tombstones in {found.path} cannot be used: {error!r}.")
-        return dict(state.tombstones)
+        return known
     for revision, tombstone in told.items() if same else ():
         bury(state, revision, tombstone)
-    return state.tombstones | told
+    return known | told
 
 
 def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[str]:

@@ -240,16 +240,16 @@ def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.Ta
         state: The state that they are to be in.
         lost: Gets what could not be kept, in words.
     """
-    if not proof.unsure and not proof.silent:
+    if not (proof.unsure or proof.silent or proof.unlinked):
         return
     known = {tag.tag.object.path for tag in state.tags.values()}
-    sealed = {seal.revision for seal in state.seals}
+    sealed = {(seal.revision, seal.seal.checksum) for seal in state.seals}
     newest = {}
     for tag in sorted(proof.evidence.tags, key=lambda tag: tag.created_at):
         if tag.path not in known and tag.name not in state.tags and tag.created_at > proof.since:
             newest[tag.name] = tag
     for tag in newest.values():
-        if tag.revision not in sealed:
+        if (tag.revision, tag.checksum) not in sealed:
             lost.append(f"Tag {tag.name!r} ({tag.path}) pins revision {tag.revision}, of which nothing is proved.")
             continue
         lost.append(f"Tag {tag.name!r} is taken from {tag.path}; whether it was deleted is not proved.")
