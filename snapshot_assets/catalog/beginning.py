@@ -56,7 +56,7 @@ class Beginning:
         """Fold what is proved, take what is not, and prepare what says so."""
         proof = prove(evidence, take_receipts)
         remains = take_receipts(proof)
-        found = found_files(store, proof, remains)
+        found = found_files(store, proof, remains, read=from_files)
         if from_files:
             take_files(store, proof, remains, found)
         else:
