@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import tag_document
 from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
-from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
+from snapshot_assets.catalog.remains import Remains, guesses, tags_to_keep, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, ObjectExistsError
@@ -54,7 +54,7 @@ class Beginning:
     @classmethod
     def of(cls, store: ObjectStore, evidence: Evidence, from_files: bool, now: datetime) -> Beginning:
         """Fold what is proved, take what is not, and prepare what says so."""
-        proof = prove(evidence, take_receipts)
+        proof = prove(evidence, guesses)
         remains = take_receipts(proof)
         found = found_files(store, proof, remains, read=from_files)
         if from_files:

@@ -90,16 +90,16 @@ class Changes:
         return Changes(begins + self.actions + actions, self.removed + removed, self.added + added)
 
 
-Guess = Callable[[Proof, int], Changes]
-"""Returns what receipts say that may have been committed before a revision."""
+Guesses = Callable[[Proof, int], Iterable[Changes]]
+"""Returns what receipts say that may have been committed before a revision, the likeliest first."""
 
 
-def prove(evidence: Evidence, guess: Guess) -> Proof:
+def prove(evidence: Evidence, guesses: Guesses) -> Proof:
     """Fold everything that stands by itself, in the order of revisions.
 
     Args:
         evidence: What was found.
-        guess: Asked where a seal's checksum is not that of what is known; what it returns counts if that makes it so.
+        guesses: Asked where a seal's checksum is not that of what is known; the first counts that makes it so.
     """
     state = evidence.start
     state.location_id = evidence.location_id
@@ -110,7 +110,7 @@ def prove(evidence: Evidence, guess: Guess) -> Proof:
             continue
         told = revision in evidence.manifests and _fold_manifest(proof, revision)
         if not told and revision in evidence.entries:
-            _fold_entry(proof, revision, guess)
+            _fold_entry(proof, revision, guesses)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]
     return proof
@@ -209,7 +209,7 @@ def bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
     state.tombstones = dict(sorted((state.tombstones | {revision: tombstone}).items()))
 
 
-def _fold_entry(proof: Proof, revision: int, guess: Guess) -> None:
+def _fold_entry(proof: Proof, revision: int, guesses: Guesses) -> None:
     """Fold what of a transaction stands by itself."""
     transaction, state = proof.evidence.entries[revision].transaction, proof.state
     if proof.evidence.entries[revision].begins_anew:
@@ -221,10 +221,10 @@ def _fold_entry(proof: Proof, revision: int, guess: Guess) -> None:
     changes = Changes(folding.actions, folding.removed, list(folding.added.values()))
     sealing = folding.seal
     if sealing is not None and not (folding.whole or _is_sealed(state, event, changes, sealing)):
-        guessed = changes.with_chunks_of(guess(proof, revision))
-        if _is_sealed(state, event, guessed, sealing):
-            changes = guessed
-        else:
+        guessed = (changes.with_chunks_of(guess) for guess in guesses(proof, revision))
+        found = next((each for each in guessed if _is_sealed(state, event, each, sealing)), None)
+        changes = found or changes
+        if found is None:
             folding.doubts.append("it seals a state whose checksum is not that of what is known.")
             sealing = None
     say(state, event, [*changes.actions, *([sealing] if sealing else [])], changes.removed, changes.added)
