@@ -172,17 +172,23 @@ def _tombstones(proof: Proof, remains: Remains, lost: list[str]) -> dict[int, ac
     """Return the snapshot's known tombstones by revision; those of work in progress go into the state if they fit."""
     state, found = proof.state, proof.evidence.unsealed
     same = remains.snapshot_id == state.snapshot_id
-    known = dict(state.tombstones) if same else {}  # those of an older snapshot delete nothing of a newer
+    known = {revision: each for revision, each in state.tombstones.items() if same or not _is_older(proof, revision)}
     if found is None or found.snapshot_id != remains.snapshot_id:
         return known
     try:
-        told = tombstones_of(found, known)
+        told = tombstones_of(found, known if same else {})
     except UNUSABLE as error:
         lost.append(f"The tombstones in {found.path} cannot be used: {error!r}.")
         return known
     for revision, tombstone in told.items() if same else ():
         bury(state, revision, tombstone)
     return known | told
+
+
+def _is_older(proof: Proof, revision: int) -> bool:
+    """Tell whether a revision is of the snapshot that is known, where another began after it in a hole."""
+    holes = [*(first for first, _ in proof.silent), *proof.unlinked]
+    return bool(proof.state.snapshot_id) and revision < min(holes, default=proof.evidence.highest)
 
 
 def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[str]:

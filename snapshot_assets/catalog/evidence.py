@@ -204,12 +204,12 @@ def _note_foreign(found: Evidence, path: str, location_id: str) -> None:
 
 
 def _own_location(store: ObjectStore, found: Evidence, manifests: Iterable[Manifest]) -> str:
-    """Return, of the locations that the log names, the one that most objects name; of all where the log names none."""
+    """Return, of the locations that transactions name, the one that most objects name; of all, where there are none."""
     logged = [entry.transaction.location_id for entry in found.entries.values()]
-    logged = logged or [_newest_checkpoint(store, found).location_id]
     others = [manifest.location_id for manifest in manifests] + [receipt.location_id for receipt, _ in found.receipts]
+    others += [] if logged else [_newest_checkpoint(store, found).location_id]
     named = Counter(filter(None, [*logged, *others]))
-    among = named.keys() & set(logged) or named.keys()
+    among = set(logged) or named.keys()
     return max((each for each in named if each in among), key=lambda each: named[each], default="")
 
 

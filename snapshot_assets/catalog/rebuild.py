@@ -129,7 +129,11 @@ def _whole(store: ObjectStore, evidence: Evidence) -> LogWholeError | None:
     return LogWholeError(
         f"The log of {store.uri} is whole up to revision {scan.state.revision}; there is nothing to rebuild. "
         "Damaged data files are named by verify, and their chunks can be exported again with --replace."
-        + (f" Of data files that a rebuild left, --from-files takes what it can: {', '.join(left)}." if left else ""),
+        + (
+            f" Of data files that a rebuild left, --from-files takes what it can: {', '.join(left[:_SHOWN])}."
+            if left
+            else ""
+        ),
         revision=scan.state.revision,
         left=left,
     )

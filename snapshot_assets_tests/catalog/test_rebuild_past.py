@@ -16,7 +16,7 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.errors import LogWholeError
+from snapshot_assets.errors import AcceptanceNeededError, LogWholeError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.predicates import IsNull
@@ -134,6 +134,8 @@ def test_a_manifest_tags_and_receipts_of_another_location_do_not_count(tagged: W
     brought = bring(foreign, tagged.store, "manifest.json", "tag/", "data/1/chunk-")
     with pytest.raises(LogWholeError, match="is whole up to revision 7"):
         rebuild(tagged.store)
+    assert [fault.object for fault in damage(tagged.store)] == ["manifest.json"]
+    assert any("manifest.json belongs to location " in fault.message for fault in damage(tagged.store))
     tagged.store.delete(transaction_path(6))
     done = rebuild(tagged.store)
     after = read_state(tagged.store)
@@ -154,12 +156,14 @@ def test_without_a_log_the_location_is_the_one_that_most_objects_name(tagged: Wr
     assert any(line.startswith(f"{brought[0]} belongs to location ") for line in done.lost)
 
 
-def test_a_checkpoint_of_another_location_is_passed_over(tagged: Writer, foreign: Writer) -> None:
+@pytest.mark.parametrize("log", ["there", "lost"])
+def test_a_checkpoint_of_another_location_is_passed_over(tagged: Writer, foreign: Writer, log: str) -> None:
     before = read_state(tagged.store)
     path = write_checkpoint(foreign.store, foreign.catalog.state)
+    lose(tagged.store, *["transactions/"] * (log == "lost"))
     bring(foreign, tagged.store, path)
     done = rebuild(tagged.store)
-    assert (done.proved, done.sealed) == (9, True)
+    assert (done.proved, done.sealed) == (9 if log == "there" else 7, True)
     assert manifest_of(read_state(tagged.store)) == manifest_of(before)
     assert any(line.startswith(f"{path} belongs to location ") for line in done.lost)
 
@@ -184,12 +188,25 @@ def test_a_manifest_of_another_past_does_not_count(writer: Writer) -> None:
     assert manifest_of(read_state(writer.store)) == before
 
 
-def test_tombstones_of_a_snapshot_that_another_followed_ask_for_no_consent(writer: Writer) -> None:
+def test_tombstones_of_the_snapshot_before_a_lost_begin_ask_for_no_consent(writer: Writer) -> None:
+    """Those of the snapshot before it delete nothing of its own."""
+    gone = act.Tombstone("main", "m", IsNull("t"))
     sealed_by(writer)
-    writer.catalog.commit(rules.tombstone(writer.catalog.token(), act.Tombstone("main", "m", IsNull("t"))))
+    writer.catalog.commit(rules.tombstone(writer.catalog.token(), gone))
     begun = writer.begin(replace(HEADER, name="other"), force=True)
     writer.fill()
     before = facts(writer.catalog.state)
     writer.store.delete(transaction_path(begun))
     assert not any("were deleted at revision" in line for line in rebuild(writer.store).lost)
     assert facts(read_state(writer.store)) == before
+
+
+def test_tombstones_behind_a_lost_begin_ask_for_consent(writer: Writer) -> None:
+    sealed_by(writer)
+    begun = writer.begin(replace(HEADER, name="other"), force=True)
+    writer.fill()
+    tombstone = act.Tombstone("main", "m", IsNull("t"))
+    buried = writer.catalog.commit(rules.tombstone(writer.catalog.token(), tombstone))
+    writer.store.delete(transaction_path(begun))
+    with pytest.raises(AcceptanceNeededError, match=f"Rows of main.m were deleted at revision {buried}"):
+        rebuild(writer.store)
