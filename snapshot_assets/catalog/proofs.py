@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 
 from snapshot_assets.catalog.entries import Entry, upgrades
@@ -35,7 +35,6 @@ class Proof:
         state: As far as it is proved.
         began: The revision of the state that the log proved without a hole.
         proved: Up to this revision nothing that was lost can matter.
-        since: When that was committed.
         lost: What is lost for good, in words.
         open: By revision, what its transaction says and nothing proves.
         stated: Revisions that spoke.
@@ -47,7 +46,6 @@ class Proof:
     state: State
     began: int
     proved: int
-    since: datetime
     lost: list[str] = field(default_factory=list)
     open: dict[int, list[str]] = field(default_factory=dict)
     stated: set[int] = field(default_factory=set)
@@ -103,7 +101,7 @@ def prove(evidence: Evidence, guesses: Guesses) -> Proof:
     """
     state = evidence.start
     state.location_id = evidence.location_id
-    proof = Proof(evidence, state, state.revision, state.revision, state.committed_at)
+    proof = Proof(evidence, state, state.revision, state.revision)
     _look_at_links(proof)
     for revision in sorted({*evidence.entries, *evidence.manifests}):
         if revision <= proof.began:
@@ -117,10 +115,7 @@ def prove(evidence: Evidence, guesses: Guesses) -> Proof:
 
 
 def _look_at_links(proof: Proof) -> None:
-    """Tell which transactions follow what is there before them, as `State.apply` does for those without a hole.
-
-    Where one does not, tags count from before what took the place of the lost: which of them it had, is not known.
-    """
+    """Tell which transactions follow what is there before them, as `State.apply` does for those without a hole."""
     state, entries = proof.state, proof.evidence.entries
     before = {proof.began: (state.uuid, state.sha256)}
     before |= {number: (entry.transaction.uuid, entry.sha256) for number, entry in entries.items()}
@@ -135,8 +130,6 @@ def _look_at_links(proof: Proof) -> None:
             f"it follows transaction {follows[0] or 'none'}; revision {revision - 1} is "
             f"{before[revision - 1][0] or 'none'}"
         )
-        older = (event.committed_at for event in state.events if event.committed_at < entry.transaction.committed_at)
-        proof.since = min(proof.since, max(older, default=datetime.min.replace(tzinfo=UTC)))
 
 
 def say(

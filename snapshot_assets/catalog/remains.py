@@ -268,11 +268,12 @@ def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.Ta
     """
     if not (proof.unsure or proof.silent or proof.unlinked):
         return
-    known = {tag.tag.object.path for tag in state.tags.values()}
+    said = (action for event in state.events for action in event.actions if isinstance(action, act.TagCreated))
+    known = {(tag.name, tag.created_at) for tag in said}  # deleted ones too
     sealed = {(seal.revision, seal.seal.checksum) for seal in state.seals}
     newest = {}
     for tag in sorted(proof.evidence.tags, key=lambda tag: tag.created_at):
-        if tag.path not in known and tag.name not in state.tags and tag.created_at > proof.since:
+        if (tag.name, tag.created_at) not in known and tag.name not in state.tags:
             newest[tag.name] = tag
     for tag in newest.values():
         if (tag.revision, tag.checksum) not in sealed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError
@@ -25,7 +26,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_rebuild import damage, facts, lose
+from snapshot_assets_tests.catalog.test_rebuild import damage, facts, flip, lose
 
 
 @pytest.fixture
@@ -91,6 +92,20 @@ def test_a_fork_that_nothing_proves_leaves_what_was_lost_to_receipts(writer: Wri
         line.startswith("Revision 8 does not follow") and line.endswith("or tagged is not known.") for line in done.lost
     )
     assert facts(read_state(writer.store))["chunks"][0]["files"] == before["chunks"][0]["files"]
+
+
+def test_a_tag_that_was_prepared_before_the_last_known_commit_is_not_lost(writer: Writer) -> None:
+    """And one that the log knows to be deleted stays deleted, though its object is there."""
+    sealed_by(writer)
+    create_tag(writer.catalog, "deleted", SEAL)
+    delete_tag(writer.catalog, "deleted")
+    early = writer.catalog.now()
+    time.sleep(0.01)
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
+    writer.catalog.now = lambda: early
+    create_tag(writer.catalog, "early", SEAL)
+    flip(writer.store, transaction_path(writer.catalog.state.revision))
+    assert rebuild(writer.store).tags == ("early",)
 
 
 @pytest.fixture
