@@ -21,6 +21,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
+from snapshot_assets.catalog.rules import CompactedMeanwhileError
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -72,7 +73,7 @@ extend    +       +         newer   newer
 schema    +       +         newer   newer
 work      +       +         newer   newer
 chunk     +       +         newer   newer
-replace   differs +         newer   newer
+replace   merged  +         newer   newer
 compact   differs +         newer   newer
 tombstone +       =         newer   newer
 fail      +       +         newer   newer
@@ -94,6 +95,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "newer": SupersededError,
     "gone": LocationDeletedError,
     "differs": ConflictError,
+    "merged": CompactedMeanwhileError,
     "misses": IncompleteError,
     "taken": TagExistsError,
     "pinned": PinnedError,
