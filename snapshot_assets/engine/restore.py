@@ -32,8 +32,8 @@ from snapshot_assets.storage.base import ObjectStore
 
 _ALL_LOADED = (
     "All rows are loaded, and stay. If they contradict it, as duplicates of a primary key do: mend them in the source "
-    "and export their windows with --replace, or compact the snapshot with --dedupe primary_key; then drop the tables of "
-    "the import, and import with --forget-ledger."
+    "and export their windows with --replace, or compact the snapshot with --dedupe primary_key; then drop the "
+    "import's tables, and import with --forget-ledger."
 )
 
 
