@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.pins import tag_document
 from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
-from snapshot_assets.catalog.remains import Remains, tags_to_keep, take_receipts
+from snapshot_assets.catalog.remains import Remains, guesses, tags_to_keep, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, ObjectExistsError
@@ -54,9 +54,9 @@ class Beginning:
     @classmethod
     def of(cls, store: ObjectStore, evidence: Evidence, from_files: bool, now: datetime) -> Beginning:
         """Fold what is proved, take what is not, and prepare what says so."""
-        proof = prove(evidence, take_receipts)
+        proof = prove(evidence, guesses)
         remains = take_receipts(proof)
-        found = found_files(store, proof, remains)
+        found = found_files(store, proof, remains, read=from_files)
         if from_files:
             take_files(store, proof, remains, found)
         else:
@@ -135,18 +135,27 @@ def conflict(store: ObjectStore, revision: int) -> ConflictError:
 
 def _silence(proof: Proof) -> list[str]:
     """Say which revisions are gone, and whether something later proves what they led to."""
-    sentences = []
+    sentences, broken = [], {number: text.rstrip(".") for number, text in sorted(proof.evidence.broken.items())}
     for first, last in proof.silent:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
-        broken = sorted(proof.evidence.broken.items())
-        why = "; ".join(text.rstrip(".") for number, text in broken if first <= number <= last)
-        led = (
-            f"revision {proof.proved} proves what {'it' if first == last else 'they'} led to"
-            if last < proof.proved
-            else ("what was removed, deleted, replaced, sealed or tagged is not known")
-        )
+        why = "; ".join(text for number, text in broken.items() if first <= number <= last)
+        led = _led(proof, last, "it" if first == last else "they")
         sentences.append(f"{which} lost{f' ({why})' if why else ''}; {led}.")
+    sentences += [
+        f"Revision {number} is lost ({why}); a manifest proves what it led to."
+        for number, why in broken.items()
+        if number in proof.stated and number not in proof.evidence.entries
+    ]
+    for number, why in sorted(proof.unlinked.items()):
+        led = _led(proof, number - 1, "that")
+        sentences.append(f"Revision {number} does not follow what is there before it ({why.rstrip('.')}); {led}.")
     return sentences
+
+
+def _led(proof: Proof, last: int, what: str) -> str:
+    if last < proof.proved:
+        return f"revision {proof.proved} proves what {what} led to"
+    return "what was removed, deleted, replaced, sealed or tagged is not known"
 
 
 def _doubts(remains: Remains) -> list[str]:
@@ -160,19 +169,26 @@ def _doubts(remains: Remains) -> list[str]:
 
 
 def _tombstones(proof: Proof, remains: Remains, lost: list[str]) -> dict[int, act.Tombstone]:
-    """Return all tombstones that are known, by revision; those of work in progress go into the state where they fit."""
+    """Return the snapshot's known tombstones by revision; those of work in progress go into the state if they fit."""
     state, found = proof.state, proof.evidence.unsealed
+    same = remains.snapshot_id == state.snapshot_id
+    known = {revision: each for revision, each in state.tombstones.items() if same or not _is_older(proof, revision)}
     if found is None or found.snapshot_id != remains.snapshot_id:
-        return dict(state.tombstones)
-    same = found.snapshot_id == state.snapshot_id
+        return known
     try:
-        told = tombstones_of(found, state.tombstones if same else {})
+        told = tombstones_of(found, known if same else {})
     except UNUSABLE as error:
         lost.append(f"The tombstones in {found.path} cannot be used: {error!r}.")
-        return dict(state.tombstones)
+        return known
     for revision, tombstone in told.items() if same else ():
         bury(state, revision, tombstone)
-    return state.tombstones | told
+    return known | told
+
+
+def _is_older(proof: Proof, revision: int) -> bool:
+    """Tell whether a revision is of the snapshot that is known, where another began after it in a hole."""
+    holes = [*(first for first, _ in proof.silent), *proof.unlinked]
+    return bool(proof.state.snapshot_id) and revision < min(holes, default=proof.evidence.highest)
 
 
 def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[str]:

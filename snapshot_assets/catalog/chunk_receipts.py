@@ -103,6 +103,40 @@ def _names(files: Iterable[DataFile]) -> frozenset[tuple[str, str]]:
     return frozenset((file.path, file.sha256) for file in files)
 
 
+def rivals(
+    found: Sequence[Receipt], taken: Collection[str], may_be: Callable[[Receipt], bool]
+) -> list[tuple[str, str]]:
+    """Return paths of receipts that replaced some of the same files, so that only one of them was committed.
+
+    Where another was made of what one of the two wrote, that one was committed, and nothing is open.
+
+    Args:
+        found: All receipts of a chunk, of one snapshot.
+        taken: Paths of those that a rebuild takes.
+        may_be: Tells whether a receipt may have been committed.
+
+    Returns:
+        Pairs of one that is taken, and one that is not.
+    """
+    open_ones = [each for each in found if each.path in taken and not _was_built_on(each, found)]
+    others = [each for each in found if each.path not in taken and may_be(each)]
+    return [(one.path, other.path) for one in open_ones for other in others if _replaced_the_same(one, other)]
+
+
+def _replaced_the_same(one: Receipt, other: Receipt) -> bool:
+    if one.compaction and other.compaction and compacted_tables(one).isdisjoint(compacted_tables(other)):
+        return False
+    return not set(one.supersedes).isdisjoint(other.supersedes)
+
+
+def _was_built_on(receipt: Receipt, found: Iterable[Receipt]) -> bool:
+    """Tell whether a later receipt replaced files that this one brought: then it was committed."""
+    others = [each for each in found if each.path != receipt.path]
+    older = {file.path for each in others if age_of(each) < age_of(receipt) for file in each.files}
+    brought = {file.attempt for file in receipt.files if file.path not in older}
+    return any(not brought.isdisjoint(each.supersedes) for each in others)
+
+
 @dataclass(frozen=True)
 class Base:
     """What gave all tables of a chunk their files: an export's receipt, or what is known of the chunk.

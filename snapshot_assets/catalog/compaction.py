@@ -65,7 +65,8 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         _check_live(compacted, live)
         check_age(header, compacted.id, compacted.opened_at, clock())
         others = [known.file for path, known in live.items() if path not in compacted.removed]
-        files, known = [*others, *compacted.files], state.chunks[compacted.id].chunk
+        files, before = [*others, *compacted.files], state.chunks[compacted.id]
+        known = before.chunk
         older = (ref for ref in known.receipts if _still_speaks(compacted.older.get(ref.path), compacted.tables))
         chunk = replace(
             known,
@@ -73,6 +74,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
             rows=sum(file.rows for file in files),
             receipts=(*older, compacted.receipt),
             run=compacted.run,
+            exported=before.exported,
         )
         removals = [act.RemoveFile(path) for path in sorted(compacted.removed)]
         actions: list[act.Action] = [*removals, chunk, *(act.AddFile(file) for file in compacted.files)]

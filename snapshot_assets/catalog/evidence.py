@@ -5,52 +5,26 @@ Reading only, and of everything that can be read: what cannot is noted in words,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.found_documents import FoundTag, Manifest, read_manifest, read_schema_content, read_tag
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.replay import FAULTS, Listing, list_log, read_entries
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import LogEntry, State
 from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import chunk_checksum, sha256_hex, snapshot_checksum, sums_line
-from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
-from snapshot_assets.format.layout import MANIFEST, SCHEMA_FILES, is_receipt, schema_folder, transaction_path
-from snapshot_assets.format.units import parse_duration, parse_time
+from snapshot_assets.format.layout import (
+    MANIFEST,
+    checkpoint_path,
+    is_receipt,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """A manifest as it was found, in manifest.json or in a tag.
-
-    Attributes:
-        path: Of the object that holds it.
-        document: Its members.
-        sealed: Whether it is of a sealed state, and its checksums are those of what it names.
-    """
-
-    path: str
-    revision: int
-    location_id: str
-    snapshot_id: str
-    document: Mapping[str, Any]
-    sealed: bool
-
-
-@dataclass(frozen=True)
-class FoundTag:
-    """A tag's object."""
-
-    path: str
-    name: str
-    created_at: datetime
-    ttl: timedelta | None
-    revision: int
 
 
 @dataclass
@@ -60,18 +34,20 @@ class Evidence:
     Attributes:
         objects: The location's objects by path.
         log: What lies in the log's folder.
+        entries: Readable transactions of this location after `start`, by revision.
+        broken: Why the others cannot be read, or do not follow it, by revision.
+        location_id: The location's id, "" where nothing tells it.
         start: The newest state that the log proves without a hole.
-        entries: Readable transactions after that, by revision.
-        broken: Why the others cannot be read, by revision.
         manifests: Those that can be used, by revision.
         notes: What could not be used, in words.
     """
 
     objects: dict[str, ObjectInfo]
     log: Listing
-    start: State
     entries: dict[int, LogEntry]
     broken: dict[int, str]
+    location_id: str = ""
+    start: State = field(default_factory=State)
     receipts: list[tuple[Receipt, act.ObjectRef]] = field(default_factory=list)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     unsealed: Manifest | None = None
@@ -93,14 +69,6 @@ class Evidence:
             default=0,
         )
 
-    @property
-    def location_id(self) -> str:
-        """The location's id, "" where nothing tells it."""
-        stated = [self.start.location_id, *(entry.transaction.location_id for entry in self.entries.values())]
-        stated += [found.location_id for found in (*self.manifests.values(), self.unsealed) if found is not None]
-        stated += [receipt.location_id for receipt, _ in self.receipts]
-        return next(filter(None, stated), "")
-
 
 def gather(store: ObjectStore) -> Evidence:
     """Read everything but data.
@@ -111,16 +79,29 @@ def gather(store: ObjectStore) -> Evidence:
     """
     objects = {info.path: info for info in store.list()}
     listing = list_log(store)
-    found = Evidence(objects, listing, *_read_log(store, listing))
+    found, manifests = Evidence(objects, listing, *_read_log(store, listing)), list[Manifest]()
+
+    def take_tag(tag: FoundTag, manifest: Manifest) -> None:
+        found.tags.append(tag)
+        manifests.append(manifest)
+
+    def take_schema(content: SchemaContent) -> None:
+        found.schemas[content.sha256] = content
+
     for path in objects:
         if is_receipt(path):
             _read(found, path, lambda path=path: found.receipts.append(read_receipt(store, path)))
         elif path.startswith("tag/"):
-            _read(found, path, lambda path=path: _read_tag(store, found, path))
+            _read(found, path, lambda path=path: take_tag(*read_tag(store, path)))
         elif path == MANIFEST:
-            _read(found, path, lambda path=path: _read_manifest(found, path, _document(store, path)))
+            _read(found, path, lambda path=path: manifests.append(read_manifest(store, path)))
     for folder in sorted({path.rpartition("/")[0] for path in objects if path.startswith("schema/")}):
-        _read(found, folder, lambda folder=folder: _read_schema(store, found, folder))
+        _read(found, folder, lambda folder=folder: take_schema(read_schema_content(store, folder)))
+    _leave_out_foreign(store, found, manifests)
+    _refuse_deleted(store, found.entries)
+    found.start = _furthest(store, found)
+    found.entries = {revision: entry for revision, entry in found.entries.items() if revision > found.start.revision}
+    _leave_out_contradicted(found)
     return found
 
 
@@ -133,14 +114,10 @@ def _read(found: Evidence, path: str, read: Any) -> None:
         found.notes.append(f"{path} cannot be used: {error}")
 
 
-def _document(store: ObjectStore, path: str) -> dict[str, Any]:
-    return parse_json(store.get(path, limit=MAX_DOCUMENT_BYTES), path)
-
-
 # The log
 
 
-def _read_log(store: ObjectStore, listing: Listing) -> tuple[State, dict[int, LogEntry], dict[int, str]]:
+def _read_log(store: ObjectStore, listing: Listing) -> tuple[dict[int, LogEntry], dict[int, str]]:
     entries: dict[int, LogEntry] = {}
     broken: dict[int, str] = {}
     for revision, entry in read_entries(store, listing.transactions):
@@ -150,96 +127,102 @@ def _read_log(store: ObjectStore, listing: Listing) -> tuple[State, dict[int, Lo
             broken[revision] = f"{type(entry).__name__}: {entry}"
         else:
             entries[revision] = entry
-            if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
-                raise LocationDeletedError(
-                    f"{transaction_path(revision)} says that the snapshot at {store.uri} was deleted; there is nothing "
-                    "to rebuild. Delete it once more to remove what is left.",
-                    uri=store.uri,
-                )
-    start = _furthest(store, listing, entries, broken)
-    return start, {revision: entry for revision, entry in entries.items() if revision > start.revision}, broken
+    return entries, broken
 
 
-def _furthest(store: ObjectStore, listing: Listing, entries: dict[int, LogEntry], broken: dict[int, str]) -> State:
+def _refuse_deleted(store: ObjectStore, entries: Mapping[int, LogEntry]) -> None:
+    for revision, entry in entries.items():
+        if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
+            raise LocationDeletedError(
+                f"{transaction_path(revision)} says that the snapshot at {store.uri} was deleted; there is nothing "
+                "to rebuild. Delete it once more to remove what is left.",
+                uri=store.uri,
+            )
+
+
+def _furthest(store: ObjectStore, found: Evidence) -> State:
     """Return the state at the newest readable checkpoint and as far after it as transactions follow one another."""
-    last = None
+    last, entries = None, found.entries
     while True:
-        state = _newest_checkpoint(store, listing)
+        state = _newest_checkpoint(store, found)
         while state.revision != last and state.revision + 1 in entries:
             revision = state.revision + 1
             try:
                 state.apply(entries[revision], transaction_path(revision))
             except FAULTS as fault:
-                broken.setdefault(revision, f"{type(fault).__name__}: {fault}")
+                found.broken.setdefault(revision, f"{type(fault).__name__}: {fault}")
                 last = revision - 1
                 break  # the state is half changed: fold again, up to the one before
         else:
             return state
 
 
-def _newest_checkpoint(store: ObjectStore, listing: Listing) -> State:
-    for revision in reversed(listing.checkpoints):
+def _newest_checkpoint(store: ObjectStore, found: Evidence) -> State:
+    """Return the newest state of this location that a checkpoint holds; of any location, where it is not known yet."""
+    for revision in reversed(found.log.checkpoints):
         try:
-            return read_checkpoint(store, revision)
+            state = read_checkpoint(store, revision)
         except (DamageError, ObjectNotFoundError):
             continue
+        if found.location_id in ("", state.location_id):
+            return state
+        _note_foreign(found, checkpoint_path(revision), state.location_id)
     return State()
 
 
-# Manifests and tags
+# Objects of other locations, and of another past of this one
 
 
-def _read_tag(store: ObjectStore, found: Evidence, path: str) -> None:
-    document = _document(store, path)
-    manifest = document["manifest"]
-    ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
-    _read_manifest(found, path, manifest)
-    tag = FoundTag(path, str(document["name"]), parse_time(document["created_at"]), ttl, int(manifest["revision"]))
-    found.tags.append(tag)
+def _leave_out_foreign(store: ObjectStore, found: Evidence, manifests: list[Manifest]) -> None:
+    """Leave out, and note, what somebody brought from another location."""
+    found.location_id = own = _own_location(store, found, manifests)
+
+    def is_own(path: str, location_id: str) -> bool:
+        if location_id not in ("", own):
+            _note_foreign(found, path, location_id)
+        return location_id in ("", own)
+
+    for revision, entry in list(found.entries.items()):
+        said = entry.transaction.location_id
+        if said != own:
+            found.broken[revision] = f"{transaction_path(revision)} belongs to location {said}; this one is {own}"
+            del found.entries[revision]
+    found.receipts = [each for each in found.receipts if is_own(each[1].path, each[0].location_id)]
+    for manifest in manifests:
+        if not is_own(manifest.path, manifest.location_id):
+            found.tags = [tag for tag in found.tags if tag.path != manifest.path]
+        elif manifest.sealed:
+            found.manifests.setdefault(manifest.revision, manifest)
+        else:
+            found.unsealed = manifest
 
 
-def _read_manifest(found: Evidence, path: str, document: dict[str, Any]) -> None:
-    sealed = document["checksum"] is not None
-    manifest = Manifest(
-        path, int(document["revision"]), str(document["location_id"]), str(document["snapshot_id"]), document, sealed
-    )
-    if sealed and (why := _contradiction(document)):
-        raise ValueError(f"{why}, so it is not as it was written.")
-    if sealed:
-        found.manifests.setdefault(manifest.revision, manifest)
-    else:
-        found.unsealed = manifest
+def _note_foreign(found: Evidence, path: str, location_id: str) -> None:
+    note = f"{path} belongs to location {location_id}; this one is {found.location_id}, so it does not count."
+    if note not in found.notes:
+        found.notes.append(note)
 
 
-def _contradiction(document: Mapping[str, Any]) -> str:
-    """Return what in a sealed manifest does not have its checksum, "" where all has."""
-    for chunk in document["chunks"]:
-        if chunk_checksum((file["path"], file["sha256"]) for file in chunk["files"]) != chunk["checksum"]:
-            return f"the files of its chunk {chunk['id']} do not have the chunk's checksum"
-    header = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
-    checksum = snapshot_checksum(
-        schema_files=[(file["path"], file["sha256"]) for file in document["schema_files"]],
-        chunks={chunk["id"]: chunk["checksum"] for chunk in document["chunks"] if chunk["files"]},
-        tombstones={tombstone["revision"]: tombstone for tombstone in document["tombstones"]},
-        header={name: document[name] for name in header},
-    )
-    return "" if checksum == document["checksum"] else "what it names does not have its checksum"
+def _own_location(store: ObjectStore, found: Evidence, manifests: Iterable[Manifest]) -> str:
+    """Return, of the locations that transactions name, the one that most objects name; of all, where there are none."""
+    logged = [entry.transaction.location_id for entry in found.entries.values()]
+    others = [manifest.location_id for manifest in manifests] + [receipt.location_id for receipt, _ in found.receipts]
+    others += [] if logged else [_newest_checkpoint(store, found).location_id]
+    named = Counter(filter(None, [*logged, *others]))
+    among = set(logged) or named.keys()
+    return max((each for each in named if each in among), key=lambda each: named[each], default="")
 
 
-# Schema documents
-
-
-def _read_schema(store: ObjectStore, found: Evidence, folder: str) -> None:
-    data = {f"{folder}/{name}": store.get(f"{folder}/{name}", limit=MAX_DOCUMENT_BYTES) for name in SCHEMA_FILES}
-    refs = tuple(act.ObjectRef(path, sha256_hex(content), len(content)) for path, content in data.items())
-    content = schema_content(refs)
-    if content.folder != folder:
-        raise ValueError("its documents do not have the checksum that it is named after")
-    found.schemas[content.sha256] = content
-
-
-def schema_content(refs: tuple[act.ObjectRef, ...]) -> SchemaContent:
-    """Return schema documents with the folder and checksum that their content gives."""
-    lines = (sums_line(ref.sha256, ref.path.rpartition("/")[2]) for ref in sorted(refs, key=lambda ref: ref.path))
-    digest = sha256_hex("".join(lines).encode())
-    return SchemaContent(schema_folder(digest), digest, tuple(sorted(refs, key=lambda ref: ref.path)))
+def _leave_out_contradicted(found: Evidence) -> None:
+    """Leave out, and note, manifests of revisions that transactions seal otherwise, or not: the log was set back."""
+    for revision, manifest in list(found.manifests.items()):
+        entry = found.entries.get(revision)
+        if entry is None or entry.begins_anew:
+            continue
+        seals = [action for action in entry.transaction.actions if isinstance(action, act.Seal)]
+        if all(seal.checksum != manifest.document["checksum"] for seal in seals):
+            found.notes.append(
+                f"{manifest.path} is of a revision {revision} that {transaction_path(revision)} does not seal, so it "
+                "does not count."
+            )
+            del found.manifests[revision]

@@ -15,16 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.chunk_receipts import Found, covering, newest_by_table
+from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.from_manifest import assumed_header, completed_chunk
 from snapshot_assets.catalog.proofs import Proof
 from snapshot_assets.catalog.remains import Remains, add_schema, is_there
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import hash_object
-from snapshot_assets.errors import SnapshotError
+from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import attempt_of, chunk_of
+from snapshot_assets.format.layout import attempt_of, chunk_of, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_time
 from snapshot_assets.storage.base import ObjectStore
@@ -34,6 +35,8 @@ _FACTS = ("location_id", "snapshot_id", "schema_sha256", "database", "schema", "
 _WINDOW = re.compile(r"window (\d+) \[(\S+), (\S+)\)")
 _PART = re.compile(r"-(\d{4,})\.parquet$")
 _MICROSECOND = timedelta(microseconds=1)
+_TAIL = 64 * 1024
+_MAX_FOOTER = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -67,37 +70,85 @@ class FoundFiles:
         paths = sorted([*self.silent, *(file.path for file in self.files)])
         if not paths:
             return []
-        return [f"No receipt names {', '.join(paths)}; what they belong to is not proved."]
+        return [
+            f"No receipt names {', '.join(paths)}; what they belong to is not proved. A rebuild with --from-files may "
+            "take them, now or later, until garbage collection deletes them after the grace period."
+        ]
 
 
-def found_files(store: ObjectStore, proof: Proof, remains: Remains) -> FoundFiles:
-    """Return the data files that neither the state nor any receipt names, where something may be missing."""
-    found = FoundFiles()
-    if not proof.unsure:
-        return found
-    named = proof.state.files.paths() | {file.path for receipt, _ in proof.evidence.receipts for file in receipt.files}
-    named |= {file.path for file in remains.added}
-    for path in sorted(proof.evidence.objects):
-        if attempt_of(path) and path not in named:
-            file = _footer(store, path)
-            if file is None:
-                found.silent.append(path)
-            else:
-                found.files.append(file)
+def found_files(store: ObjectStore, proof: Proof, remains: Remains, *, read: bool) -> FoundFiles:
+    """Return the data files that neither the state nor any receipt names, where something may be missing.
+
+    Args:
+        store: The location.
+        proof: What is proved.
+        remains: What is taken of the rest.
+        read: Read what they say of themselves; else all are silent, if anything else tells the location.
+    """
+    found, evidence = FoundFiles(), proof.evidence
+    unnamed = _unnamed(evidence, proof.state) if proof.unsure else left_by_rebuild(evidence, proof.state)
+    for path in sorted(set(unnamed) - {file.path for file in remains.added}):
+        file = _footer(store, path, evidence.objects[path].size) if read or not proof.state.location_id else None
+        if file is None:
+            found.silent.append(path)
+        else:
+            found.files.append(file)
     return found
 
 
-def _footer(store: ObjectStore, path: str) -> FoundFile | None:
-    try:
-        with store.open_reader(path) as reader:
-            metadata = pq.read_metadata(reader)
-    except (pa.ArrowException, OSError, SnapshotError):
+def left_by_rebuild(evidence: Evidence, state: State) -> list[str]:
+    """Return the data files that a rebuild named as left, of chunks that nothing completed since.
+
+    Nor that anything was written to since, on the store's clock: a run may be about to name all files of such a chunk.
+    """
+    objects = evidence.objects
+    told = [(transaction_path(event.revision), each) for event in state.events for each in event.actions]
+    rebuilt = [
+        (objects[path].modified, each) for path, each in told if isinstance(each, act.Rebuilt) and path in objects
+    ]
+
+    def is_left(path: str) -> bool:
+        later = (each for at, each in rebuilt if objects[path].modified <= at)
+        return any(path in sentence for each in later for sentence in each.lost)
+
+    unnamed = [path for path in _unnamed(evidence, state) if not state.completed(chunk_of(path) or 0)]
+    others = {chunk_of(path) for path in unnamed if not is_left(path)}
+    return [path for path in unnamed if chunk_of(path) not in others]
+
+
+def _unnamed(evidence: Evidence, state: State) -> list[str]:
+    named = state.files.paths() | {file.path for receipt, _ in evidence.receipts for file in receipt.files}
+    return [path for path in evidence.objects if attempt_of(path) and path not in named]
+
+
+def _footer(store: ObjectStore, path: str, size: int) -> FoundFile | None:
+    metadata = _metadata(store, path, size)
+    if metadata is None:
         return None
-    said = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items() if key != b"ARROW:schema"}
+    pairs = ((key.decode(errors="replace"), value) for key, value in (metadata.metadata or {}).items())
+    said = {key: value.decode(errors="replace") for key, value in pairs if key.startswith(_PREFIX)}
     facts = {name: said.get(_PREFIX + name) for name in _FACTS}
     if None in facts.values() or facts["chunk"] != str(chunk_of(path)) or facts["attempt"] != attempt_of(path):
         return None
     return FoundFile(path, metadata.num_rows, {name: str(value) for name, value in facts.items()})
+
+
+def _metadata(store: ObjectStore, path: str, size: int) -> pq.FileMetaData | None:
+    """Return what a Parquet file's footer says, None if it has none.
+
+    It is read before Arrow sees it, of whose errors nobody could tell a fault of the file from one of the store.
+    """
+    try:
+        tail = store.get_range(path, max(0, size - _TAIL), _TAIL)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail.endswith(b"PAR1") and len(tail) < length <= min(size, _MAX_FOOTER):
+            tail = store.get_range(path, size - length, length)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def take_files(store: ObjectStore, proof: Proof, remains: Remains, found: FoundFiles) -> None:

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.chunk_receipts import Found, covering
-from snapshot_assets.catalog.evidence import Evidence, Manifest, schema_content
+from snapshot_assets.catalog.evidence import Evidence
+from snapshot_assets.catalog.found_documents import Manifest, schema_content
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum

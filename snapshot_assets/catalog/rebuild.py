@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from snapshot_assets.catalog.beginning import Beginning, conflict, rebuilt_transaction, write_hints_of
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.evidence import Evidence, gather
+from snapshot_assets.catalog.found_files import left_by_rebuild
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.replay import FaultError, scan_log
 from snapshot_assets.catalog.state import State
@@ -79,7 +80,8 @@ def rebuild(
         store: The location.
         accept_undeleted: Rest on receipts alone, where data that was replaced or removed may come back, and go on where
             the log lost the tombstones of rows.
-        from_files: Also take data files that no receipt names, by what they say of themselves.
+        from_files: Also take data files that no receipt names, by what they say of themselves; of a whole log, those
+            that an earlier rebuild left.
         dry_run: Only tell.
         single_writer: Accept a store without conditional creates; the caller promises to be alone.
         clock: The present, aware UTC.
@@ -99,31 +101,42 @@ def rebuild(
     begun = _unfinished(evidence)
     if begun is not None:
         return _finish(store, evidence.start, begun, dry_run)
-    _refuse_whole(store, evidence)
+    whole = _whole(store, evidence)
+    if whole is not None and not (from_files and left_by_rebuild(evidence, evidence.start)):
+        raise whole
     made = Beginning.of(store, evidence, from_files, clock())
+    if whole is not None and not made.remains.taken:
+        raise whole
     _check(made, store, accept_undeleted)
     if not dry_run:
         made.write(store)
     return _report(store.uri, made.state, made.lost, made.remains.taken, made.proof.proved, not dry_run)
 
 
-def _refuse_whole(store: ObjectStore, evidence: Evidence) -> None:
-    """Refuse a location whose log has no fault, and reaches as far as anything names.
+def _whole(store: ObjectStore, evidence: Evidence) -> LogWholeError | None:
+    """Return what says that a log has no fault, and reaches as far as anything names; None if that is not so.
 
     Raises:
-        LogWholeError: It is such a one.
         UnsupportedVersionError: It is not damaged but newer.
     """
     scan = scan_log(store)
     newer: list[FaultError] = [fault for _, fault in scan.faults if isinstance(fault, UnsupportedVersionError)]
     if newer:
         raise newer[0]
-    if scan.state.header is not None and not scan.faults and evidence.highest <= scan.state.revision:
-        raise LogWholeError(
-            f"The log of {store.uri} is whole up to revision {scan.state.revision}; there is nothing to rebuild. "
-            "Damaged data files are named by verify, and their chunks can be exported again with --replace.",
-            revision=scan.state.revision,
-        )
+    if scan.state.header is None or scan.faults or evidence.highest > scan.state.revision:
+        return None
+    left = left_by_rebuild(evidence, evidence.start)
+    return LogWholeError(
+        f"The log of {store.uri} is whole up to revision {scan.state.revision}; there is nothing to rebuild. "
+        "Damaged data files are named by verify, and their chunks can be exported again with --replace."
+        + (
+            f" Of data files that a rebuild left, --from-files takes what it can: {', '.join(left[:_SHOWN])}."
+            if left
+            else ""
+        ),
+        revision=scan.state.revision,
+        left=left,
+    )
 
 
 def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:

@@ -6,7 +6,7 @@ A receipt was written before its commit, so that it was committed, and not repla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,6 +17,7 @@ from snapshot_assets.catalog.chunk_receipts import (
     age_of,
     compacted_tables,
     covering,
+    rivals,
     speaks_for,
     table_of,
     worlds,
@@ -42,27 +43,39 @@ class Remains(Changes):
         header: The header of that, as far as known.
         schemas: The schemas of that.
         taken: What each chunk rests on, by chunk.
+        rivals: By path, receipts that were taken though another may have been committed instead.
         lost: What could not be taken, in words.
     """
 
     snapshot_id: str = ""
     taken: dict[int, str] = field(default_factory=dict)
+    rivals: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     header: act.Header | None = None
     schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
 
 
-def take_receipts(proof: Proof, before: int | None = None) -> Remains:
+def guesses(proof: Proof, before: int) -> Iterator[Remains]:
+    """Yield what may have been committed before a revision: the newest receipts, then those that rival with them."""
+    newest = take_receipts(proof, before)
+    yield newest
+    if newest.rivals:
+        yield take_receipts(proof, before, without=newest.rivals)
+
+
+def take_receipts(proof: Proof, before: int | None = None, without: Collection[str] = ()) -> Remains:
     """Take the newest complete receipt of every chunk that may have been committed where the log says nothing.
 
     Args:
         proof: What is proved.
         before: Only those that may have been committed before this revision; None for all.
+        without: Paths of receipts to leave out.
     """
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
     receipts = [found for found in evidence.receipts if before is None or found[0].base_revision < before]
+    receipts = [found for found in receipts if found[1].path not in without]
     snapshot_id = _newest_snapshot(state, [receipt for receipt, _ in receipts if not _lacking(proof, receipt)])
     same = snapshot_id == state.snapshot_id
     remains = Remains(snapshot_id=snapshot_id, schemas=dict(state.schemas) if same else {})
@@ -168,6 +181,19 @@ def _take(remains: Remains, proof: Proof, chunk: int, found: list[Found], same: 
     remains.removed += [path for path in live if path not in world.files]
     remains.added += [file for path, file in world.files.items() if path not in live]
     remains.taken[chunk] = ", ".join(ref.path for _, ref in resting)
+    for one, other in rivals(
+        [receipt for receipt, _ in found], world.names, lambda each: _may_be(proof, each, follows)
+    ):
+        remains.rivals[one] = other
+        remains.lost.append(
+            f"Chunk {chunk}: {one} and {other} replaced some of the same files, so only one of them was committed, and "
+            "which is not proved; the first was taken, which was begun later."
+        )
+
+
+def _may_be(proof: Proof, receipt: Receipt, follows: Callable[[Receipt], bool]) -> bool:
+    """Tell whether a receipt that was not taken could be."""
+    return follows(receipt) and not _lacking(proof, receipt)
 
 
 def _newest(chunk: int, made: list[World], remains: Remains) -> World | None:
@@ -240,16 +266,17 @@ def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.Ta
         state: The state that they are to be in.
         lost: Gets what could not be kept, in words.
     """
-    if not proof.unsure and not proof.silent:
+    if not (proof.unsure or proof.silent or proof.unlinked):
         return
-    known = {tag.tag.object.path for tag in state.tags.values()}
-    sealed = {seal.revision for seal in state.seals}
+    said = (action for event in state.events for action in event.actions if isinstance(action, act.TagCreated))
+    known = {(tag.name, tag.created_at) for tag in said}  # deleted ones too
+    sealed = {(seal.revision, seal.seal.checksum) for seal in state.seals}
     newest = {}
     for tag in sorted(proof.evidence.tags, key=lambda tag: tag.created_at):
-        if tag.path not in known and tag.name not in state.tags and tag.created_at > proof.since:
+        if (tag.name, tag.created_at) not in known and tag.name not in state.tags:
             newest[tag.name] = tag
     for tag in newest.values():
-        if tag.revision not in sealed:
+        if (tag.revision, tag.checksum) not in sealed:
             lost.append(f"Tag {tag.name!r} ({tag.path}) pins revision {tag.revision}, of which nothing is proved.")
             continue
         lost.append(f"Tag {tag.name!r} is taken from {tag.path}; whether it was deleted is not proved.")

@@ -38,6 +38,7 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 
 __all__ = [
+    "CompactedMeanwhileError",
     "FinishedChunk",
     "SchemaContent",
     "StaleVerificationError",
@@ -110,7 +111,8 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
     Raises (on commit):
         SupersededError: Another snapshot began.
         StaleReceiptError: A receipt is older than the chunk's last commit, so that its files may be collected already.
-        ConflictError: A file to be replaced is no longer live, the files have waited for longer than half the grace
+        CompactedMeanwhileError: The files to be replaced are others now.
+        ConflictError: Another writer exported the chunk meanwhile, the files have waited for longer than half the grace
             period, or the snapshot is schema-only.
     """
 
@@ -152,21 +154,26 @@ def _check_adoptable(state: State, finished: FinishedChunk) -> None:
         )
 
 
+class CompactedMeanwhileError(ConflictError):
+    """A chunk was compacted while it was being replaced: it holds the same rows, in other files."""
+
+
 def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:
-    live = state.files.chunk(finished.id)
+    if finished.replaces is None:
+        return []
+    live = set(state.files.chunk(finished.id))
     known = state.chunks.get(finished.id)
-    if finished.replaces is not None and known is not None and known.revision > token.revision:
+    if known is not None and known.exported > token.revision:
         raise ConflictError(
-            f"Chunk {finished.id} was committed by another writer, at revision {known.revision}, after this run opened "
+            f"Chunk {finished.id} was exported by another writer, at revision {known.exported}, after this run opened "
             "the source; older rows would replace newer ones. Run again."
         )
-    replaced = finished.replaces or ()
-    gone = sorted(set(replaced) - set(live))
-    if gone or (finished.replaces is not None and len(live) != len(replaced)):
-        raise ConflictError(
-            f"Chunk {finished.id} was changed by another writer while it was being replaced; run again.", gone=gone
+    if live != set(finished.replaces):
+        raise CompactedMeanwhileError(
+            f"Chunk {finished.id} was compacted by another writer while it was being replaced; run again.",
+            chunk=finished.id,
         )
-    return [act.RemoveFile(path) for path in sorted(replaced)]
+    return [act.RemoveFile(path) for path in sorted(live)]
 
 
 def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:

@@ -47,6 +47,11 @@ class ChunkState:
     chunk: act.Chunk
     revision: int
 
+    @property
+    def exported(self) -> int:
+        """The revision that exported its rows, which compactions since have written anew."""
+        return self.chunk.exported or self.revision
+
 
 @dataclass(frozen=True)
 class SealState:

@@ -40,7 +40,7 @@ class LogSize:
 
     Attributes:
         bytes: Of the transactions.
-        oldest: The oldest revision but the first whose transaction is there; 0 where there is none.
+        oldest: The revision from which on all transactions are there; 0 where there is none.
     """
 
     transactions: int
@@ -81,5 +81,8 @@ def log_size(store: ObjectStore) -> LogSize:
             checkpoints.append(CheckpointSize(checkpoint, info.size, info.modified))
         elif revision is not None:
             transactions.append((revision, info.size))
-    oldest = min((revision for revision, _ in transactions if revision > 1), default=0)
+    revisions = {revision for revision, _ in transactions}
+    oldest = max(revisions, default=0)
+    while oldest - 1 in revisions:
+        oldest -= 1
     return LogSize(len(transactions), sum(size for _, size in transactions), oldest, tuple(checkpoints))

@@ -21,13 +21,19 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision."""
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
-        revision = parse_json(manifest, MANIFEST).get("revision")
+        said = parse_json(manifest, MANIFEST)
     except ObjectNotFoundError:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
     except (DamageError, UnsupportedVersionError) as error:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
+        yield from _sums_faults(store, scan, _newest_hinted(scan))
+        return
+    revision, location_id = said.get("revision"), said.get("location_id")
+    if scan.state.location_id and location_id != scan.state.location_id:
+        message = f"{MANIFEST} belongs to location {location_id}; this one is {scan.state.location_id}. {_AGAIN}"
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
     state = _state_at(scan, revision)

@@ -287,11 +287,22 @@ def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
     if result.error is not None:
         return Outcome(result.chunk, "failed", error=result.error)
     try:
-        return _commit(export, result, "replaced" if export.replace else "exported")
+        return _commit_replacing(export, result) if export.replace else _commit(export, result, "exported")
     except (SupersededError, LocationDeletedError):
         raise
     except SnapshotError as error:
         return Outcome(result.chunk, "failed", error=error)
+
+
+def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
+    """Commit a replacement; where the chunk was compacted meanwhile, of the files that hold its rows now."""
+    while True:
+        try:
+            return _commit(export, result, "replaced")
+        except rules.CompactedMeanwhileError:
+            live = tuple(export.catalog.refresh().live_files(result.chunk))
+            export = replace(export, replaced={**export.replaced, result.chunk: live})
+            result = replace(result, receipt=None)  # it names the attempts that are replaced
 
 
 def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:

@@ -30,6 +30,12 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
+_ALL_LOADED = (
+    "All rows are loaded, and stay. If they contradict it, as duplicates of a primary key do: mend them in the source "
+    "and export their windows with --replace, or compact the snapshot with --dedupe primary_key; then drop the "
+    "import's tables, and import with --forget-ledger."
+)
+
 
 class RestoreRunner(Protocol):
     """Calls functions with items somewhere; see `engine.runner`."""
@@ -208,12 +214,18 @@ class ImportRun:
 
         Returns:
             Whether the import is finished now.
+
+        Raises:
+            RestoreError: The rows contradict one of them; they stay.
         """
         prepared = self.begin()
         with self.target() as target:
             if not prepared.complete(self._loaded(target, prepared)):
                 return False
-            target.finish(prepared.record, prepared.statements(prepared.definition.after))
+            try:
+                target.finish(prepared.record, prepared.statements(prepared.definition.after))
+            except RestoreError as error:
+                raise RestoreError(f"{error} {_ALL_LOADED}", **error.attributes) from error
         restore_pins.unpin(self.store, [prepared.record])
         return True
 

@@ -122,6 +122,7 @@ class Chunk:
         fence: What identifies the database state that was read.
         receipts: The receipts that this commit rests on.
         run: The run that did it.
+        exported: Of a compaction the revision that exported the rows; 0 of an export.
     """
 
     id: int
@@ -134,6 +135,7 @@ class Chunk:
     fence: Mapping[str, str] = field(default_factory=dict)
     receipts: tuple[ObjectRef, ...] = ()
     run: str = ""
+    exported: int = 0
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class ChunksInProgress(_message.Message):
     def __init__(self, chunks: _Optional[_Iterable[int]] = ..., run: _Optional[str] = ...) -> None: ...
 
 class Chunk(_message.Message):
-    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run")
+    __slots__ = ("id", "window", "status", "checksum", "rows", "error", "fence", "receipts", "run", "exported")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNSPECIFIED: _ClassVar[Chunk.Status]
@@ -195,6 +195,7 @@ class Chunk(_message.Message):
     FENCE_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
+    EXPORTED_FIELD_NUMBER: _ClassVar[int]
     id: int
     window: TimeRange
     status: Chunk.Status
@@ -204,7 +205,8 @@ class Chunk(_message.Message):
     fence: _containers.ScalarMap[str, str]
     receipts: _containers.RepeatedCompositeFieldContainer[ObjectRef]
     run: str
-    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ...) -> None: ...
+    exported: int
+    def __init__(self, id: _Optional[int] = ..., window: _Optional[_Union[TimeRange, _Mapping]] = ..., status: _Optional[_Union[Chunk.Status, str]] = ..., checksum: _Optional[str] = ..., rows: _Optional[int] = ..., error: _Optional[str] = ..., fence: _Optional[_Mapping[str, str]] = ..., receipts: _Optional[_Iterable[_Union[ObjectRef, _Mapping]]] = ..., run: _Optional[str] = ..., exported: _Optional[int] = ...) -> None: ...
 
 class AddFile(_message.Message):
     __slots__ = ("path", "schema", "table", "chunk", "attempt", "rows", "bytes", "sha256", "schema_id", "tombstones_through", "columns", "row_groups")

@@ -173,6 +173,7 @@ def _encode_chunk(chunk: act.Chunk) -> pb.Chunk:
         fence=dict(chunk.fence),
         receipts=_encode_refs(chunk.receipts),
         run=chunk.run,
+        exported=chunk.exported,
     )
 
 
@@ -192,6 +193,7 @@ def _decode_chunk(message: pb.Chunk) -> act.Chunk:
         fence=dict(message.fence),
         receipts=_decode_refs(message.receipts),
         run=message.run,
+        exported=message.exported,
     )
 
 

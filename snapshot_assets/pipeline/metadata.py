@@ -151,6 +151,7 @@ def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
                 "bytes_before": each.bytes_before,
                 "bytes_after": each.bytes_after,
                 "rows_deleted": each.rows_deleted,
+                "rows_duplicate": each.rows_duplicate,
             }
         )
         for each in outcomes[:_MOST_ROWS]

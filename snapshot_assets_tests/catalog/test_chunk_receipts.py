@@ -12,6 +12,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.compaction import CompactedChunk, compact_chunk, receipts_of
 from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.rebuild import Rebuild, rebuild
 from snapshot_assets.catalog.receipts import CompactedTable, Compaction
 from snapshot_assets.catalog.replay import read_state
@@ -22,6 +23,8 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import START, Writer
+from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.tags import sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import lose
 
 
@@ -141,6 +144,50 @@ def test_a_compaction_of_files_that_a_replacement_removed_never_goes_with_that(c
     chunk.attempt("replacement", 3, "a9 b9 c9", "a1 a2 b1 b2 c1")
     chunk.attempt("merge", 4, "a3", "a1 a2", "a")
     assert chunk.rebuilt()[:2] == ("a3 b1 b2 c1", "export merge")
+
+
+def test_of_two_that_replaced_the_same_files_both_are_named(chunk: Chunk) -> None:
+    """Nothing tells which of them was committed, and which was refused."""
+    chunk.attempt("replacement", 3, "a9 b9 c9", "a1 a2 b1 b2 c1")
+    chunk.attempt("merge", 4, "a3", "a1 a2", "a")
+    chunk.attempt("other", 5, "b3", "b1 b2", "b")
+    _, _, done = chunk.rebuilt()
+    named = [line.partition(" replaced ")[0] for line in done.lost if "only one of them was committed" in line]
+    paths = chunk.receipts
+    assert set(named) == {f"Chunk 1: {paths[name]} and {paths['replacement']}" for name in ("merge", "other")}
+
+
+def test_what_another_was_made_of_was_committed_and_has_no_rival(chunk: Chunk) -> None:
+    chunk.attempt("replacement", 3, "a9 b9 c9", "a1 a2 b1 b2 c1")
+    chunk.attempt("refused", 4, "a3", "a1 a2", "a")
+    chunk.attempt("merge", 6, "a8", "a9", "a")
+    files, _, done = chunk.rebuilt()
+    assert files == "a8 b9 c9"
+    assert not any("only one of them" in line for line in done.lost)
+
+
+@pytest.mark.parametrize("committed", ["replacement", "merge"])
+def test_of_two_that_replaced_the_same_files_a_seal_proves_the_one_that_was_committed(
+    writer: Writer, committed: str
+) -> None:
+    """The compaction was planned on the newer head, whichever won."""
+    sealed_by(writer)
+    catalog, old = writer.catalog, next(writer.catalog.state.live_files(1)).file
+    file, token = writer.file(1, b"newer rows"), writer.catalog.token()
+    receipt, ref = writer.receipt(1, file, supersedes=(old.attempt,))
+    catalog.commit(rules.in_progress(token, [2], "another"))
+    merge, merge_ref = writer.receipt(1, writer.file(1, b"merged"), supersedes=(old.attempt,), compaction=MERGED)
+    if committed == "merge":
+        revision = commit_merged(catalog, token, merge, merge_ref)
+    else:
+        done = FinishedChunk(1, (file,), (ref,), receipt.opened_at, receipt.fence, "r1", (old.path,))
+        revision = catalog.commit(rules.complete_chunk(token, done, catalog.now))
+    writer.complete(3, writer.file(3), replaces=(next(catalog.state.live_files(3)).file.path,))
+    seal(catalog)
+    before = read_state(writer.store)
+    lose(writer.store, "manifest.json", transaction_path(revision))
+    assert rebuild(writer.store).sealed
+    assert manifest_of(read_state(writer.store)) == manifest_of(before)
 
 
 def test_where_what_it_was_made_of_is_gone_the_replacement_counts_alone(chunk: Chunk) -> None:

@@ -23,6 +23,7 @@ from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
+from snapshot_assets.catalog.rules import CompactedMeanwhileError
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
@@ -82,7 +83,7 @@ extend    +       +         newer   newer
 schema    +       +         newer   newer
 work      +       +         newer   newer
 chunk     +       +         newer   newer
-replace   differs +         newer   newer
+replace   merged  +         newer   newer
 compact   differs +         newer   newer
 tombstone +       =         newer   newer
 fail      +       +         newer   newer
@@ -158,6 +159,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "newer": SupersededError,
     "gone": LocationDeletedError,
     "differs": ConflictError,
+    "merged": CompactedMeanwhileError,
     "misses": IncompleteError,
     "taken": TagExistsError,
     "pinned": PinnedError,

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import Deletions
+from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.engine import sorting
@@ -20,7 +21,6 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     CompactionFailedError,
     DatabaseError,
-    ExportFailedError,
     NoSnapshotError,
     PlanError,
     TaskLostError,
@@ -446,16 +446,18 @@ def test_a_compaction_of_a_chunk_that_is_replaced_meanwhile_gives_it_up_and_goes
     assert len(list(head(scattered).live_files(3))) == 2
 
 
-def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_is_refused_and_succeeds_when_repeated(scattered):
+def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_replaces_what_was_compacted(scattered):
     run = scattered.run()
     run.begin()
     compact(scattered.store)
-    before = paths(head(scattered))
-    with pytest.raises(ExportFailedError, match="Chunk 2 was committed by another writer"):
-        list(run.export([2], replace_completed=True))
+    merged = {file for file in paths(head(scattered)) if file.startswith("data/2/")}
+    assert [outcome.status for outcome in run.export([2], replace_completed=True)] == ["replaced"]
+    run.seal()
     run.close()
-    assert paths(head(scattered)) == before
-    assert scattered.export(chunks=[2], replace=True)[2].status == "replaced"
+    assert merged.isdisjoint(paths(head(scattered)))
+    newest = head(scattered).chunks[2].chunk
+    superseded = {path.rsplit("-", 2)[1] for path in merged}
+    assert set(read_receipt(scattered.store, newest.receipts[-1].path)[0].supersedes) == superseded
     assert damage(scattered) == []
     assert scattered.differences() == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,18 @@ from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
-from snapshot_assets.errors import AcceptanceNeededError, LostLogError, NoSnapshotError
+from snapshot_assets.errors import (
+    AcceptanceNeededError,
+    LogWholeError,
+    LostLogError,
+    NoSnapshotError,
+    StoreUnavailableError,
+)
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.tags import Changed
 from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, Into
@@ -120,6 +128,58 @@ def test_files_whose_receipts_are_lost_too_are_taken_by_their_own_words_as_the_l
         assert exported.differences() == {}
         assert into.restore(exported.store).finished
         assert into.differences(exported.source, IN_RANGE) == {}
+    assert undamaged(exported.store)
+
+
+def without_receipts(exported: Place) -> list[str]:
+    """Lose the log, and of two chunks the receipts too; returns the files that these had."""
+    before = read_state(exported.store)
+    lose(exported.store, "transactions/", "manifest.json", "data/1/chunk-", "data/3/chunk-")
+    return [known.file.path for number in (1, 3) for known in before.live_files(number)]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("503 Slow Down"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("when", ["footers", "contents"])
+def test_a_store_that_does_not_answer_is_not_taken_for_a_file_that_says_nothing(
+    exported: Place, error: Exception, when: str
+) -> None:
+    path, store = without_receipts(exported)[0], exported.store
+
+    def failing(method: Callable[..., object]) -> Callable[..., object]:
+        def call(name: str, *arguments: object) -> object:
+            if name == path:
+                raise error
+            return method(name, *arguments)
+
+        return call
+
+    broken = {name: failing(getattr(store, name)) for name in ("open_reader", "get_range")}
+    chosen = broken if when == "footers" else {"open_reader": broken["open_reader"]}
+    with pytest.raises(type(error)):
+        rebuild(Changed(store, **chosen), accept_undeleted=True, from_files=True)
+    assert list(store.list("transactions/")) == []
+    assert rebuild(store, accept_undeleted=True, from_files=True).missing == ()
+
+
+def test_files_that_a_rebuild_left_can_be_taken_later(exported: Place) -> None:
+    """But none of a chunk that something was written to since: a run may be about to name its files."""
+    left = without_receipts(exported)
+    done = rebuild(exported.store, accept_undeleted=True)
+    assert done.missing == (1, 3)
+    [named] = [line for line in done.lost if line.startswith("No receipt names ")]
+    assert all(path in named for path in left)
+    assert "--from-files may take them, now or later, until garbage collection deletes them" in named
+    data = exported.store.get(left[-1])
+    exported.store.delete(left[-1])
+    exported.store.put(left[-1], data)
+    with pytest.raises(LogWholeError, match=rf"left, --from-files takes what it can: {left[0]}"):
+        rebuild(exported.store)
+    done = rebuild(exported.store, from_files=True)
+    assert (done.missing, list(done.taken), done.sealed) == ((3,), [1], False)
+    with pytest.raises(LogWholeError, match="there is nothing to rebuild"):
+        rebuild(exported.store, from_files=True)
+    assert exported.export()[3].status == "exported"
+    assert exported.differences() == {}
     assert undamaged(exported.store)
 
 

@@ -112,8 +112,8 @@ def test_what_an_import_loaded_that_never_finished_may_not_be_all_that_there_was
 
 
 @pytest.fixture
-def doubled(place: Place, duck: Into) -> Place:
-    """A table with a primary key five rows of which are there twice, and imported so: the target's has no key."""
+def ambiguous(place: Place) -> Place:
+    """A table with a primary key five rows of which are there twice."""
     place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ)")
     place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i) FROM range(20) r(i)")
     place.export()
@@ -121,9 +121,21 @@ def doubled(place: Place, duck: Into) -> Place:
     rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
     append(place.store, 1, ITEMS, rows.slice(0, 5))
     seal(Catalog.open_for_writing(place.store))
-    execute(duck, "CREATE TABLE main.items (id INTEGER, moment TIMESTAMP WITH TIME ZONE)")
-    duck.restore(place.store)
     return place
+
+
+@pytest.fixture
+def doubled(ambiguous: Place, duck: Into) -> Place:
+    """The same, and imported so: the target's table has no key."""
+    execute(duck, "CREATE TABLE main.items (id INTEGER, moment TIMESTAMP WITH TIME ZONE)")
+    duck.restore(ambiguous.store)
+    return ambiguous
+
+
+def test_rows_that_contradict_a_key_say_how_to_go_on(ambiguous: Place, duck: Into) -> None:
+    with pytest.raises(RestoreError, match=r"primary key of main\.items could not be made: .*--dedupe primary_key"):
+        duck.restore(ambiguous.store)
+    assert duck.tables()["items"].num_rows == 25
 
 
 def test_duplicates_that_a_compaction_removed_are_a_change(doubled: Place, duck: Into) -> None:

