@@ -117,6 +117,8 @@ retag     none    +       none    +       +
 save      +       +       +       +       +
 unsave    +       +       +       +       =
 collect   +       +       +       +       +
+rollback  +       +       +       +       +
+expire    +       +       +       +       +
 upgrade   +       +       +       +       +
 delete    pinned  pinned  pinned  pinned  +
 
@@ -134,6 +136,10 @@ fail      newer    +
 seal      newer    +
 tag       +        expired
 untag     +        +
+rename    +        +
+retag     +        expired
+save      +        +
+unsave    +        +
 collect   +        +
 rollback  =        expired
 expire    +        =
