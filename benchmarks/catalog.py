@@ -43,7 +43,7 @@ from snapshot_assets.storage.open import open_store
 
 FILES_OF_A_COMMIT = 100
 START = datetime(2025, 1, 1, tzinfo=UTC)
-_HEADER = act.Header(
+HEADER = act.Header(
     name="bench",
     source="db",
     catalog="",
@@ -97,7 +97,7 @@ def make(folder: str, files: int) -> tuple[float, float]:
     store = store_of(folder)
     catalog = Catalog.open_for_writing(store)
     chunks = files // FILES_OF_A_COMMIT
-    header = replace(_HEADER, end=START + chunks * timedelta(hours=1))
+    header = replace(HEADER, end=START + chunks * timedelta(hours=1))
     schema = rules.SchemaContent("schema/000000000000", "0" * 64, ())
     catalogs.CHECKPOINT_INTERVAL = 10**9  # written here, so that commits are measured without them
     catalog.commit(rules.begin(header, schema))

@@ -1,0 +1,94 @@
+"""Expiry where many revisions and many tags share their files: its time must not grow with the product of the two.
+
+Run as `python -m benchmarks.retention`. Every revision replaces ten of a location's files and is sealed; tags pin some of
+them, spread evenly. Then all but the newest ten are to expire.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.catalog import HEADER, START, data_file, store_of
+from snapshot_assets.catalog import catalog as catalogs
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.format import actions as act
+
+REPLACED = 10
+KEPT = 10
+
+
+def make(catalog: Catalog, revisions: int, tags: int, files: int) -> None:
+    """Fill a location: some files, revisions that each replace ten of them, and tags spread over these."""
+    schema = rules.SchemaContent("schema/000000000000", "0" * 64, ())
+    catalog.commit(rules.begin(replace(HEADER, end=START + timedelta(hours=1)), schema))
+    live = [data_file(1, number, f"{number:08x}") for number in range(files)]
+    catalog.commit(lambda _: [act.AddFile(file) for file in live])
+    sealed = []
+    for number in range(revisions):
+        place = number * REPLACED % files
+        gone = live[place : place + REPLACED]
+        new = [data_file(1, place + at, f"{files + number * REPLACED + at:08x}") for at in range(len(gone))]
+        live[place : place + REPLACED] = new
+        changes = [*(act.RemoveFile(file.path) for file in gone), *map(act.AddFile, new)]
+        sealed.append(
+            catalog.commit(lambda state, changes=changes: [*changes, act.Seal(state.revision, "0" * 64, "run")])
+        )
+    for number in range(tags):
+        name, revision = f"t{number}", sealed[number * revisions // tags]
+        created = act.TagCreated(
+            name, revision, act.ObjectRef(f"tag/tag-{name}-00000000", "0" * 64, 1), datetime.now(UTC)
+        )
+        catalog.commit(lambda _, created=created: [created])
+
+
+def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, float]:
+    """Return the seconds that deciding an expiry takes, and committing it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = store_of(folder)
+        catalogs.CHECKPOINT_INTERVAL = 10**9
+        catalog = Catalog.open_for_writing(store)
+        make(catalog, revisions, tags, files)
+        write_checkpoint(store, catalog.state)
+        catalog = Catalog(store, read_state(store))
+        decided = []
+        for _ in range(rounds):
+            started = time.perf_counter()
+            expire(catalog, keep_last=KEPT, dry_run=True)
+            decided.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        done = expire(catalog, keep_last=KEPT)
+        committed = time.perf_counter() - started
+    assert len(done.expired) == revisions - KEPT
+    return {
+        "revisions": revisions,
+        "tags": tags,
+        "files": files + revisions * REPLACED,
+        "decided s": statistics.median(decided),
+        "committed s": committed,
+        "freed files": len(done.unneeded),
+    }
+
+
+def main() -> None:
+    """Measure growing numbers of revisions and tags, together and each alone."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    for revisions, tags in ((250, 91), (1000, 91), (250, 240), (1000, 365)):
+        found = measured(revisions, tags, options.files, options.rounds)
+        print(json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
