@@ -1,7 +1,7 @@
 """Expiry where many revisions and many tags share their files: its time must not grow with the product of the two.
 
-Run as `python -m benchmarks.retention`. Every revision replaces ten of a location's files and is sealed; tags pin some of
-them, spread evenly. Then all but the newest ten are to expire.
+Run as `python -m benchmarks.retention`. Every revision replaces ten of a location's files and is sealed; tags pin
+some of them, spread evenly. Then all but the newest ten are to expire.
 """
 
 from __future__ import annotations
