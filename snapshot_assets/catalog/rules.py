@@ -170,7 +170,8 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
         )
     if live != set(finished.replaces):
         raise CompactedMeanwhileError(
-            f"Chunk {finished.id} was compacted by another writer while it was being replaced; run again.",
+            f"Chunk {finished.id} lies in other files than those that were to be replaced: another writer compacted it "
+            "meanwhile. Run again.",
             chunk=finished.id,
         )
     return [act.RemoveFile(path) for path in sorted(live)]

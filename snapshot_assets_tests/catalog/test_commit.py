@@ -290,7 +290,7 @@ def test_a_replace_whose_files_are_gone_is_refused(writer):
     old = writer.file(1)
     writer.complete(1, old)
     writer.complete(1, writer.file(1), replaces=(old.path,))
-    with pytest.raises(ConflictError, match="changed by another writer"):
+    with pytest.raises(ConflictError, match="lies in other files than those that were to be replaced"):
         writer.complete(1, writer.file(1), replaces=(old.path,))
 
 
