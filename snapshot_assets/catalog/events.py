@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 
 from snapshot_assets.catalog.pin_set import PinAction, Pins
 from snapshot_assets.catalog.state import State
@@ -18,11 +17,12 @@ def needed_events(state: State) -> Iterator[Event]:
 
     Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
     seals that expired, and on pins that are gone: what is kept must not depend on which checkpoints lie on the way.
-    What expired is told for another grace period, which garbage collection counts from there.
+    What expired, by itself or with its last pin, is told for two more grace periods: garbage collection counts from
+    there.
     """
     seals = [seal.revision for seal in state.readable()]
     ends, working = _chunk_ends(state.events), _working_since(state.events)
-    since = state.committed_at - timedelta(microseconds=state.header.grace if state.header is not None else 0)
+    since = state.expiries_told_since
     for event in state.events:
         young = event.committed_at > since
         kept = tuple(_kept(event, seals, ends, working, state.pins, young=young))

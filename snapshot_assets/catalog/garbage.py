@@ -165,7 +165,8 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
 def _unneeded(state: State, before: datetime, clock: _LogTimes) -> dict[str, _Removal]:
     """Return the files that no retained revision has, and what left each unneeded last: a removal, or an expiry.
 
-    One that was needed by a revision which expired a moment ago may still be read by somebody.
+    One that was needed by a revision which expired a moment ago, or lost its last pin then, may still be read by
+    somebody.
     """
     found = state.files.unneeded(state.retained())
     for event in state.events:

@@ -6,7 +6,7 @@ exists: an object that no transaction names is an orphan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pin_set import PinState, TagState
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
@@ -96,7 +97,7 @@ def write_pin(catalog: Catalog, path: str, revision: int, document: Callable[[Ma
     return act.ObjectRef(path, sha256_hex(data), len(data))
 
 
-def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare) -> int | None:
+def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare, since: datetime) -> int | None:
     """Commit the transaction that names an object; where it is refused or not needed, nobody knows it, and it goes.
 
     While the outcome of the commit is unknown, the object stays.
@@ -105,15 +106,32 @@ def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare) -> int | 
         catalog: The location, opened for writing.
         ref: The object, as `write_pin` left it.
         prepare: Returns the actions that name it.
+        since: When the object was about to be written.
 
     Returns:
         The committed revision, or None where `prepare` found nothing left to do.
+
+    Raises:
+        ChangedMeanwhileError: The object may count as an orphan by now; it is to be written anew.
     """
     try:
-        committed = catalog.commit(prepare)
+        committed = catalog.commit(lambda state: _young(catalog, state, ref, since, prepare(state)))
     except (UsageError, ConflictError):
         catalog.store.delete(ref.path)
         raise
     if committed is None:
         catalog.store.delete(ref.path)
     return committed
+
+
+def _young(
+    catalog: Catalog, state: State, ref: act.ObjectRef, since: datetime, actions: Sequence[act.Action] | None
+) -> Sequence[act.Action] | None:
+    """Return the actions unless the object that they name is too old, as `check_age` does for data files."""
+    assert state.header is not None
+    if actions is not None and catalog.now() - since > timedelta(microseconds=state.header.grace) / 2:
+        raise ChangedMeanwhileError(
+            f"{ref.path} was written more than half the grace period ago; garbage collection may already count it as "
+            "an orphan. Run again."
+        )
+    return actions

@@ -57,6 +57,7 @@ def create_tag(
         PlanError: The name or the time to live is none.
         TagExistsError: The name is taken by another revision, time to live or kind.
         VersionNotFoundError: The revision is not sealed, or has expired.
+        ConflictError: Half a grace period went by since; run again.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
@@ -68,7 +69,7 @@ def create_tag(
         return Tag(known, new=False)
     version = catalog.state.format_version
     created = _write_object(catalog, wanted, version)
-    committed = commit_pin(catalog, created.object, _create(created, version))
+    committed = commit_pin(catalog, created.object, _create(created, version), wanted.created_at)
     if committed is None:
         return Tag(catalog.state.tags[name], new=False)
     return Tag(TagState(created, catalog.writer_id, committed, version), new=True)
@@ -224,9 +225,10 @@ def _supersede(
         known = known_tag(catalog.state, name)
         wanted, version = successor(known), catalog.state.format_version
         _check_successor(catalog.state, known, wanted)
-        created = _write_object(catalog, wanted, version)
+        since, created = catalog.now(), _write_object(catalog, wanted, version)
+        put = _put_in_place(known, created, version, action(created))
         try:
-            committed = commit_pin(catalog, created.object, _put_in_place(known, created, version, action(created)))
+            committed = commit_pin(catalog, created.object, put, since)
         except ChangedMeanwhileError:
             continue
         assert committed is not None

@@ -49,9 +49,9 @@ def create_savepoint(catalog: Catalog, revision: int | None = None, *, automatic
         pinned, version = _revision(state, revision), state.format_version
         number = state.pins.last_savepoint + 1
         wanted = act.SavepointCreated(number, pinned, NO_OBJECT, created_at, automatic)
-        created = _write_object(catalog, wanted, version)
+        since, created = catalog.now(), _write_object(catalog, wanted, version)
         try:
-            committed = commit_pin(catalog, created.object, _create(created, version, revision))
+            committed = commit_pin(catalog, created.object, _create(created, version, revision), since)
         except ChangedMeanwhileError:
             continue
         assert committed is not None

@@ -82,6 +82,7 @@ class State:
         format_version: What transactions of this state carry, 0 for an empty location.
         plans_since: The last upgrade, rebuild or rollback, 0 for none: plans that were read before it are aborted.
         rolled_back: The last rollback's revision, 0 for none: what is no part of the state was given up by it.
+        forgotten: What expired by then is not told any more, however long a later snapshot's grace period is.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
@@ -108,6 +109,7 @@ class State:
     format_version: int = 0
     plans_since: int = 0
     rolled_back: int = 0
+    forgotten: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     checkpointed: int = 0
 
     def apply(self, entry: LogEntry, name: str) -> None:
@@ -157,10 +159,28 @@ class State:
         self.committed_at = event.committed_at
         if event.changes_data:
             self.data_revision = event.revision
+        pinned = self._kept_by_pins(event)
         for action in event.actions:
             self._apply_action(action, event, name)
         if event.actions:
-            self.events.append(event)
+            self.events.append(self._with_unpinned(event, pinned))
+
+    def _kept_by_pins(self, event: Event) -> set[int]:
+        """Return the expired revisions that only pins keep, if an event changes pins."""
+        changes_pins = any(isinstance(action, PinAction) for action in event.actions)
+        return self.expired & self.pins.revisions() if changes_pins else set()
+
+    def _with_unpinned(self, event: Event, pinned: set[int]) -> Event:
+        """Return an event that says too which revisions expired with their last pin.
+
+        So what a pin's end left unneeded ages as what any expiry did, and is told by checkpoints for as long, which
+        know nothing of pins that are gone.
+        """
+        told = {each for action in event.actions if isinstance(action, act.Expired) for each in action.revisions}
+        unpinned = pinned - self.pins.revisions() - told
+        if not unpinned:
+            return event
+        return replace(event, actions=(*event.actions, act.Expired(tuple(sorted(unpinned)))))
 
     def _change_files(self, action: FileAction, name: str) -> None:
         match action:
@@ -219,6 +239,7 @@ class State:
         self.tombstones[self.revision] = tombstone
 
     def _begin(self, begin: act.Begin, event: Event) -> None:
+        self.forgotten = self.expiries_told_since
         self.snapshot_id = begin.snapshot_id
         self.header = begin.header
         self.created_at = event.committed_at
@@ -228,6 +249,7 @@ class State:
 
     def _roll_back(self, rollback: act.Rollback) -> None:
         """Go back to a snapshot's beginning; its schemas and chunks follow in the same transaction."""
+        self.forgotten = self.expiries_told_since
         self.snapshot_id, self.header = rollback.snapshot_id, rollback.header
         self.created_at, self.created_by = rollback.created_at, rollback.created_by
         self.schemas, self.chunks, self.in_progress = {}, {}, {}
@@ -274,6 +296,16 @@ class State:
     def sealed(self) -> bool:
         """Whether the head's data is exactly what the newest seal declared."""
         return self.newest_seal is not None and self.newest_seal.revision >= self.data_revision
+
+    @property
+    def expiries_told_since(self) -> datetime:
+        """The time after which a checkpoint tells what expired, though nothing has it any more: two grace periods ago.
+
+        Garbage collection counts one, but on the store's clock, and a commit may be under way for half of it. The time
+        never goes back, as what one checkpoint leaves out the next one cannot tell.
+        """
+        grace = self.header.grace if self.header is not None else 0
+        return max(self.forgotten, self.committed_at - 2 * timedelta(microseconds=grace))
 
     @property
     def schema_id(self) -> int:

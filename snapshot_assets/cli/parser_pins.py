@@ -5,7 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from snapshot_assets.cli.parser_parts import VERSIONS, as_json, command, count, described, single_writer, snapshot
+from snapshot_assets.cli.parser_parts import (
+    VERSIONS,
+    as_json,
+    command,
+    count,
+    described,
+    dry_run,
+    single_writer,
+    snapshot,
+)
+
+_WITHOUT = "list what nothing would need then, touch nothing"
 
 
 def add_tag(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +29,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
     _reading(list_, "tag", "list")
     delete = described(commands, "delete", "delete a tag; garbage collection frees what nothing else needs")
     _name(delete)
+    dry_run(delete, _WITHOUT)
     _writing(delete, "tag", "delete")
     rename = described(commands, "rename", "give a tag another name; it lives as long as before")
     _name(rename, "OLD")
@@ -40,6 +52,7 @@ def add_savepoint(parser: argparse.ArgumentParser) -> None:
     _reading(list_, "savepoint", "list")
     delete = described(commands, "delete", "delete a savepoint; garbage collection frees what nothing else needs")
     delete.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
+    dry_run(delete, _WITHOUT)
     _writing(delete, "savepoint", "delete")
 
 

@@ -9,6 +9,7 @@ from snapshot_assets.catalog.pin_list import ListedSavepoint, list_savepoints
 from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
 from snapshot_assets.format.units import time_text
 
@@ -46,8 +47,10 @@ def savepoint_facts(savepoint: ListedSavepoint) -> dict[str, Any]:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    catalog = open_catalog(options, writing=True)
+    catalog = open_catalog(options, writing=not options.dry_run)
     resolve_version(f"savepoint:{options.id}", catalog.state)  # a wrong number is told with those that there are
+    if options.dry_run:
+        return would_free(options, catalog, catalog.state.pins.savepoints[options.id], {"id": options.id})
     deleted = delete_savepoint(catalog, options.id)  # False if another was quicker
     if options.json:
         show_json({"uri": catalog.store.uri, "id": options.id, "deleted": deleted})

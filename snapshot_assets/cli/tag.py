@@ -12,6 +12,7 @@ from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
 from snapshot_assets.errors import VersionNotFoundError
 from snapshot_assets.format.units import parse_duration, time_text
@@ -84,8 +85,10 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str
 
 
 def _delete(options: argparse.Namespace) -> int:
-    catalog = open_catalog(options, writing=True)
-    known_tag(catalog.state, options.name)  # a wrong name is told with those that are near
+    catalog = open_catalog(options, writing=not options.dry_run)
+    known = known_tag(catalog.state, options.name)  # a wrong name is told with those that are near
+    if options.dry_run:
+        return would_free(options, catalog, known, {"name": options.name})
     deleted = delete_tag(catalog, options.name)  # False if another was quicker
     if options.json:
         show_json({"uri": catalog.store.uri, "name": options.name, "deleted": deleted})

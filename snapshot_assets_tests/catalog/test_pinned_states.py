@@ -1,8 +1,12 @@
-"""Whatever happens to a location, what can be read stays as it was, from the log and from any checkpoint."""
+"""Whatever happens to a location, what is retained stays as it was, from the log and from any checkpoint.
+
+What is retained is told by a model of its own: which revisions were sealed, which expired, and which are pinned.
+"""
 
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,27 +27,39 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes, same_states, write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.receipts import adoptable_receipts
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError
+from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)
+CHUNKS = st.integers(1, 3)
 
 
 class PinnedStates(RuleBasedStateMachine):
-    """One location, and the manifests that its sealed revisions had when they were sealed."""
+    """One location, the manifests that its sealed revisions had when they were sealed, and what became of them.
+
+    Attributes:
+        manifests: By revision, of every one that was ever sealed.
+        expired: Revisions that were given up.
+        pins: Revisions by the name of a tag or the number of a savepoint.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -52,6 +68,8 @@ class PinnedStates(RuleBasedStateMachine):
         self.writer.begin()
         self.writer.fill()
         self.manifests: dict[int, bytes] = {}
+        self.expired: set[int] = set()
+        self.pins: dict[str | int, int] = {}
         self.pruned = False
         seal(self.catalog)
 
@@ -60,37 +78,111 @@ class PinnedStates(RuleBasedStateMachine):
         return self.writer.catalog
 
     def readable(self, number: int) -> int:
-        seals = self.catalog.state.readable()
-        return seals[number % len(seals)].revision
+        """Return one of the revisions that the model retains."""
+        revisions = sorted(self.retained())
+        return revisions[number % len(revisions)]
 
-    @rule(chunk=st.integers(1, 3), filled=st.booleans())
-    def replace(self, chunk: int, filled: bool) -> None:
+    def retained(self) -> set[int]:
+        return self.manifests.keys() - (self.expired - set(self.pins.values()))
+
+    def a_tag(self, number: int) -> str:
+        tags = sorted(name for name in self.pins if isinstance(name, str))
+        return tags[number % len(tags)]
+
+    def a_savepoint(self, number: int) -> int:
+        savepoints = sorted(name for name in self.pins if isinstance(name, int))
+        return savepoints[number % len(savepoints)]
+
+    # What is exported and merged
+
+    @rule(chunk=CHUNKS, filled=st.booleans())
+    def export(self, chunk: int, filled: bool) -> None:
+        """Complete a chunk, or replace it where it is completed."""
         files = [self.writer.file(chunk, b"%d" % self.catalog.state.revision)] * filled
         replaces = tuple(self.catalog.state.files.chunk(chunk)) if self.catalog.state.completed(chunk) else None
         self.writer.complete(chunk, *files, replaces=replaces)
+
+    @rule(chunk=CHUNKS)
+    def die(self, chunk: int) -> None:
+        """A run ends before it commits; what it left may be adopted while the chunk is missing."""
+        self.writer.receipt(chunk, self.writer.file(chunk, b"never committed"))
+
+    @precondition(lambda self: self.catalog.state.files.chunks())
+    @rule(number=NUMBERS)
+    def compact(self, number: int) -> None:
+        chunks = self.catalog.state.files.chunks()
+        chunk = chunks[number % len(chunks)]
+        receipt, ref = self.writer.receipt(chunk, self.writer.file(chunk, b"merged"), compaction=MERGED)
+        commit_merged(self.catalog, self.catalog.token(), receipt, ref)
 
     @precondition(lambda self: not self.catalog.state.missing())
     @rule()
     def seal(self) -> None:
         seal(self.catalog)
 
+    @rule()
+    def delete_rows(self) -> None:
+        delete_rows(self.catalog, TableName("main", "m"), "t is not null")
+
+    @precondition(lambda self: self.catalog.state.sealed)
+    @rule()
+    def force(self) -> None:
+        name = f"demo{self.catalog.state.revision}"
+        self.writer.begin(replace(HEADER, name=name), force=True)
+
+    @rule()
+    def work(self) -> None:
+        self.catalog.commit(rules.in_progress(self.writer.token, [2], "run"))
+
+    # What is pinned
+
     @rule(number=NUMBERS)
     def tag(self, number: int) -> None:
-        create_tag(self.catalog, f"tag{self.catalog.state.revision}", self.readable(number))
+        name, revision = f"tag{self.catalog.state.revision}", self.readable(number)
+        create_tag(self.catalog, name, revision)
+        self.pins[name] = revision
 
     @precondition(lambda self: self.catalog.state.tags)
     @rule(number=NUMBERS)
     def untag(self, number: int) -> None:
-        tags = sorted(self.catalog.state.tags)
-        delete_tag(self.catalog, tags[number % len(tags)])
+        name = self.a_tag(number)
+        assert delete_tag(self.catalog, name)
+        del self.pins[name]
+
+    @precondition(lambda self: self.catalog.state.tags)
+    @rule(number=NUMBERS)
+    def rename(self, number: int) -> None:
+        name, new_name = self.a_tag(number), f"renamed{self.catalog.state.revision}"
+        rename_tag(self.catalog, name, new_name)
+        self.pins[new_name] = self.pins.pop(name)
+
+    @precondition(lambda self: self.catalog.state.tags)
+    @rule(number=NUMBERS, other=NUMBERS)
+    def retag(self, number: int, other: int) -> None:
+        name, revision = self.a_tag(number), self.readable(other)
+        replace_tag(self.catalog, name, revision)
+        self.pins[name] = revision
+
+    @precondition(lambda self: self.catalog.state.sealed)
+    @rule(number=NUMBERS)
+    def save(self, number: int) -> None:
+        revision = self.readable(number)
+        self.pins[create_savepoint(self.catalog, revision).savepoint.id] = revision
+
+    @precondition(lambda self: self.catalog.state.pins.savepoints)
+    @rule(number=NUMBERS)
+    def unsave(self, number: int) -> None:
+        savepoint = self.a_savepoint(number)
+        assert delete_savepoint(self.catalog, savepoint)
+        del self.pins[savepoint]
+
+    # What is given up
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep: int) -> None:
-        kept = [seal.revision for seal in self.catalog.state.readable()]
-        pinned = self.catalog.state.pins.revisions()
-        done = expire(self.catalog, keep_last=keep)
-        now = [seal.revision for seal in self.catalog.state.readable()]
-        assert set(kept) - set(now) == set(done.expired) - pinned
+        older = sorted(self.manifests.keys() - self.expired)[:-keep]
+        assert expire(self.catalog, keep_last=keep).expired == tuple(older)
+        self.expired.update(older)
 
     @rule(number=NUMBERS, undelete=st.booleans(), discard=st.booleans())
     def rollback(self, number: int, undelete: bool, discard: bool) -> None:
@@ -108,18 +200,10 @@ class PinnedStates(RuleBasedStateMachine):
         if done.revision is not None:
             self.writer.token = self.catalog.token()
         if discard:
-            pins = state.pins.revisions() | {state.newest_seal.revision}
-            assert {seal.revision for seal in state.readable() if seal.revision > revision} <= pins
+            newest = state.newest_seal.revision
+            self.expired.update(each for each in self.manifests if revision < each < newest)
 
-    @rule()
-    def delete_rows(self) -> None:
-        delete_rows(self.catalog, TableName("main", "m"), "t is not null")
-
-    @precondition(lambda self: self.catalog.state.sealed)
-    @rule()
-    def force(self) -> None:
-        name = f"demo{self.catalog.state.revision}"
-        self.writer.begin(replace(HEADER, name=name), force=True)
+    # What looks after the location
 
     @rule(reopen=st.booleans())
     def checkpoint(self, reopen: bool) -> None:
@@ -129,41 +213,71 @@ class PinnedStates(RuleBasedStateMachine):
 
     @rule()
     def collect(self) -> None:
+        time.sleep(0.01)  # the clock of the disk moves in steps of a few milliseconds
         collect_garbage(self.catalog, grace=NOW, unsafe=True)
+        kinds = ("data/", "schema/", "tag/", "savepoint/", "transactions/probe-")
+        there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}
+        assert there == self.reachable()
+        assert not self.catalog.state.files.unneeded(self.catalog.state.retained())
+
+    def reachable(self) -> set[str]:
+        """Return what the retained states, the pins and a resume can name."""
         state = self.catalog.refresh()
-        data = {info.path for info in self.writer.store.list("data/") if info.path.endswith(".parquet")}
-        assert data == state.files.paths()  # nothing that is needed is gone, and nothing else is left
-        assert not state.files.unneeded(state.retained())
+        found = {known.pin.object.path for known in state.pins}
+        for each in (state, *(state.at(revision) for revision in self.retained())):
+            found |= named_by(each)
+        for receipt, ref in adoptable_receipts(self.writer.store, state, state.missing()):
+            found |= {ref.path, *(file.path for file in receipt.files)}
+        return found
 
     @rule()
     def prune(self) -> None:
         self.pruned |= bool(prune(self.catalog, grace=NOW, unsafe=True).deleted)
 
-    @rule()
-    def work(self) -> None:
-        self.catalog.commit(rules.in_progress(self.writer.token, [2], "run"))
+    # What holds
 
     @invariant()
-    def what_can_be_read_is_as_it_was(self) -> None:
+    def what_is_retained_is_as_it_was(self) -> None:
         newest = read_state(self.writer.store)
         assert same_states(newest, self.catalog.state)
         assert checkpoint_bytes(newest) == checkpoint_bytes(self.catalog.state)
         if not self.pruned:
             assert same_states(newest, scan_log(self.writer.store).state)
-        for known in newest.readable():
-            manifest = pretty_json(manifest_of(newest.at(known.revision)))
-            assert self.manifests.setdefault(known.revision, manifest) == manifest
-            assert pretty_json(manifest_of(self.catalog.state.at(known.revision))) == manifest
+        readable = {known.revision for known in newest.readable()}
+        new = {revision for revision in readable if revision > max(self.manifests, default=0)}
+        for revision in readable:
+            manifest = pretty_json(manifest_of(newest.at(revision)))
+            if revision in new:
+                self.manifests[revision] = manifest
+            assert self.manifests.get(revision) == manifest
+            assert pretty_json(manifest_of(self.catalog.state.at(revision))) == manifest
+        assert readable == self.retained()
+        pins = {name: known.tag.revision for name, known in newest.tags.items()}
+        pins |= {number: known.savepoint.revision for number, known in newest.pins.savepoints.items()}
+        assert pins == self.pins
+        self.files_are_as_they_were(newest)
+
+    def files_are_as_they_were(self, newest: State) -> None:
+        states = [newest, *(newest.at(revision) for revision in self.retained())]
+        files = {known.file.path: known.file.sha256 for each in states for known in each.live_files()}
+        assert {path: sha256_hex(self.writer.store.get(path)) for path in files} == files
 
     def teardown(self) -> None:
         if hasattr(self, "writer"):
             assert not [fault for fault in verify(self.writer.store).faults if fault.is_damage]
 
 
+def named_by(state: State) -> set[str]:
+    """Return the files, receipts and schema documents of a state."""
+    found = {known.file.path for known in state.live_files()}
+    found |= {ref.path for known in state.chunks.values() for ref in known.chunk.receipts}
+    return found | {ref.path for added in state.schemas.values() for ref in added.files}
+
+
 @pytest.mark.parametrize("examples", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_what_can_be_read_stays_as_it_was(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(
-        max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
     )
     run_state_machine_as_test(PinnedStates, settings=chosen)

@@ -122,6 +122,9 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     assert [each["id"] for each in summary["savepoints"]] == [1, 2]
     pinned = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes")
     assert (pinned.status, "Savepoints 1, 2 pin revisions" in pinned.err) == (2, True)
+    told = savepoint(snapshots, location, "delete", "1", "--dry-run")
+    assert told.out.startswith("savepoint 1 would be deleted: 0 files, 0 B, needed by nothing then")
+    assert savepoints(location) == {1: first, 2: second}
     assert savepoint(snapshots, location, "delete", "1").out == f"{location.as_uri()}: savepoint 1 is deleted\n"
     assert savepoint(snapshots, location, "delete", "2", "--json").json["deleted"] is True
     refused = savepoint(snapshots, location, "delete", "1")

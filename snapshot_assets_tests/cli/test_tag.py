@@ -9,11 +9,13 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
+from snapshot_assets_tests.catalog.test_retention import file_of
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 
 
@@ -111,6 +113,27 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
         ["tag 'friday' renamed: tag 'kept' pins 5 for 90d"],
     ]
     assert [each["actions"][0]["kind"] for each in what[1:]] == ["tag_replaced", "tag_replaced", "tag_renamed"]
+
+
+def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    for name, revision in (("old", 5), ("newest", 7)):
+        tag(snapshots, location, "create", name, "--at", str(revision))
+    assert tag(snapshots, location, "delete", "old", "--dry-run", "--json").json["unneeded"] == []  # 5 has not expired
+    expire(writer.catalog, keep_last=1)
+    gone, before = file_of(writer, 5), {info.path for info in writer.store.list()}
+    assert tag(snapshots, location, "delete", "old", "--dry-run").out == (
+        f"not needed then: {gone}\n"
+        "tag 'old' would be deleted: 1 file, 4 B, needed by nothing then; `snapshots catalog gc` deletes what is\n"
+    )
+    assert tag(snapshots, location, "delete", "old", "--dry-run", "--json").json == {
+        "uri": location.as_uri(),
+        "name": "old",
+        "dry_run": True,
+        "deleted": False,
+        "unneeded": [{"path": gone, "bytes": 4}],
+    }
+    assert tag(snapshots, location, "delete", "newest", "--dry-run", "--json").json["unneeded"] == []
+    assert {info.path for info in writer.store.list()} == before  # touched nothing
 
 
 def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, location: Path, writer: Writer) -> None:
