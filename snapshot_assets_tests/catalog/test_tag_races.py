@@ -1,18 +1,20 @@
 """Tags among other writers, and writers that die: on the local disk and on a real S3 server."""
 
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
+    ConflictError,
     LocationDeletedError,
     ObjectExistsError,
     OutcomeUnknownError,
@@ -203,6 +205,31 @@ def test_while_the_outcome_of_the_commit_is_unknown_the_object_stays(sealed, mon
     with pytest.raises(OutcomeUnknownError):
         create_tag(catalog, "nightly", SEAL)
     assert tag_objects(sealed.store) == [path_of(sealed.store)]
+    assert faults(sealed.store) == set()
+
+
+@pytest.mark.parametrize("what", ["created", "replaced", "saved"])
+def test_an_object_that_may_count_as_an_orphan_is_not_committed(sealed, what):
+    """A writer slept for more than half a grace period after it had written the object."""
+    create_tag(sealed.catalog, "nightly", SEAL)
+    now, slept = [datetime.now(UTC)], []
+
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith(("tag/", "savepoint/")) and not slept:
+            slept.append(path)
+            now[0] += timedelta(hours=13)
+
+    catalog = Catalog(Changed(sealed.store, create=create), read_state(sealed.store), clock=lambda: now[0])
+    if what == "created":
+        with pytest.raises(ConflictError, match="more than half the grace period ago"):
+            create_tag(catalog, "friday", SEAL)
+        assert list(read_state(sealed.store).tags) == ["nightly"]
+    elif what == "replaced":
+        assert replace_tag(catalog, "nightly", SEAL, timedelta(days=1)).known.tag.ttl == timedelta(days=1)
+    else:
+        assert create_savepoint(catalog).savepoint.id == 1
+    assert slept[0] not in {info.path for info in sealed.store.list()}
     assert faults(sealed.store) == set()
 
 
