@@ -1,0 +1,301 @@
+"""Actors of `interleaving` by what they do, and the world that they come into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from snapshot_assets.catalog import rules
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_receipt
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.schemas import write_schema
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.catalog.upgrade import upgrade
+from snapshot_assets.catalog.verify import verify
+from snapshot_assets.errors import (
+    ObjectNotFoundError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import data_file_stem, new_attempt
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
+from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, World
+from snapshot_assets_tests.faults.operations import store_at
+
+CHUNKS = (1, 2, 3)
+GRACE = timedelta(microseconds=HEADER.grace)
+HOUR = timedelta(hours=1)
+
+
+def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[rules.Token, Receipt, act.ObjectRef]:
+    """Write a file and its receipt, as an export does before it commits; a compaction says more."""
+    store, clock = catalog.store, catalog.store.world.clock
+    token, opened_at, attempt = catalog.token(), clock(), new_attempt()
+    content = b"rows of " + attempt.encode()
+    path = data_file_stem(chunk, TableName("main", "m"), attempt) + "-0000.parquet"
+    store.put(path, content)
+    file = DataFile(path, "main", "m", chunk, attempt, 2, len(content), sha256_hex(content), 1, token.revision)
+    schema = catalog.state.schemas[token.schema_id].sha256
+    fence, plan = {"run": "r"}, {"location_id": catalog.state.location_id, "header": catalog.state.header}
+    receipt = Receipt(
+        token.snapshot_id, token.revision, schema, chunk, attempt, opened_at, fence, (file,), **plan, **facts
+    )
+    store.world.applied[path] = set(catalog.state.tombstones)
+    return token, receipt, write_receipt(store, receipt)
+
+
+def _commit(catalog: Recorded, token: rules.Token, receipt: Receipt, ref: act.ObjectRef, replaces=None) -> None:
+    finished = rules.FinishedChunk(
+        receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "r", replaces
+    )
+    catalog.commit(rules.complete_chunk(token, finished, catalog.store.world.clock))
+
+
+def _export(catalog: Recorded, chunk: int) -> None:
+    """Complete a chunk, or replace it where it is completed."""
+    state = catalog.refresh()
+    replaces = tuple(state.files.chunk(chunk)) if state.completed(chunk) else None
+    _commit(catalog, *_write(catalog, chunk), replaces)
+
+
+def writer(*chunks: int) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        for chunk in chunks:
+            _export(catalog, chunk)
+        seal(catalog)
+
+    return work
+
+
+def dying(chunk: int) -> Callable[[Actor], None]:
+    """A writer that ends between receipt and commit."""
+
+    def work(actor: Actor) -> None:
+        _write(actor.open(), chunk)
+
+    return work
+
+
+def resumer(actor: Actor) -> None:
+    """Adopts receipts, exports what is missing, and seals."""
+    catalog = actor.open()
+    token, state = catalog.token(), catalog.state
+    found = find_adoptable(catalog.store, state, state.missing(), state.schemas[state.schema_id].sha256)
+    for receipt, ref in found.values():
+        now = catalog.store.world.clock()
+        adopted = rules.FinishedChunk(
+            receipt.chunk, receipt.files, (ref,), now, receipt.fence, "r", base_revision=receipt.base_revision
+        )
+        with suppress(rules.StaleReceiptError):
+            catalog.commit(rules.complete_chunk(token, adopted, catalog.store.world.clock))
+    for chunk in catalog.refresh().missing():
+        _export(catalog, chunk)
+    seal(catalog)
+
+
+def failing(chunk: int) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        catalog.commit(rules.fail_chunk(catalog.token(), chunk, "no", "r"))
+
+    return work
+
+
+def compactor(*chunks: int) -> Callable[[Actor], None]:
+    """Merges the files of chunks. One that finds its input gone was overtaken, and gives up."""
+
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        for chunk in chunks:
+            if catalog.refresh().files.chunk(chunk):
+                token, receipt, ref = _write(catalog, chunk, compaction=MERGED)
+                inputs = set(catalog.state.files.chunk(chunk))
+                try:
+                    commit_merged(catalog, token, receipt, ref)
+                except ObjectNotFoundError:
+                    assert not inputs <= set(catalog.refresh().files.chunk(chunk))
+
+    return work
+
+
+def tombstoner(where: str) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        delete_rows(actor.open(), TableName("main", "m"), where)
+
+    return work
+
+
+def upgrader(actor: Actor) -> None:
+    upgrade(actor.open())
+
+
+def forcer(actor: Actor) -> None:
+    catalog = actor.open()
+    header = replace(HEADER, name="forced")
+    catalog.commit(rules.begin(header, write_schema(catalog.store, SCHEMA), force=True))
+
+
+def _readable(catalog: Recorded, place: int) -> int:
+    """Return one of the revisions that can be read, or the oldest where there are less."""
+    seals = catalog.state.readable()
+    return seals[max(place, -len(seals))].revision
+
+
+def tagger(name: str, place: int = -1) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        create_tag(catalog, name, _readable(catalog, place))
+
+    return work
+
+
+def untagger(actor: Actor) -> None:
+    delete_tag(actor.open(), "first")
+
+
+def renamer(actor: Actor) -> None:
+    rename_tag(actor.open(), "first", "renamed")
+
+
+def retagger(actor: Actor) -> None:
+    catalog = actor.open()
+    replace_tag(catalog, "first", _readable(catalog, -1))
+
+
+def saver(actor: Actor) -> None:
+    catalog = actor.open()
+    seal(catalog)
+    create_savepoint(catalog)
+
+
+def unsaver(actor: Actor) -> None:
+    delete_savepoint(actor.open(), 1)
+
+
+def expirer(keep: int) -> Callable[[Actor], None]:
+    def work(actor: Actor) -> None:
+        expire(actor.open(), keep_last=keep)
+
+    return work
+
+
+def rollbacker(place: int, **how: bool) -> Callable[[Actor], None]:
+    """Goes back to one of the revisions that can be read when it begins."""
+
+    def work(actor: Actor) -> None:
+        catalog = actor.open()
+        rollback(catalog, _readable(catalog, place), **how)
+
+    return work
+
+
+def collector(actor: Actor) -> None:
+    collect_garbage(actor.open())
+
+
+def pruner(actor: Actor) -> None:
+    prune(actor.open())
+
+
+def checkpointer(actor: Actor) -> None:
+    catalog = actor.open()
+    write_checkpoint(actor.store, catalog.refresh())
+
+
+def reader(actor: Actor) -> None:
+    """Opens the newest state and each sealed one."""
+    for known in read_state(actor.store).readable():
+        assert read_state(actor.store, through=known.revision).revision == known.revision
+
+
+def file_reader(place: int) -> Callable[[Actor], None]:
+    """Reads the files of a state that can be read when it begins, for less than a grace period."""
+
+    def work(actor: Actor) -> None:
+        clock = actor.world.clock
+        since, state = clock.now, read_state(actor.store)
+        for known in state.at(state.readable()[place].revision).live_files():
+            try:
+                data = actor.store.get(known.file.path)
+            except ObjectNotFoundError:
+                assert clock.now - since >= GRACE, f"{known.file.path} is gone after {clock.now - since}"
+                return
+            assert sha256_hex(data) == known.file.sha256
+
+    return work
+
+
+def verifier(actor: Actor) -> None:
+    damage = [fault for fault in verify(actor.store, depth="quick").faults if fault.is_damage]
+    assert not damage, damage
+
+
+KINDS: dict[str, Callable[[Actor], None]] = {
+    **{f"writer of {chunks}": writer(*chunks) for chunks in ((1,), (2,), (1, 3), (3, 2))},
+    **{f"dying writer of {chunk}": dying(chunk) for chunk in (1, 2)},
+    "failing writer of 2": failing(2),
+    "resumer": resumer,
+    **{f"compactor of {chunks}": compactor(*chunks) for chunks in ((1,), (2, 1), (3, 2))},
+    "tombstoner": tombstoner("t is null"),
+    "other tombstoner": tombstoner("t < '2025-01-02T00:00:00Z'"),
+    "upgrader": upgrader,
+    "tagger": tagger("nightly"),
+    "tagger of first": tagger("first"),
+    "tagger of an older one": tagger("older", -2),
+    "untagger": untagger,
+    "renamer": renamer,
+    "retagger": retagger,
+    "saver": saver,
+    "unsaver": unsaver,
+    "expirer": expirer(1),
+    "milder expirer": expirer(2),
+    "rollbacker to the oldest": rollbacker(0, undelete=True),
+    "rollbacker to the newest but one": rollbacker(-2),
+    "discarder": rollbacker(0, undelete=True, discard_newer=True),
+    "collector": collector,
+    "second collector": collector,
+    "pruner": pruner,
+    "checkpointer": checkpointer,
+    "second checkpointer": checkpointer,
+    "reader": reader,
+    "reader of the oldest": file_reader(0),
+    "reader of the newest": file_reader(-1),
+    "verifier": verifier,
+    "forcer": forcer,
+}
+
+
+def old_world(folder: Path) -> World:
+    """Seals with checkpoints between them, pins, what nothing needs, orphans; all of it older than the grace period."""
+    made = World(store_at(folder), Clock(datetime.now(START.tzinfo) - 5 * GRACE))
+    catalog = Recorded.open_for_writing(SeenStore(made), clock=made.clock)
+    catalog.commit(rules.begin(HEADER, write_schema(catalog.store, SCHEMA)))
+    for chunk in (*CHUNKS, 1, 2, 1):
+        _export(catalog, chunk)
+        if not catalog.state.missing() and catalog.state.revision != 5:
+            seal(catalog)
+            write_checkpoint(catalog.store, catalog.state)
+    create_tag(catalog, "first", catalog.state.seals[0].revision)
+    create_savepoint(catalog)
+    expire(catalog, keep_last=2)
+    _export(catalog, 3)
+    _export(catalog, 3)
+    _write(catalog, 2)
+    made.clock.now += 3 * GRACE
+    return made
