@@ -137,7 +137,7 @@ seal      newer    +
 tag       +        expired
 untag     +        +
 rename    +        +
-retag     +        expired
+retag     +        +
 save      +        +
 unsave    +        +
 collect   +        +

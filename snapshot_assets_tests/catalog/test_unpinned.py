@@ -20,6 +20,7 @@ from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.format import actions as act
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
@@ -31,6 +32,11 @@ ENDS: dict[str, Ends] = {
     "tag replaced": lambda catalog: replace_tag(catalog, "kept", 7),
     "savepoint deleted": lambda catalog: delete_savepoint(catalog, 1),
 }
+
+
+@pytest.fixture
+def writer(store: ObjectStore) -> Writer:
+    return Writer(store)
 
 
 def working(writer: Writer, ago: timedelta) -> Writer:
@@ -49,7 +55,7 @@ def aged(writer: Writer, ago: timedelta) -> None:
 
 def pinned(writer: Writer, what: str) -> str:
     """Seal at 5 and 7, pin 5 and let it expire, nine days ago; returns the file that only 5 has."""
-    working(writer, 9 * DAY)
+    working(writer, 9 * DAY).begin()
     sealed_by(writer)
     reseal(writer)
     if what.startswith("tag"):
