@@ -75,11 +75,14 @@ RACES = [
 ]
 
 
-@pytest.mark.parametrize("waits", [0 * HOUR, 11 * HOUR])
+@pytest.mark.parametrize(
+    ("step", "waits"),
+    [(4, 0 * HOUR), *(pytest.param(1, hours * HOUR, marks=pytest.mark.slow) for hours in (0, 11))],
+)
 @pytest.mark.parametrize(("one", "other"), [*RACES, *(race[::-1] for race in RACES)])
-def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scratch, one, other, waits):
+def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scratch, one, other, step, waits):
     """And after it, when all that came to be unneeded is collected."""
-    for call in range(_calls(world.copy(scratch / "raced"), one)):
+    for call in range(0, _calls(world.copy(scratch / "raced"), one), step):
         copy = world.copy(scratch / "raced")
         actors = [Actor(copy, name, KINDS[name]) for name in (one, other)]
         play(copy, actors, [Turn(0, call, 0 * HOUR), Turn(1, 1000, 0 * HOUR), Turn(0, 1, waits)], GRACE / 2)
