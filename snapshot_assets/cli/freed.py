@@ -28,6 +28,6 @@ def would_free(options: argparse.Namespace, catalog: Catalog, known: PinState, w
         return 0
     for path in unneeded:
         show(f"not needed then: {path}")
-    files = f"{counted(len(unneeded), 'file')}, {human_bytes(sum(unneeded.values()))}"
-    show(f"{known.pin} would be deleted: {files}, needed by nothing then; `snapshots catalog gc` deletes what is")
+    said = f"{counted(len(unneeded), 'file')}, {human_bytes(sum(unneeded.values()))}"
+    show(f"{known.pin} would be deleted: {said}, needed by nothing then; `snapshots catalog gc` deletes what is")
     return 0
