@@ -104,8 +104,10 @@ class PinnedStates(RuleBasedStateMachine):
 
     @rule(chunk=CHUNKS)
     def die(self, chunk: int) -> None:
-        """A run ends before it commits; what it left may be adopted while the chunk is missing."""
+        """Others end before they commit; what a run left may be adopted while the chunk is missing."""
         self.writer.receipt(chunk, self.writer.file(chunk, b"never committed"))
+        for path in ("tag/tag-nobody-01234567", "savepoint/savepoint-9-01234567"):
+            self.writer.store.put(path, b"{}")
 
     @precondition(lambda self: self.catalog.state.files.chunks())
     @rule(number=NUMBERS)
