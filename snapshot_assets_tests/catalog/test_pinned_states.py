@@ -59,6 +59,7 @@ class PinnedStates(RuleBasedStateMachine):
         manifests: By revision, of every one that was ever sealed.
         expired: Revisions that were given up.
         pins: Revisions by the name of a tag or the number of a savepoint.
+        savepoints: How many there ever were.
     """
 
     @initialize()
@@ -70,6 +71,7 @@ class PinnedStates(RuleBasedStateMachine):
         self.manifests: dict[int, bytes] = {}
         self.expired: set[int] = set()
         self.pins: dict[str | int, int] = {}
+        self.savepoints = 0
         self.pruned = False
         seal(self.catalog)
 
@@ -169,7 +171,9 @@ class PinnedStates(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def save(self, number: int) -> None:
         revision = self.readable(number)
-        self.pins[create_savepoint(self.catalog, revision).savepoint.id] = revision
+        savepoint = create_savepoint(self.catalog, revision).savepoint
+        assert savepoint.id == self.savepoints + 1  # none has the number of another before it
+        self.pins[savepoint.id], self.savepoints = revision, savepoint.id
 
     @precondition(lambda self: self.catalog.state.pins.savepoints)
     @rule(number=NUMBERS)
