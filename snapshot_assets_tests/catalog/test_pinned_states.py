@@ -167,10 +167,11 @@ class PinnedStates(RuleBasedStateMachine):
         replace_tag(self.catalog, name, revision)
         self.pins[name] = revision
 
-    @precondition(lambda self: self.catalog.state.sealed)
+    @precondition(lambda self: not self.catalog.state.missing())
     @rule(number=NUMBERS)
     def save(self, number: int) -> None:
         revision = self.readable(number)
+        seal(self.catalog)
         savepoint = create_savepoint(self.catalog, revision).savepoint
         assert savepoint.id == self.savepoints + 1  # none has the number of another before it
         self.pins[savepoint.id], self.savepoints = revision, savepoint.id
