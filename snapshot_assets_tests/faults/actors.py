@@ -169,6 +169,13 @@ def untagger(actor: Actor) -> None:
     delete_tag(actor.open(), "first")
 
 
+def impatient(actor: Actor) -> None:
+    """Deletes a tag, and what nothing needs then."""
+    catalog = actor.open()
+    delete_tag(catalog, "first")
+    collect_garbage(catalog)
+
+
 def renamer(actor: Actor) -> None:
     rename_tag(actor.open(), "first", "renamed")
 
@@ -259,6 +266,7 @@ KINDS: dict[str, Callable[[Actor], None]] = {
     "tagger of first": tagger("first"),
     "tagger of an older one": tagger("older", -2),
     "untagger": untagger,
+    "untagger that collects": impatient,
     "renamer": renamer,
     "retagger": retagger,
     "saver": saver,

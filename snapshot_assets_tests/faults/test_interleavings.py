@@ -72,6 +72,7 @@ RACES = [
     ("rollbacker to the oldest", "untagger"),
     ("rollbacker to the oldest", "collector"),
     ("discarder", "tagger of an older one"),
+    ("reader of the oldest", "untagger that collects"),
 ]
 
 
