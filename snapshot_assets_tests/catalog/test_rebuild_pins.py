@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+
 import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import rebuild
+from snapshot_assets.catalog.receipts import find_adoptable
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
-from snapshot_assets.errors import LogWholeError
+from snapshot_assets.errors import LogWholeError, SnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, sealed_by
-from snapshot_assets_tests.catalog.test_rebuild import damage, facts, lose
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.tags import SEAL, Killed, sealed_by
+from snapshot_assets_tests.catalog.test_checkpoints import some_history
+from snapshot_assets_tests.catalog.test_rebuild import damage, facts, flip, lose, rebuild_refuses
 from snapshot_assets_tests.catalog.test_retention import NOW, file_of, readable
 
 
@@ -240,7 +247,8 @@ def test_a_hole_before_a_rollback_or_in_it_is_proved_by_what_it_says(rolled_back
 def test_a_hole_behind_a_rollback_loses_nothing_that_something_else_proves(rolled_back: Writer, hints: bool) -> None:
     rolled_back.token = rolled_back.catalog.token()
     assert reseal(rolled_back, b"after it") == 10
-    create_tag(rolled_back.catalog, "after", 10)  # whose object tells of the rollback too
+    if hints:
+        create_tag(rolled_back.catalog, "after", 10)  # whose object tells of the rollback too
     store = rolled_back.store
     before, kept = read_state(store), copied(store)
     for revision in (5, 7, 8, 9):
@@ -248,7 +256,7 @@ def test_a_hole_behind_a_rollback_loses_nothing_that_something_else_proves(rolle
         lose(store, *[] if hints else ["manifest.json", "SHA256SUMS"])
         done = rebuild(store)
         after = check(store)
-        assert (done.proved, done.sealed) == (10, True), (revision, done.lost)
+        assert (done.proved, done.sealed) == (10 + hints, True), (revision, done.lost)
         told = () if hints or revision != 8 else ("rolled_back",)  # what it led to is proved, but not that it was one
         assert facts(after) == {name: value for name, value in facts(before).items() if name not in told}
         put_back(store, kept)
@@ -352,3 +360,72 @@ def test_the_same_rebuild_gives_the_same_state_whatever_it_is_read_from(pinned: 
     assert pins(again) == pins(first)
     assert (again.rolled_back, again.pins.last_savepoint) == (first.rolled_back, first.pins.last_savepoint)
     assert damage(pinned.store) == []
+
+
+def test_an_end_of_the_range_that_was_undone_does_not_come_back(writer: Writer) -> None:
+    """Nor is a receipt adopted that was made for it, once the range is extended again."""
+    writer.begin(replace(HEADER, kind="continuous", requested_end=""), force=True)
+    writer.fill()
+    sealed = seal(writer.catalog).seal.revision
+    writer.catalog.commit(rules.extend(writer.token, START + 4 * DAY))
+    writer.complete(4, writer.file(4, b"undone"))
+    seal(writer.catalog)
+    rollback(writer.catalog, sealed)
+    before = manifest_of(writer.catalog.state)
+    lose(writer.store, "transactions/")
+    done = rebuild(writer.store)
+    assert (done.sealed, done.taken, done.missing) == (True, {}, ())
+    state = check(writer.store)
+    assert manifest_of(state) == before
+    catalog = Catalog.open_for_writing(writer.store)
+    catalog.commit(rules.extend(catalog.token(), START + 4 * DAY))
+    assert find_adoptable(writer.store, catalog.state, [4], catalog.state.schemas[1].sha256) == {}
+
+
+def test_of_two_objects_of_one_savepoint_one_is_taken_and_the_other_named(sealed: Writer) -> None:
+    """A writer was killed between its object and its commit."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    other = Catalog.open_for_writing(sealed.store)
+    other.commit = killed
+    with suppress(Killed):
+        create_savepoint(other, SEAL)
+    create_savepoint(sealed.catalog)
+    lose(sealed.store, "transactions/")
+    done = rebuild(sealed.store)
+    assert done.savepoints == (1,)
+    assert check(sealed.store).pins.savepoints[1].savepoint.revision == 7
+    assert any("are both savepoint 1, and only one was committed" in line for line in done.lost)
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 60))])
+def test_whatever_is_lost_of_a_history_that_was_undone_and_expired_the_rest_is_whole(writer: Writer, seed: int) -> None:
+    choose = random.Random(seed)
+    for part in range(8):
+        some_history(writer, 6, seed * 10 + part)
+        catalog, sealed = writer.catalog, writer.catalog.state.readable()
+        if sealed:
+            with suppress(SnapshotError):  # of another snapshot, a rollback may ask for what was deleted
+                match choose.choice(("back", "back", "expire", "collect")):
+                    case "back":
+                        rollback(catalog, choose.choice(sealed).revision, discard_newer=choose.random() < 0.3)
+                    case "expire":
+                        expire(catalog, keep_last=choose.choice((1, 2)))
+                    case "collect":
+                        collect_garbage(catalog, grace=NOW, unsafe=True)
+        writer.token = writer.catalog.token()
+    store, before = writer.store, read_state(writer.store)
+    paths = [info.path for info in store.list() if info.path.startswith(("transactions/", "manifest"))]
+    for path in choose.sample(paths, choose.randint(1, len(paths) // choose.choice((1, 4)))):
+        (store.delete if choose.random() < 0.5 else lambda path: flip(store, path))(path)
+    try:
+        rebuild(store, accept_undeleted=True)
+    except LogWholeError:
+        return
+    assert rebuild_refuses(store)
+    after = check(store)
+    assert pins(after) >= {pin for pin in pins(before) if pin[1] in {seal.revision for seal in after.readable()}}
+    for known in after.readable():
+        assert checksum_of(after.at(known.revision)) == known.seal.checksum
