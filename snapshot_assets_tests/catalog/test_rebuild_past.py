@@ -89,7 +89,7 @@ def test_a_fork_that_nothing_proves_leaves_what_was_lost_to_receipts(writer: Wri
     done = rebuild(writer.store)
     assert (done.proved, list(done.taken), done.tags) == (7, [1], ("lost",))
     assert any(
-        line.startswith("Revision 8 does not follow") and line.endswith("or tagged is not known.") for line in done.lost
+        line.startswith("Revision 8 does not follow") and line.endswith("or undone is not known.") for line in done.lost
     )
     assert facts(read_state(writer.store))["chunks"][0]["files"] == before["chunks"][0]["files"]
 
