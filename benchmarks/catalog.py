@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -143,7 +142,7 @@ def opened(folder: str) -> dict[str, float]:
     state = read_state(store)
     count, _, _ = state.files.totals()
     took = time.perf_counter() - started
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    memory = peak_memory()
     started = time.perf_counter()
     data = checkpoint_bytes(state)
     written = time.perf_counter() - started
@@ -155,6 +154,12 @@ def opened(folder: str) -> dict[str, float]:
         "checkpoint": written,
         "checkpoint MB": len(data) / 1e6,
     }
+
+
+def peak_memory() -> int:
+    """Return the most MiB that this process held; `getrusage` would begin with what the parent held at the fork."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
 
 
 def pruned(state: State, files: int) -> dict[str, float]:

@@ -13,18 +13,17 @@ from snapshot_assets.catalog.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.found_files import found_files, take_files
 from snapshot_assets.catalog.from_manifest import tombstones_of
+from snapshot_assets.catalog.kept_pins import KeptPins
 from snapshot_assets.catalog.log import Won, append
-from snapshot_assets.catalog.manifest import manifest_of, write_hints
-from snapshot_assets.catalog.pins import tag_document
+from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
-from snapshot_assets.catalog.remains import Remains, guesses, tags_to_keep, take_receipts
+from snapshot_assets.catalog.remains import Remains, guesses, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.layout import checkpoint_path, new_attempt, tag_path
+from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
@@ -40,7 +39,7 @@ class Beginning:
         transaction: The one that begins the log anew.
         lost: What was lost, in words.
         undeleted: Which rows are there again that were deleted, in words; it is among `lost` too.
-        objects: Tags' objects, by path.
+        objects: Those of tags and savepoints, by path.
     """
 
     proof: Proof
@@ -72,17 +71,17 @@ class Beginning:
         say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
         undeleted = _undeleted(state, tombstones)
         lost += undeleted
-        objects: dict[str, bytes] = {}
-        tags = [_tag(state, tag, writer, objects) for tag in tags_to_keep(proof, state, lost)]
+        kept = KeptPins.of(proof, state, writer)
+        lost += kept.lost
         rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
-        _say_rebuilt(state, rebuilt, (revision, at, writer), tags)
+        _say_rebuilt(state, rebuilt, (revision, at, writer), kept.actions)
         state.uuid = uuid.uuid4().hex
         transaction = rebuilt_transaction(state, rebuilt)
         state.sha256 = trailing_sha256(encode_transaction(transaction))
-        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), objects)
+        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), kept.objects)
 
     def write(self, store: ObjectStore) -> None:
-        """Write the tags' objects, then close the holes, then the checkpoint, and at last the transaction.
+        """Write the objects of pins, then close the holes, then the checkpoint, and at last the transaction.
 
         Raises:
             ConflictError: Another writer was quicker; the checkpoint is taken back.
@@ -155,7 +154,7 @@ def _silence(proof: Proof) -> list[str]:
 def _led(proof: Proof, last: int, what: str) -> str:
     if last < proof.proved:
         return f"revision {proof.proved} proves what {what} led to"
-    return "what was removed, deleted, replaced, sealed or tagged is not known"
+    return "what was removed, deleted, replaced, sealed, pinned, expired or undone is not known"
 
 
 def _doubts(remains: Remains) -> list[str]:
@@ -201,22 +200,14 @@ def _undeleted(state: State, tombstones: Mapping[int, act.Tombstone]) -> list[st
     ]
 
 
-def _tag(state: State, tag: act.TagCreated, writer: str, objects: dict[str, bytes]) -> act.TagCreated:
-    """Return a tag with an object of its own, whose bytes go to `objects`."""
-    data = tag_document(tag, writer, state.format_version, manifest_of(state.at(tag.revision)))
-    path = tag_path(tag.name, new_attempt())
-    objects[path] = data
-    return replace(tag, object=act.ObjectRef(path, sha256_hex(data), len(data)))
-
-
 def _say_rebuilt(
-    state: State, rebuilt: act.Rebuilt, event: tuple[int, datetime, str], tags: list[act.TagCreated]
+    state: State, rebuilt: act.Rebuilt, event: tuple[int, datetime, str], others: list[act.Action]
 ) -> None:
-    """Put the rebuild before what its revision says already, and the tags behind it."""
+    """Put the rebuild before what its revision says already, and expiry and pins behind it."""
     said = state.events.pop() if state.events and state.events[-1].revision == event[0] else None
-    say(state, event, [rebuilt, *tags])
+    say(state, event, [rebuilt, *others])
     last = state.events.pop()
-    actions = (rebuilt, *(said.actions if said else ()), *tags)
+    actions = (rebuilt, *(said.actions if said else ()), *others)
     state.events.append(replace(last, actions=actions, changes_data=bool(said and said.changes_data)))
 
 

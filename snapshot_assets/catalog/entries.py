@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from snapshot_assets.catalog.chunk_receipts import Found, newest_by_table
+from snapshot_assets.catalog.entry_pins import PinWords
+from snapshot_assets.catalog.pin_set import PinAction
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
@@ -22,36 +27,54 @@ class Entry:
 
     Attributes:
         whole: Whether nothing is missing before it, and it follows what is there.
+        receipts: All that were found.
+        returned: Files that a rollback brings back.
         seal: Its seal, which is judged when all else is folded.
     """
 
     state: State
     transaction: act.Transaction
     whole: bool
+    receipts: Sequence[Found] = ()
     actions: list[act.Action] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     added: dict[str, DataFile] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    returned: list[DataFile] = field(default_factory=list)
     seal: act.Seal | None = None
 
     def judge(self) -> None:
         """Decide on every action."""
         said = self.transaction.actions
+        self._rollback = next((action for action in said if isinstance(action, act.Rollback)), None)
+        self._older: State | None = None
+        self._kept: set[str] = set()
+        pins = PinWords(self.state)
         if not any(isinstance(action, act.Upgraded) for action in said):
             self.actions += upgrades(self.state, self.transaction.version)
-        self._begun = any(isinstance(action, act.Begin) for action in said)
+        self._begun = any(isinstance(action, act.Begin | act.Rollback) for action in said)
         for action in said:
             match action:
                 case act.Chunk() if action.status is act.ChunkStatus.COMPLETED:
-                    self._complete(action)
-                case act.AddFile() | act.RemoveFile():
+                    if self._rollback is None:
+                        self._complete(action)
+                    else:
+                        self._bring_back(action, self._rollback)
+                case act.AddFile() | act.RemoveFile() | act.ReturnedFiles():
                     pass  # with their chunk
                 case act.Purged():
-                    self.state.files.purge(action.paths)
+                    self._purge(action, pins)
+                case _ if isinstance(action, PinAction):
+                    pins.judge(action)
                 case _:
                     self._judge_word(action)
-        self._rest()
+        if self._rollback is None:
+            self._rest()
+        else:
+            self.removed += sorted(self._live_paths() - self._kept)
+        self.actions += pins.actions
+        self.lost += pins.lost
 
     def _complete(self, chunk: act.Chunk) -> None:
         """A completed chunk's checksum tells which files it has."""
@@ -100,20 +123,63 @@ class Entry:
                     self.actions.append(action)
             case act.Seal():
                 self.seal = action
-            case act.TagCreated():
-                self._tag(action)
-            case act.TagDeleted():
-                if action.name in state.tags:
-                    self.actions.append(action)
             case act.Upgraded():
                 self.actions += upgrades(state, action.version)
             case _:
                 self.actions.append(action)
 
-    def _tag(self, action: act.TagCreated) -> None:
-        if all(seal.revision != action.revision for seal in self.state.seals):
-            self.lost.append(f"Tag {action.name!r} pins revision {action.revision}, of which nothing is proved.")
+    # Rollbacks: everything that they bring back is said anew
+
+    def _live_paths(self) -> set[str]:
+        return {known.file.path for known in self.state.live_files()}
+
+    def _bring_back(self, chunk: act.Chunk, rollback: act.Rollback) -> None:
+        """A chunk's checksum tells which of the files that anything knows it has again."""
+        live = self.state.files.chunk(chunk.id)
+        for files in self._may_have_had(chunk, rollback):
+            if chunk_checksum((file.path, file.sha256) for file in files) == chunk.checksum:
+                self.actions.append(chunk)
+                self.returned += [file for file in files if file.path not in live]
+                self._kept.update(file.path for file in files if file.path in live)
+                return
+        self.doubts.append(f"it brings back chunk {chunk.id} with files that are not all known.")
+
+    def _may_have_had(self, chunk: act.Chunk, rollback: act.Rollback) -> Iterator[list[DataFile]]:
+        """Yield what a chunk may have had: at the older revision, as the actions on files say, as its receipts say."""
+        yield [known.file for known in self._then(rollback).files.chunk(chunk.id).values()]
+        live = {path: known.file for path, known in self.state.files.chunk(chunk.id).items()}
+        both = live | {path: file for path, file in self._returning.items() if file.chunk == chunk.id}
+        yield [file for path, file in both.items() if path not in self._leaving]
+        named = [receipt for receipt, ref in self.receipts if ref in chunk.receipts]
+        yield [file for files in newest_by_table(named).values() for file in files]
+        yield []
+
+    def _then(self, rollback: act.Rollback) -> State:
+        if self._older is None:
+            self._older = self.state.at(rollback.revision)
+        return self._older
+
+    @cached_property
+    def _leaving(self) -> set[str]:
+        return {action.path for action in self.transaction.actions if isinstance(action, act.RemoveFile)}
+
+    @cached_property
+    def _returning(self) -> dict[str, DataFile]:
+        said = (action.paths for action in self.transaction.actions if isinstance(action, act.ReturnedFiles))
+        return self.state.files.named(path for paths in said for path in paths)
+
+    # Garbage that was given up
+
+    def _purge(self, purged: act.Purged, pins: PinWords) -> None:
+        """What was given up no readable revision had: one that has it expired, and its pins were deleted, in a hole."""
+        state = self.state
+        gone = state.files.having(purged.paths, [seal.revision for seal in state.readable()])
+        state.files.purge(purged.paths)
+        if not gone:
             return
-        if action.name in self.state.tags:  # what deleted it was lost
-            self.actions.append(act.TagDeleted(action.name))
-        self.actions.append(action)
+        self.actions.append(act.Expired(tuple(sorted(gone))))
+        given_up = [known for known in state.pins if known.pin.revision in gone]
+        pins.give_up(given_up)
+        for revision, path in sorted(gone.items()):
+            names = "".join(f", {known.pin} was deleted" for known in given_up if known.pin.revision == revision)
+            self.lost.append(f"Revision {revision} expired{names}: garbage collection gave up {path} of it later.")

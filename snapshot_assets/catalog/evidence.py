@@ -1,4 +1,4 @@
-"""What lies at a location and speaks for its log: log objects, sealed manifests, tags, receipts, schema documents.
+"""What lies at a location and speaks for its log: log objects, sealed manifests, pins, receipts, schema documents.
 
 Reading only, and of everything that can be read: what cannot is noted in words, never guessed.
 """
@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint
-from snapshot_assets.catalog.found_documents import FoundTag, Manifest, read_manifest, read_schema_content, read_tag
+from snapshot_assets.catalog.found_documents import (
+    FoundSavepoint,
+    FoundTag,
+    Manifest,
+    read_manifest,
+    read_savepoint,
+    read_schema_content,
+    read_tag,
+)
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.replay import FAULTS, Listing, list_log, read_entries
 from snapshot_assets.catalog.rules import SchemaContent
@@ -52,6 +60,7 @@ class Evidence:
     manifests: dict[int, Manifest] = field(default_factory=dict)
     unsealed: Manifest | None = None
     tags: list[FoundTag] = field(default_factory=list)
+    savepoints: list[FoundSavepoint] = field(default_factory=list)
     schemas: dict[str, SchemaContent] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -85,6 +94,10 @@ def gather(store: ObjectStore) -> Evidence:
         found.tags.append(tag)
         manifests.append(manifest)
 
+    def take_savepoint(savepoint: FoundSavepoint, manifest: Manifest) -> None:
+        found.savepoints.append(savepoint)
+        manifests.append(manifest)
+
     def take_schema(content: SchemaContent) -> None:
         found.schemas[content.sha256] = content
 
@@ -93,6 +106,8 @@ def gather(store: ObjectStore) -> Evidence:
             _read(found, path, lambda path=path: found.receipts.append(read_receipt(store, path)))
         elif path.startswith("tag/"):
             _read(found, path, lambda path=path: take_tag(*read_tag(store, path)))
+        elif path.startswith("savepoint/"):
+            _read(found, path, lambda path=path: take_savepoint(*read_savepoint(store, path)))
         elif path == MANIFEST:
             _read(found, path, lambda path=path: manifests.append(read_manifest(store, path)))
     for folder in sorted({path.rpartition("/")[0] for path in objects if path.startswith("schema/")}):
@@ -191,6 +206,7 @@ def _leave_out_foreign(store: ObjectStore, found: Evidence, manifests: list[Mani
     for manifest in manifests:
         if not is_own(manifest.path, manifest.location_id):
             found.tags = [tag for tag in found.tags if tag.path != manifest.path]
+            found.savepoints = [each for each in found.savepoints if each.path != manifest.path]
         elif manifest.sealed:
             found.manifests.setdefault(manifest.revision, manifest)
         else:

@@ -329,6 +329,21 @@ class FileSet:
         base = self._patched()
         return over if base is None else over | set(base.table["path"].to_pylist())
 
+    def named(self, paths: Iterable[str]) -> dict[str, DataFile]:
+        """Return files by path, live or not, without the statistics of those that came from a checkpoint."""
+        base = self.merged()
+        rows = np.flatnonzero(_among(base.table, set(paths)).to_numpy(zero_copy_only=False))
+        return {known.file.path: known.file for known in base.picked(rows)}
+
+    def having(self, paths: Iterable[str], revisions: Iterable[int]) -> dict[int, str]:
+        """Return the revisions among some whose states have one of these files, with the first such path."""
+        table = self.merged().table
+        some = table.filter(_among(table, set(paths)))
+        names = np.asarray(some["path"].to_pylist(), dtype=object)
+        added, removed = np.asarray(some["added"]), np.asarray(some["removed"])
+        found = {each: names[(added <= each) & ((removed == 0) | (removed > each))] for each in revisions}
+        return {revision: min(having) for revision, having in found.items() if len(having)}
+
     def unneeded(self, retained: Sequence[int]) -> dict[str, tuple[int, datetime]]:
         """Return the paths of the files that no retained revision has, and what removed each last: revision and time.
 

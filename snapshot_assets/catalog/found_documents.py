@@ -1,4 +1,4 @@
-"""Documents that lie at a location and speak for its log: manifests, tags, schemas."""
+"""Documents that lie at a location and speak for its log: manifests, tags, savepoints, schemas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest as it was found, in manifest.json or in a tag.
+    """A manifest as it was found, in manifest.json, a tag or a savepoint.
 
     Attributes:
         path: Of the object that holds it.
@@ -44,6 +44,20 @@ class FoundTag:
     ttl: timedelta | None
     revision: int
     checksum: str
+    automatic: bool = False
+
+
+@dataclass(frozen=True)
+class FoundSavepoint:
+    """A savepoint's object, as of a tag; `created_by` is the writer of the transaction that named it."""
+
+    path: str
+    id: int
+    created_at: datetime
+    created_by: str
+    revision: int
+    checksum: str
+    automatic: bool = False
 
 
 def read_manifest(store: ObjectStore, path: str) -> Manifest:
@@ -66,7 +80,27 @@ def read_tag(store: ObjectStore, path: str) -> tuple[FoundTag, Manifest]:
     ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
     name, created_at = str(document["name"]), parse_time(document["created_at"])
     checksum = str(manifest.document["checksum"])
-    return FoundTag(path, name, created_at, ttl, manifest.revision, checksum), manifest
+    return FoundTag(path, name, created_at, ttl, manifest.revision, checksum, _automatic(document)), manifest
+
+
+def read_savepoint(store: ObjectStore, path: str) -> tuple[FoundSavepoint, Manifest]:
+    """Return a savepoint's object and the manifest in it.
+
+    Raises:
+        ValueError: As `read_manifest`.
+    """
+    document = _document(store, path)
+    manifest = _manifest(path, document["manifest"])
+    number, created_at = int(document["id"]), parse_time(document["created_at"])
+    if number < 1:
+        raise ValueError(f"its number is {number}; expected 1 or more")
+    created_by, checksum = str(document["created_by"]), str(manifest.document["checksum"])
+    found = FoundSavepoint(path, number, created_at, created_by, manifest.revision, checksum, _automatic(document))
+    return found, manifest
+
+
+def _automatic(document: Mapping[str, Any]) -> bool:
+    return document.get("automatic", False) is True
 
 
 def _document(store: ObjectStore, path: str) -> dict[str, Any]:

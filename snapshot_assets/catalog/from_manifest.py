@@ -39,6 +39,8 @@ class Statement:
         added: Files the other way round.
         notes: What it does not say and had to be assumed.
         tombstones: By their revisions, those that it has and the state has not.
+        rollback: The rollback that it tells of and the state does not know; chunks and schemas are all said again.
+        rolled_back: The revision of that.
     """
 
     version: int
@@ -51,6 +53,8 @@ class Statement:
     added: list[DataFile] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
+    rollback: act.Rollback | None = None
+    rolled_back: int = 0
 
 
 def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement:
@@ -73,6 +77,9 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
     )
     same = found.snapshot_id == state.snapshot_id
     header = _header(found, state.header if same else None, evidence, statement)
+    statement.rolled_back = int(document.get("rolled_back", 0))
+    if statement.rolled_back > state.rolled_back:
+        return _rolled_back(statement, found, header, state, evidence)
     if not same:
         statement.begin.append(act.Begin(found.snapshot_id, header, force=state.header is not None))
     elif state.header is not None and header.end is not None and header.end != state.header.end:
@@ -82,6 +89,36 @@ def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement
     _chunks(found, state if same else State(), header, evidence, statement)
     statement.tombstones = tombstones_of(found, state.tombstones if same else {})
     if found.revision in statement.tombstones:  # deleted on a sealed base, and sealed again at once
+        statement.actions.append(statement.tombstones.pop(found.revision))
+    statement.actions.append(_seal(found))
+    return statement
+
+
+def _rolled_back(
+    statement: Statement, found: Manifest, header: act.Header, state: State, evidence: Evidence
+) -> Statement:
+    """Say everything anew: of what the state has, a rollback may have given up anything."""
+    entry = evidence.entries.get(found.revision)
+    said = entry.transaction.actions if entry is not None else ()
+    same = [seal.revision for seal in state.seals if seal.seal.checksum == found.document["checksum"]]
+    told = tombstones_of(found, {})
+    statement.tombstones = {number: each for number, each in told.items() if number > statement.rolled_back}
+    statement.rollback = act.Rollback(
+        revision=next((each.revision for each in said if isinstance(each, act.Rollback)), max(same, default=0)),
+        snapshot_id=found.snapshot_id,
+        header=header,
+        created_at=statement.created_at,
+        created_by=statement.created_by,
+        tombstones={number: each for number, each in told.items() if number <= statement.rolled_back},
+    )
+    statement.actions += [action for action in said if isinstance(action, act.Expired)]
+    statement.actions += _schemas(found, evidence)
+    _chunks(found, State(), header, evidence, statement)
+    named = {file.path: file for file in statement.added}
+    live = {known.file.path for known in state.live_files()}
+    statement.removed = sorted(live - named.keys())
+    statement.added = [file for path, file in named.items() if path not in live]
+    if found.revision in statement.tombstones:
         statement.actions.append(statement.tombstones.pop(found.revision))
     statement.actions.append(_seal(found))
     return statement
@@ -171,9 +208,19 @@ def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
     return [numbered[number] for number in sorted(numbered)]
 
 
-def schema_numbers(evidence: Evidence, snapshot_id: str) -> dict[int, str]:
-    """Return the content of a snapshot's schemas by id, as its receipts tell."""
-    told = [receipt for receipt, _ in evidence.receipts if receipt.snapshot_id == snapshot_id and receipt.files]
+def schema_numbers(evidence: Evidence, snapshot_id: str, since: int = 0) -> dict[int, str]:
+    """Return the content of a snapshot's schemas by id, as its receipts tell.
+
+    Args:
+        evidence: The receipts.
+        snapshot_id: The snapshot.
+        since: Only receipts based on this revision or a later one: a rollback gave up the ids before it.
+    """
+    told = [
+        receipt
+        for receipt, _ in evidence.receipts
+        if receipt.snapshot_id == snapshot_id and receipt.files and receipt.base_revision >= since
+    ]
     numbers = {
         file.schema_id: receipt.schema_sha256
         for receipt in told

@@ -102,6 +102,7 @@ def manifest_of(state: State) -> dict[str, Any]:
         "created_at": time_text(state.created_at),
         "updated_at": time_text(sealed.committed_at if sealed else state.committed_at),
         "created_by": state.created_by,
+        **({"rolled_back": state.rolled_back} if state.rolled_back else {}),
     }
 
 

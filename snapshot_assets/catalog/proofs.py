@@ -65,14 +65,20 @@ class Proof:
         lost = [*(last for _, last in self.silent), *self.unlinked]
         return tail or bool(self.open) or any(revision > self.proved for revision in lost)
 
+    def lost_since(self, revision: int) -> bool:
+        """Tell whether a revision after one was lost, so that what it did to pins and readable revisions is too."""
+        tail = self.evidence.highest not in self.evidence.log.transactions
+        return tail or any(last > revision for _, last in self.silent) or any(each > revision for each in self.unlinked)
+
 
 @dataclass
 class Changes:
-    """Changes of a state: actions that are not about files, paths to remove, files to add."""
+    """Changes of a state: actions that are not about files, paths to remove, files to add and to bring back."""
 
     actions: list[act.Action] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
+    returned: list[DataFile] = field(default_factory=list)
 
     def with_chunks_of(self, other: Changes) -> Changes:
         """Return these and, of chunks on which these say nothing, what others say; a begin comes first."""
@@ -85,7 +91,7 @@ class Changes:
         ]
         removed = [path for path in other.removed if chunk_of(path) not in said]
         added = [file for file in other.added if file.chunk not in said]
-        return Changes(begins + self.actions + actions, self.removed + removed, self.added + added)
+        return Changes(begins + self.actions + actions, self.removed + removed, self.added + added, self.returned)
 
 
 Guesses = Callable[[Proof, int], Iterable[Changes]]
@@ -138,6 +144,7 @@ def say(
     actions: Sequence[act.Action],
     removed: Iterable[str] = (),
     added: Iterable[DataFile] = (),
+    returned: Iterable[DataFile] = (),
 ) -> None:
     """Fold what a revision said.
 
@@ -147,14 +154,16 @@ def say(
         actions: Those that are not about files.
         removed: Paths that it removed.
         added: Files that it added.
+        returned: Files that it brought back; one that the state does not know is added.
     """
-    removed, added = list(removed), list(added)
-    changes = bool(removed or added) or any(isinstance(action, DATA_ACTIONS) for action in actions)
+    removed, added, returned = list(removed), list(added), list(returned)
+    changes = bool(removed or added or returned) or any(isinstance(action, DATA_ACTIONS) for action in actions)
     revision, committed_at, writer = event
     state.fold(Event(revision, committed_at, writer, tuple(actions), changes), transaction_path(revision))
     for path in removed:
         state.files.remove(chunk_of(path) or 0, path, revision, committed_at)
-    for file in added:
+    unknown = state.files.bring_back([file.path for file in returned], revision) if returned else set()
+    for file in (*added, *(file for file in returned if file.path in unknown)):
         state.files.add(file, revision)
 
 
@@ -182,11 +191,50 @@ def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
         say(state, (lost[-1], statement.created_at, statement.created_by), begin)
         state.events.sort(key=lambda event: event.revision)
         begin = []
+    _say_rollback(proof, statement, revision)
     event = revision, statement.updated_at, statement.created_by
     upgraded = upgrades(state, statement.version)
     say(state, event, [*upgraded, *begin, *statement.actions], statement.removed, statement.added)
     for number, tombstone in statement.tombstones.items():
         bury(state, number, tombstone)
+
+
+def _say_rollback(proof: Proof, statement: Statement, revision: int) -> None:
+    """Say the rollback that a manifest tells of: at its own revision, or with the manifest if others spoke since."""
+    rollback, state, at = statement.rollback, proof.state, statement.rolled_back
+    if rollback is None:
+        return
+    if max([proof.began, *proof.stated]) < at < revision:
+        say(state, (at, state.committed_at, statement.created_by), [rollback])
+        return
+    if proof.began < at < revision and _put_into_past(state, at, rollback):
+        return
+    told = {**rollback.tombstones, **statement.tombstones}
+    statement.tombstones = {}
+    statement.actions.insert(0, replace(rollback, tombstones=told))
+
+
+def _put_into_past(state: State, revision: int, rollback: act.Rollback) -> bool:
+    """Say a rollback before what is known of later revisions; False if it does not fit them."""
+    place = bisect_left(state.events, revision, key=lambda event: event.revision)
+    sealed = next((seal.revision for seal in state.seals if seal.revision >= revision), None)
+    words: list[act.Action] = [rollback]
+    if sealed is not None:  # what was sealed since rests on what it brought back
+        then = state.at(sealed)
+        words += then.schemas.values()
+        words += [known.chunk for known in then.chunks.values() if known.revision < revision]
+    at = state.events[place - 1].committed_at if place else rollback.created_at
+    event = Event(revision, at, rollback.created_by, tuple(words), True)
+    events = [*state.events[:place], event, *state.events[place:]]
+    try:
+        folded = replace(state, events=events).at(state.revision)
+    except UNUSABLE:
+        return False
+    state.events = events
+    for name in ("snapshot_id", "header", "created_at", "created_by", "schemas", "chunks", "in_progress", "tombstones"):
+        setattr(state, name, getattr(folded, name))
+    state.plans_since, state.rolled_back = folded.plans_since, folded.rolled_back
+    return True
 
 
 def bury(state: State, revision: int, tombstone: act.Tombstone) -> None:
@@ -208,10 +256,11 @@ def _fold_entry(proof: Proof, revision: int, guesses: Guesses) -> None:
     if proof.evidence.entries[revision].begins_anew:
         return  # its checkpoint cannot be read, so it says nothing
     state.format_version = state.format_version or transaction.version
-    folding = Entry(state, transaction, revision == proof.proved + 1 and revision in proof.linked)
+    whole = revision == proof.proved + 1 and revision in proof.linked
+    folding = Entry(state, transaction, whole, proof.evidence.receipts)
     folding.judge()
     event = revision, transaction.committed_at, transaction.writer_id
-    changes = Changes(folding.actions, folding.removed, list(folding.added.values()))
+    changes = Changes(folding.actions, folding.removed, list(folding.added.values()), folding.returned)
     sealing = folding.seal
     if sealing is not None and not (folding.whole or _is_sealed(state, event, changes, sealing)):
         guessed = (changes.with_chunks_of(guess) for guess in guesses(proof, revision))
@@ -220,7 +269,8 @@ def _fold_entry(proof: Proof, revision: int, guesses: Guesses) -> None:
         if found is None:
             folding.doubts.append("it seals a state whose checksum is not that of what is known.")
             sealing = None
-    say(state, event, [*changes.actions, *([sealing] if sealing else [])], changes.removed, changes.added)
+    actions = [*changes.actions, *([sealing] if sealing else [])]
+    say(state, event, actions, changes.removed, changes.added, changes.returned)
     if sealing is not None:
         proof.proved, proof.open = revision, {}
     elif folding.doubts:
@@ -235,7 +285,7 @@ def _is_sealed(state: State, event: tuple[int, datetime, str], changes: Changes,
     """Tell whether changes make a state into the one that a seal declares."""
     trial = state.at(state.revision)
     try:
-        say(trial, event, changes.actions, changes.removed, changes.added)
+        say(trial, event, changes.actions, changes.removed, changes.added, changes.returned)
         return not trial.missing() and checksum_of(trial) == seal.checksum
     except UNUSABLE:
         return False

@@ -30,7 +30,7 @@ from snapshot_assets.format.transactions import encode_transaction, trailing_sha
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
-_NOTHING = "Nothing at {} tells of a snapshot: no log, manifest, tag or receipt can be read."
+_NOTHING = "Nothing at {} tells of a snapshot: no log, manifest, tag, savepoint or receipt can be read."
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Rebuild:
     rows: int
     bytes: int
     tags: tuple[str, ...]
+    savepoints: tuple[int, ...]
     rows_outside: tuple[act.RowsOutside, ...]
     committed: bool
 
@@ -154,8 +155,8 @@ def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
         )
     if not (accept_undeleted or made.proof.stated or made.proof.began or evidence.unsealed):
         raise AcceptanceNeededError(
-            f"The log of {store.uri} is lost, and there is neither manifest nor tag: only receipts tell what was "
-            "exported, and chunks that were removed or replaced since may come back. Give --accept-undeleted to "
+            f"The log of {store.uri} is lost, and there is neither manifest nor pin: only receipts tell what "
+            "was exported, and chunks that were removed or replaced since may come back. Give --accept-undeleted to "
             "rebuild from them.",
             chunks=sorted(made.remains.taken),
         )
@@ -192,6 +193,7 @@ def _report(
         rows=rows,
         bytes=size,
         tags=tuple(sorted(state.tags)),
+        savepoints=tuple(sorted(state.pins.savepoints)),
         rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else (),
         committed=committed,
     )

@@ -1,4 +1,4 @@
-"""What a rebuild takes where nothing proves it: the newest complete receipts, and tags by their objects.
+"""What a rebuild takes where nothing proves it: the newest complete receipts.
 
 A receipt was written before its commit, so that it was committed, and not replaced or removed since, is not known.
 """
@@ -6,7 +6,7 @@ A receipt was written before its commit, so that it was committed, and not repla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -74,7 +74,7 @@ def take_receipts(proof: Proof, before: int | None = None, without: Collection[s
     state, evidence = proof.state, proof.evidence
     if before is None and not proof.unsure:
         return Remains(snapshot_id=state.snapshot_id, header=state.header, schemas=dict(state.schemas))
-    receipts = [found for found in evidence.receipts if before is None or found[0].base_revision < before]
+    receipts = [found for found in _not_given_up(proof) if before is None or found[0].base_revision < before]
     receipts = [found for found in receipts if found[1].path not in without]
     snapshot_id = _newest_snapshot(state, [receipt for receipt, _ in receipts if not _lacking(proof, receipt)])
     same = snapshot_id == state.snapshot_id
@@ -91,6 +91,11 @@ def take_receipts(proof: Proof, before: int | None = None, without: Collection[s
         _take(remains, proof, chunk, by_chunk[chunk], same)
     _note_lacking(remains, proof, same)
     return remains
+
+
+def _not_given_up(proof: Proof) -> list[Found]:
+    """Return the receipts but those that are based on a revision before a rollback: none was committed after it."""
+    return [found for found in proof.evidence.receipts if found[0].base_revision >= proof.state.rolled_back]
 
 
 def is_there(evidence: Evidence, file: DataFile) -> bool:
@@ -126,7 +131,7 @@ def _begin(remains: Remains, proof: Proof, receipts: list[Receipt]) -> None:
         remains.actions.append(act.Begin(remains.snapshot_id, remains.header or header, force=forced))
     elif extended and end is not None:
         remains.actions.append(act.Extend(end))
-    numbers = schema_numbers(proof.evidence, remains.snapshot_id)
+    numbers = schema_numbers(proof.evidence, remains.snapshot_id, proof.state.rolled_back)
     known = {added.sha256 for added in remains.schemas.values()}
     for receipt in receipts:  # those without files tell no number
         if receipt.schema_sha256 not in {*known, *numbers.values()}:
@@ -249,35 +254,10 @@ def _is_whole(remains: Remains, proof: Proof, chunk: int, world: World) -> bool:
 
 def _note_lacking(remains: Remains, proof: Proof, same: bool) -> None:
     """Name the receipts that would have given a chunk which nothing else gives."""
-    for receipt, ref in proof.evidence.receipts:
+    for receipt, ref in _not_given_up(proof):
         done = receipt.chunk in remains.taken or (same and proof.state.completed(receipt.chunk))
         lacking = _lacking(proof, receipt)
         if receipt.snapshot_id == remains.snapshot_id and not done and lacking:
             remains.lost.append(
                 f"Chunk {receipt.chunk}: {ref.path} is not complete: {', '.join(lacking)} missing or of another size."
             )
-
-
-def tags_to_keep(proof: Proof, state: State, lost: list[str]) -> Iterable[act.TagCreated]:
-    """Yield the tags whose objects are there and which the log may have had; their objects are to be written anew.
-
-    Args:
-        proof: What is proved.
-        state: The state that they are to be in.
-        lost: Gets what could not be kept, in words.
-    """
-    if not (proof.unsure or proof.silent or proof.unlinked):
-        return
-    said = (action for event in state.events for action in event.actions if isinstance(action, act.TagCreated))
-    known = {(tag.name, tag.created_at) for tag in said}  # deleted ones too
-    sealed = {(seal.revision, seal.seal.checksum) for seal in state.seals}
-    newest = {}
-    for tag in sorted(proof.evidence.tags, key=lambda tag: tag.created_at):
-        if (tag.name, tag.created_at) not in known and tag.name not in state.tags:
-            newest[tag.name] = tag
-    for tag in newest.values():
-        if (tag.revision, tag.checksum) not in sealed:
-            lost.append(f"Tag {tag.name!r} ({tag.path}) pins revision {tag.revision}, of which nothing is proved.")
-            continue
-        lost.append(f"Tag {tag.name!r} is taken from {tag.path}; whether it was deleted is not proved.")
-        yield act.TagCreated(tag.name, tag.revision, act.ObjectRef("", "", 0), tag.created_at, tag.ttl)

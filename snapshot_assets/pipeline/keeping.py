@@ -11,10 +11,10 @@ from snapshot_assets.catalog.auto_tags import Due, due
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.retention import Expiry, expire
-from snapshot_assets.catalog.savepoints import create_savepoint
+from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
 from snapshot_assets.engine.savepoint import compactions
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
-from snapshot_assets.pipeline.tags import show_tags, tag_key, tag_metadata
+from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.pipeline.upkeep import DryRunConfig, opened_catalog, plan_job, stopped_schedule
 from snapshot_assets.plan import Plan
 
@@ -55,13 +55,10 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
 def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, wanted: Due) -> None:
     """Create first, then delete, so that there is never less than the rules keep."""
     if wanted.tag is not None:
-        new = create_tag(catalog, wanted.tag.name, wanted.tag.revision, wanted.tag.ttl, automatic=True)
-        metadata = tag_metadata(new.known, catalog.state, catalog.store.uri)
-        show_tags(context.instance, plan, catalog.state.tags)
-        context.log_event(dg.AssetMaterialization(tag_key(plan), partition=wanted.tag.name, metadata=metadata))
+        create_tag(catalog, wanted.tag.name, wanted.tag.revision, wanted.tag.ttl, automatic=True)
     for name in wanted.tags_gone:
         delete_tag(catalog, name)
-    show_tags(context.instance, plan, catalog.refresh().tags)
+    show_tags(context, plan, catalog.refresh(), catalog.store.uri)
 
 
 def _expired(plan: Plan, catalog: Catalog, *, dry_run: bool) -> Expiry | None:
@@ -94,6 +91,7 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
             wanted = due(catalog.begun(), catalog.now(), savepoint=ticks).savepoint
             metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted is not None}
             if wanted is not None and not config.dry_run:
+                refuse_unsealed(catalog.state)
                 metadata["chunks_compacted"] = sum(_compacted(context, plan, catalog))
                 savepoint = create_savepoint(catalog, automatic=True).savepoint
                 metadata |= {"savepoint": savepoint.id, "revision": savepoint.revision}

@@ -1,7 +1,6 @@
 """The asset `tag`: a partition for each tag, and what tags a sealed snapshot by the plan's rule."""
 
 # Dagster reads the annotations of assets and sensors, so they must not be postponed here.
-from collections.abc import Iterable
 from typing import Any
 
 import dagster as dg
@@ -9,7 +8,7 @@ from pydantic import Field
 
 from snapshot_assets.catalog.auto_tags import due
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.facts import revision_facts
+from snapshot_assets.catalog.facts import RevisionFacts, revision_facts
 from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.state import State
@@ -19,6 +18,9 @@ from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan import Plan
+
+_OBJECT = "manifest"
+"""The metadata entry that names a tag's object, which holds the manifest of its revision."""
 
 
 class TagConfig(dg.Config):
@@ -71,7 +73,8 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
             )
         except SnapshotError as error:
             raise as_failure(error) from error
-        return dg.MaterializeResult(metadata=tag_metadata(created.known, catalog.state, store.uri))
+        fact = revision_facts(catalog.state)[created.known.tag.revision]
+        return dg.MaterializeResult(metadata=tag_metadata(created.known, fact, store.uri))
 
     return tag
 
@@ -84,16 +87,15 @@ def _revision(state: State, version: str, uri: str) -> int:
     return state.newest_seal.revision
 
 
-def tag_metadata(known: TagState, state: State, uri: str) -> dict[str, Any]:
-    """Return what links a tag to its snapshot in Dagster's UI.
+def tag_metadata(known: TagState, fact: RevisionFacts, uri: str) -> dict[str, Any]:
+    """Return what links a tag to its snapshot in Dagster's UI; columns of `$tags` have their names.
 
     Args:
         known: The tag.
-        state: The head's state.
+        fact: What its revision is.
         uri: The location.
     """
     tag = known.tag
-    fact = revision_facts(state)[tag.revision]
     metadata: dict[str, Any] = {
         "tagged_snapshot_id": tag.revision,
         "snapshot_id": fact.snapshot_id,
@@ -101,7 +103,7 @@ def tag_metadata(known: TagState, state: State, uri: str) -> dict[str, Any]:
         "create_time": dg.MetadataValue.timestamp(tag.created_at),
         "record_count": fact.rows,
         "schema_id": fact.schema_id,
-        "manifest": f"{uri}/{tag.object.path}",
+        _OBJECT: f"{uri}/{tag.object.path}",
         "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
     }
     if tag.ttl:
@@ -115,7 +117,6 @@ def tag_job(plan: Plan) -> Any:
     return dg.define_asset_job(
         f"{plan.name}_tag",
         selection=dg.AssetSelection.assets(tag_key(plan)),
-        partitions_def=tag_partitions(plan),
         description=f"Pins a sealed revision of {plan.name} under the name of its partition.",
     )
 
@@ -159,17 +160,34 @@ def _wanted(context: Any, plan: Plan) -> dg.SensorResult | dg.SkipReason:
     )
 
 
-def show_tags(instance: dg.DagsterInstance, plan: Plan, tags: Iterable[str]) -> None:
-    """Make a plan's tag partitions those that its log knows: tags are made and deleted without Dagster, too.
+def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str) -> None:
+    """Show a plan's tags as its log has them: they are made, changed and deleted without Dagster, too.
+
+    A partition that was never materialised stays, because a run that makes its tag may be about to begin.
 
     Args:
-        instance: Where the partitions are kept.
+        context: Of the op that reports the tags that Dagster does not know.
         plan: The plan.
-        tags: Names of all tags that there are.
+        state: The head's state.
+        uri: The location.
     """
-    name, wanted = f"{plan.name}_tags", set(tags)
-    there = set(instance.get_dynamic_partitions(name))
-    if wanted - there:
-        instance.add_dynamic_partitions(name, sorted(wanted - there))
-    for gone in sorted(there - wanted):
-        instance.delete_dynamic_partition(name, gone)
+    instance, key, partitions = context.instance, tag_key(plan), tag_partitions(plan).name
+    assert partitions is not None
+    instance.add_dynamic_partitions(partitions, sorted(state.tags))
+    facts = revision_facts(state)
+    for name, known in sorted(state.tags.items()):
+        metadata = tag_metadata(known, facts[known.tag.revision], uri)
+        if _shown_object(instance, key, name) != metadata[_OBJECT]:
+            context.log_event(dg.AssetMaterialization(key, partition=name, metadata=metadata))
+    made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))
+    for gone in sorted(made - state.tags.keys()):
+        instance.delete_dynamic_partition(partitions, gone)
+
+
+def _shown_object(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> object:
+    """Return the object that the partition's newest materialization names: a tag that was replaced has another one."""
+    wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[name])
+    for record in instance.fetch_materializations(wanted, limit=1).records:
+        if record.asset_materialization is not None and _OBJECT in record.asset_materialization.metadata:
+            return record.asset_materialization.metadata[_OBJECT].value
+    return None

@@ -213,7 +213,8 @@ def lost_revisions(left: str, head: int) -> str:
     if left == "manifest":
         return f"Revisions 1 to {head - 1} are lost; revision {head} proves what they led to."
     known = head - 2  # that the last replacement was planned on
-    return f"Revisions 1 to {known} are lost; what was removed, deleted, replaced, sealed or tagged is not known."
+    what = "what was removed, deleted, replaced, sealed, pinned, expired or undone is not known."
+    return f"Revisions 1 to {known} are lost; {what}"
 
 
 def test_upgradability(writer: Writer) -> None:

@@ -26,7 +26,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_rebuild import damage, facts, flip, lose
+from snapshot_assets_tests.catalog.test_rebuild import damage, facts, flip, lose, rebuild_refuses
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_fork_that_nothing_proves_leaves_what_was_lost_to_receipts(writer: Wri
     done = rebuild(writer.store)
     assert (done.proved, list(done.taken), done.tags) == (7, [1], ("lost",))
     assert any(
-        line.startswith("Revision 8 does not follow") and line.endswith("or tagged is not known.") for line in done.lost
+        line.startswith("Revision 8 does not follow") and line.endswith("or undone is not known.") for line in done.lost
     )
     assert facts(read_state(writer.store))["chunks"][0]["files"] == before["chunks"][0]["files"]
 
@@ -202,6 +202,15 @@ def test_a_manifest_of_another_past_does_not_count(writer: Writer) -> None:
         line.startswith(f"manifest.json is of a revision 7 that {transaction_path(7)} does not") for line in done.lost
     )
     assert manifest_of(read_state(writer.store)) == before
+
+
+def test_a_damaged_first_revision_below_a_rebuild_is_no_fault(tagged: Writer) -> None:
+    flip(tagged.store, transaction_path(1))
+    for revision in (2, 3):
+        tagged.store.delete(transaction_path(revision))
+    rebuild(tagged.store)
+    assert damage(tagged.store) == []
+    assert rebuild_refuses(tagged.store)
 
 
 def test_tombstones_of_the_snapshot_before_a_lost_begin_ask_for_no_consent(writer: Writer) -> None:

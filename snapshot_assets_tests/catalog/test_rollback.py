@@ -37,7 +37,7 @@ from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
 from snapshot_assets_tests.catalog.test_retention import NOW, collected, file_of, readable
 
 M = TableName("main", "m")
-MOVED = ("revision", "updated_at")
+MOVED = ("revision", "updated_at", "rolled_back")
 """What tells a sealed state from one that was rolled back to it."""
 
 

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.source import location
 
@@ -26,6 +30,11 @@ class Restoring:
     snapshot: str
     target: str
     trace: list[str]
+
+    def checkpoint(self) -> None:
+        """Write the log's newest state, so that every run reads as much of the log, whatever runs left there."""
+        store = open_store(parse_location(self.snapshot))
+        write_checkpoint(store, read_state(store))
 
     def clear(self) -> None:
         if self.target.startswith("duckdb:"):
@@ -117,19 +126,21 @@ def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_
 def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(restoring):
     restoring.clear()
     assert restoring.restore()["finished"]
+    restoring.checkpoint()
     trace = restoring.restore(chunks=[2], again=True)["trace"]
     first = next(at for at, call in enumerate(trace, 1) if "deleting the rows" in call)
     kills = 0
     for at in range(first, len(trace) + 1, 7):
+        restoring.checkpoint()
         killed = restoring.restore(chunks=[2], again=True, fault={"kind": "kill-before", "at": at})
         if not killed["signal"]:
-            break  # runs differ by a few calls, as when one waits for another's lock, and this one was over
+            break  # this one was over: runs differ by a few calls
         kills += 1
         what = f"killed before call {at}, {trace[at - 1]}"
         assert restoring.compared()["differences"] == {}, what
         assert restoring.restore().get("finished"), what  # whose revision the killed run had pinned
         restoring.assert_whole(what)
-    assert kills > (len(trace) - first) // 10
+    assert kills >= (len(trace) - first) // 7 - 1
 
 
 def test_two_imports_at_once_double_no_row(restoring, scratch):

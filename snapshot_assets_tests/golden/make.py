@@ -23,11 +23,14 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.replay import list_log, read_state
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
+from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.schemas import read_schemas, write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
@@ -220,11 +223,35 @@ def deleted(store: ObjectStore) -> None:
     writer.catalog.commit(rules.delete(writer.catalog.token(), with_tags=True))
 
 
+def travelled(store: ObjectStore) -> None:
+    """Tags renamed and replaced, savepoints, a rollback, and revisions that expired, with and without pins."""
+    writer = Exporter(store)
+    writer.begin()
+    for chunk in (0, 1, 2):
+        writer.complete(chunk)
+    log, sealed = writer.catalog, []
+    for first in (1, 2, 3):
+        sealed.append(seal(log).seal.revision)
+        writer.complete(1, first=first)
+    seal(log)
+    create_tag(log, "first", sealed[0], 7 * DAY)
+    rename_tag(log, "first", "kept")
+    create_tag(log, "moving", sealed[0], automatic=True)
+    replace_tag(log, "moving", sealed[1], automatic=True)
+    for automatic in (True, False, False):
+        create_savepoint(log, automatic=automatic)
+    delete_savepoint(log, 3)
+    write_checkpoint(store, log.state)
+    rollback(log, sealed[0])
+    expire(log, keep_last=1)
+    write_checkpoint(store, log.state)
+
+
 def _writer() -> str:
     return "snapshot_assets/golden"
 
 
-LOCATIONS = {"history": history, "rebuilt": rebuilt, "deleted": deleted}
+LOCATIONS = {"history": history, "rebuilt": rebuilt, "deleted": deleted, "travelled": travelled}
 
 
 def expected(store: ObjectStore) -> dict[str, object]:
@@ -241,10 +268,12 @@ def expected(store: ObjectStore) -> dict[str, object]:
             found["files"] |= {known.file.path: facts(known.file) for known in state.live_files()}
     with suppress(SnapshotError):
         state = read_state(store)
-        retained = [state.at(known.revision) for known in state.seals]
+        retained = [state.at(known.revision) for known in state.readable()]
         found["manifests"] = {str(each.revision): manifest_of(each) for each in retained}
         found["rows"] = {str(each.revision): rows(store, each) for each in retained}
         found["tags"] = {name: tag.tag.revision for name, tag in sorted(state.tags.items())}
+        if state.pins.savepoints:
+            found["savepoints"] = {str(number): each.pin.revision for number, each in state.pins.savepoints.items()}
     return found
 
 

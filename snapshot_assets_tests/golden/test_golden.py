@@ -26,7 +26,7 @@ from snapshot_assets_tests.examples.test_read_catalog import run
 from snapshot_assets_tests.golden.make import HERE, Exporter, expected
 
 VERSIONS = sorted(path.name for path in HERE.glob("version_*"))
-LIVING = [f"{version}/{name}" for version in VERSIONS for name in ("history", "rebuilt")]
+LIVING = [f"{version}/{name}" for version in VERSIONS for name in ("history", "rebuilt", "travelled")]
 
 
 def copied(name: str, folder: Path) -> ObjectStore:
@@ -111,7 +111,7 @@ def kinds(store: ObjectStore) -> Iterator[str]:
 
 def test_every_kind_of_action_of_version_1_is_there(tmp_path: Path) -> None:
     found: set[str] = set()
-    for name in ("history", "rebuilt", "deleted"):
+    for name in ("history", "rebuilt", "deleted", "travelled"):
         store = copied(f"version_1/{name}", tmp_path / name)
         assert {read_entry(store, each).transaction.version for each in list_log(store).transactions} == {1}
         found |= set(kinds(store))

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
@@ -135,9 +135,29 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
     assert found.tags[TODAY].tag.automatic
     assert [seal.revision for seal in found.readable()] == [first, newest]  # the tag keeps the first
     assert partitions(project) == set(found.tags) == {"kept", TODAY}
-    assert project.instance.get_materialized_partitions(project.key("tag")) == {TODAY}
+    assert project.instance.get_materialized_partitions(project.key("tag")) == partitions(project)
     again = job(project, "demo_retention", "demo_retain")
     assert (again["tag_created"], again["tags_deleted"], again["revisions_expired"]) == ("none", [], [])
+
+
+def test_tags_that_are_changed_without_dagster_are_shown_as_they_are(project: Project, writer: Writer) -> None:
+    first, newest = (known.revision for known in state(writer).seals)
+    project = replace(project, plan=project.plan.model_copy(update={"retention": RetentionFields()}))
+    project.instance.add_dynamic_partitions("demo_tags", ["asked-for"])  # and not made yet
+    create_tag(writer.catalog, "kept", first)
+    create_tag(writer.catalog, "gone", newest)
+    job(project, "demo_retention", "demo_retain")
+    assert partitions(project) == {"asked-for", "kept", "gone"}
+    assert project.materialized("tag")["kept"]["tagged_snapshot_id"] == first
+
+    replace_tag(writer.catalog, "kept", newest)
+    delete_tag(writer.catalog, "gone")
+    for _ in range(2):
+        job(project, "demo_retention", "demo_retain")
+    assert partitions(project) == {"asked-for", "kept"}
+    assert project.materialized("tag")["kept"]["tagged_snapshot_id"] == newest
+    made = dg.AssetRecordsFilter(asset_key=project.key("tag"), asset_partitions=["kept"])
+    assert len(project.instance.fetch_materializations(made, limit=9).records) == 2  # once for each change
 
 
 def test_a_savepoint_that_is_due_is_made_once(project: Project, writer: Writer) -> None:
@@ -149,14 +169,22 @@ def test_a_savepoint_that_is_due_is_made_once(project: Project, writer: Writer) 
     assert job(project, "demo_savepoint", "demo_save") == {"dry_run": False, "due": False}
 
 
+def test_no_savepoint_is_made_while_an_export_is_at_work(project: Project, writer: Writer) -> None:
+    rules = RetentionFields(savepoint={"create_interval": "1d"})
+    project = replace(project, plan=project.plan.model_copy(update={"retention": rules}))
+    writer.complete(1, writer.file(1, b"later rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    with pytest.raises(dg.Failure, match="is not sealed"):
+        job(project, "demo_savepoint", "demo_save")
+    assert not state(writer).pins.savepoints
+
+
 def test_the_sensor_asks_for_the_tag_that_is_due_when_the_manifest_sealed(project: Project, writer: Writer) -> None:
     definitions = project.definitions()
     [sensor] = definitions.get_repository_def().sensor_defs
     assert (sensor.name, sensor.default_status) == ("demo_tag_sealed", dg.DefaultSensorStatus.STOPPED)
-    context = {"instance": project.instance, "definitions": definitions}
-    assert not _asked(sensor, **context).run_requests  # nothing was materialised yet
+    assert not _asked(sensor, definitions, project.instance).run_requests  # nothing was materialised yet
     project.instance.report_runless_asset_event(dg.AssetMaterialization(project.key("manifest")))
-    asked = _asked(sensor, **context)
+    asked = _asked(sensor, definitions, project.instance)
     [request] = asked.run_requests
     assert (request.partition_key, request.run_key) == (TODAY, TODAY)
     assert [each.partition_keys for each in asked.dynamic_partitions_requests] == [[TODAY]]
@@ -164,8 +192,11 @@ def test_the_sensor_asks_for_the_tag_that_is_due_when_the_manifest_sealed(projec
     assert state(writer).tags[TODAY].tag.automatic
 
 
-def _asked(sensor: dg.SensorDefinition, **context: Any) -> Any:
-    with dg.build_sensor_context(**context) as built:
+def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: dg.DagsterInstance) -> Any:
+    everything = definitions.get_repository_def().get_top_level_resources()
+    resources = {name: everything[name] for name in ("snapshots", "pyspark")}
+    reference = instance.get_ref()  # with which the daemon, too, finds the partitions
+    with dg.build_sensor_context(instance_ref=reference, definitions=definitions, resources=resources) as built:
         return sensor.evaluate_tick(built)
 
 

@@ -20,7 +20,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.pipeline.project import Project, open_project
 
-JOBS = {"demo_checkpoint", "demo_compact", "demo_gc"}
+JOBS = {"demo_checkpoint", "demo_compact", "demo_gc", "demo_retention", "demo_savepoint"}
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ def _show(done: Rebuild) -> None:
         show(f"  lost: {sentence}")
     if done.tags:
         show(f"  tags: {', '.join(done.tags)}")
+    if done.savepoints:
+        show(f"  savepoints: {', '.join(map(str, done.savepoints))}")
     if done.missing:
         show(f"  to be exported again: chunks {', '.join(map(str, done.missing))}")
     show("  sealed" if done.sealed else "  not sealed: run the export again, which verifies and seals it")
