@@ -22,7 +22,6 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.rules import CompactedMeanwhileError
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
@@ -46,6 +45,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.schema_documents import write_schema
 
 TABLE = """
           begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete

@@ -23,7 +23,6 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -44,6 +43,7 @@ from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, W
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.source import location
+from snapshot_assets_tests.schema_documents import write_schema
 
 CONTINUOUS = replace(HEADER, kind="continuous", requested_end="")
 OTHER_SCHEMA = SCHEMA.model_copy(update={"database": "postgresql"})

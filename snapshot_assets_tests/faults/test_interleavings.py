@@ -31,7 +31,6 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_receipt
 from snapshot_assets.catalog.replay import read_state, scan_log
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -49,6 +48,7 @@ from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, Turn, World, play
 from snapshot_assets_tests.faults.operations import store_at
+from snapshot_assets_tests.schema_documents import write_schema
 
 CHUNKS = (1, 2, 3)
 GRACE = timedelta(microseconds=HEADER.grace)

@@ -28,7 +28,7 @@ from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.receipts import write_receipt
 from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.schemas import read_schemas, write_schema
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -46,6 +46,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.deleted_rows import deleting
+from snapshot_assets_tests.schema_documents import write_schema
 
 HERE = Path(__file__).parent
 START, DAY, NOW = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(0)
