@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 
-from snapshot_assets.catalog.faults import Fault, read_object
+from snapshot_assets.catalog.faults import Fault, object_faults
 from snapshot_assets.catalog.manifest import hints_of
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format.actions import ObjectRef
@@ -21,11 +20,5 @@ def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:
         state: The head's state, sealed.
     """
     hints = (ObjectRef(path, sha256_hex(data), len(data)) for path, data in hints_of(state).items())
-    return list(_faults(store, chain(hints, state.schemas[state.schema_id].files)))
-
-
-def _faults(store: ObjectStore, refs: Iterator[ObjectRef]) -> Iterator[Fault]:
-    for ref in refs:
-        found = read_object(store, ref, True)
-        if isinstance(found, Fault):
-            yield found
+    refs = chain(hints, state.schemas[state.schema_id].files)
+    return [fault for ref in refs for fault in object_faults(store, ref, True)]

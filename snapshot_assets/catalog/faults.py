@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -73,3 +74,10 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
     if (found := sha256_hex(data)) != ref.sha256:
         return Fault(FaultKind.CHECKSUM, ref.path, f"{ref.path} has SHA-256 {found}; expected {ref.sha256}.", chunk)
     return data
+
+
+def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
+    """Yield why a small object that the log names is not as it was written, if so; see `read_object`."""
+    found = read_object(store, ref, exists, chunk)
+    if isinstance(found, Fault):
+        yield found

@@ -27,10 +27,7 @@ def newest_state(store: ObjectStore) -> State:
         LostLogError: The log, or its end, was lost.
         DamageError: It has another fault.
     """
-    state = read_state(store)
-    if not state.revision:
-        refuse_lost_log(store)
-        return state
+    state = known_state(store)
     hinted = _hinted_revision(store, state)
     if hinted > state.revision:  # somebody may have committed since the log was read
         state = read_state(store)
@@ -42,6 +39,19 @@ def newest_state(store: ObjectStore) -> State:
             revision=state.revision,
             expected=hinted,
         )
+    return state
+
+
+def known_state(store: ObjectStore) -> State:
+    """Return the head's state, that of an empty location only where nothing tells of a log.
+
+    Raises:
+        LostLogError: The log was lost.
+        DamageError: It has another fault.
+    """
+    state = read_state(store)
+    if not state.revision:
+        refuse_lost_log(store)
     return state
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel, ValidationError
 
 from snapshot_assets.catalog.rules import SchemaContent
@@ -40,15 +42,18 @@ def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, by
     return SchemaContent(folder, digest, refs), files
 
 
-def write_schema(store: ObjectStore, schema: DatabaseSchema) -> SchemaContent:
-    """Write a schema's documents where they are not there; damaged ones get the bytes that their name stands for."""
-    content, files = describe_schema(schema)
+def write_documents(store: ObjectStore, files: Mapping[str, bytes]) -> None:
+    """Write a schema's documents where they are not there; damaged ones get the bytes that their name stands for.
+
+    Args:
+        store: The location.
+        files: Their bytes by path; see `describe_schema`.
+    """
     for path, data in files.items():
         try:
             create_own(store, path, data)
         except ObjectExistsError:
             store.put(path, data)
-    return content
 
 
 def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
-from snapshot_assets.catalog.faults import read_object
+from snapshot_assets.catalog.faults import object_faults
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
@@ -25,7 +25,6 @@ from snapshot_assets.format.actions import (
     Action,
     AddFile,
     Chunk,
-    ObjectRef,
     Rebuilt,
     SavepointCreated,
     SchemaAdded,
@@ -200,20 +199,14 @@ def check_documents(store: ObjectStore, state: State, objects: dict[str, ObjectI
 def _schema_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
     for added in state.schemas.values():
         for ref in added.files:
-            for fault in _object_faults(store, ref, ref.path in objects):
+            for fault in object_faults(store, ref, ref.path in objects):
                 yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
 
 
 def _receipt_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
-            yield from _object_faults(store, ref, ref.path in objects, number)
-
-
-def _object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
-    found = read_object(store, ref, exists, chunk)
-    if isinstance(found, Fault):
-        yield found
+            yield from object_faults(store, ref, ref.path in objects, number)
 
 
 def _chunk_faults(state: State) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_schema
+from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import table_text
@@ -116,12 +116,12 @@ def begin_snapshot(
         SnapshotExistsError: A snapshot of another plan is there, or the source is cut otherwise now than for the
             chunks that are finished; nothing was written.
     """
-    content, _ = describe_schema(schema)
+    content, files = describe_schema(schema)
     if catalog.state.header is not None and not force:
         rules.check_same_plan(catalog.state.header, header)
         if rules.schema_id_of(catalog.state, content) != catalog.state.schema_id:
             _check_same_cut(catalog, schema, fixed_tables)
-    write_schema(catalog.store, schema)
+    write_documents(catalog.store, files)
     revision = catalog.commit(rules.begin(header, content, force=force))
     token = catalog.token()
     catalog.commit(rules.add_schema(token, content))

@@ -307,8 +307,9 @@ def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
 
 def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:
     catalog = export.catalog
-    told = export.provenance.receipt(result, export.supersedes(result.chunk))
-    receipt = result.receipt or write_young_receipt(catalog.store, told, catalog.now())
+    receipt = result.receipt or write_young_receipt(
+        catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
+    )
     finished = rules.FinishedChunk(
         id=result.chunk,
         files=result.files,

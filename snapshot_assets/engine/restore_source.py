@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.catalog.lost_log import refuse_lost_log
+from snapshot_assets.catalog.lost_log import known_state
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
@@ -76,9 +76,7 @@ def open_snapshot(
         DamageError: The location is damaged; names the objects.
         UnknownRelationError: A chosen schema or table is not in the snapshot.
     """
-    head = read_state(store)
-    if not head.revision:
-        refuse_lost_log(store)
+    head = known_state(store)
     revision, pinned = _revision(head, store.uri, filters, version, imports, recorded=recorded)
     _refuse_damage(store, revision, depth)
     state = read_state(store, through=revision)

@@ -15,7 +15,7 @@ from snapshot_assets.format.scrub import scrub
 _LOG = logging.getLogger(__name__)
 
 
-class ChunkOutcome(Protocol):
+class _Outcome(Protocol):
     """What became of one chunk, and why not what was wanted."""
 
     @property
@@ -30,7 +30,7 @@ class ChunkOutcome(Protocol):
 
 
 _T = TypeVar("_T")
-_O = TypeVar("_O", bound=ChunkOutcome)
+_O = TypeVar("_O", bound=_Outcome)
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class ExportRun:
         source, schema = self._open()
         self._begun()
         planner = source.make_planner(self.catalog.state, schema)
-        export = self._export(source.address, self._fence, replace_completed)
+        export = self._export(source.address, self._fence, self._seen, replace_completed)
         yield from export_chunks(export, planner.plans, chunks)
 
     def export_frames(self, chunks: Sequence[FrameChunk], *, replace_completed: bool = False) -> Iterator[Outcome]:
@@ -166,7 +166,7 @@ class ExportRun:
 
         The tables' documents come from the DataFrames and join those that the snapshot knows.
         """
-        self._seen = self._head()
+        seen = self._head()
         tables = {
             name: schema_table(name, frame.schema, Selection(time_columns=self.plan.time_columns))
             for chunk in chunks
@@ -182,13 +182,13 @@ class ExportRun:
             )
             for chunk in chunks
         }
-        export = self._export(self.address, {}, replace_completed)
+        export = self._export(self.address, {}, seen, replace_completed)
         yield from export_chunks(export, lambda wanted: [plans[chunk] for chunk in wanted], list(plans))
 
     def _skipped(self, chunk: int) -> Outcome:
         return Outcome(chunk, "skipped", tuple(known.file for known in self.catalog.state.live_files(chunk)))
 
-    def _export(self, address: DatabaseAddress, fence: Mapping[str, str], replace_completed: bool) -> Export:
+    def _export(self, address: DatabaseAddress, fence: Mapping[str, str], seen: int, replace_completed: bool) -> Export:
         token, state = self._begun(), self.catalog.state
         assert self._content is not None
         schema_id = schema_id_of(state, self._content)
@@ -200,7 +200,7 @@ class ExportRun:
             schema_id=schema_id,
             schema_sha256=self._content.sha256,
             run=self.run_id,
-            tombstones_through=self._seen,
+            tombstones_through=seen,
             fence=fence,
             metadata={"database": address.alias, "writer": self.catalog.writer_id},
             header=state.header,

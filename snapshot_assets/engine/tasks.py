@@ -33,8 +33,8 @@ class Provenance:
 
     Attributes:
         base_revision: Head when the run planned.
-        tombstones_through: Newest revision whose tombstones the rows that are read cannot be in conflict with: the head
-            before the source was opened, or what a compaction planned on.
+        tombstones_through: Newest revision whose tombstones the files need not be filtered by: the head before the
+            source was opened, or the one that a compaction planned on.
         schema_sha256: Content of the schema documents in force.
         fence: Database state that is read.
         metadata: Further facts for the files' footers.

@@ -6,7 +6,6 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.receipts import Receipt, write_receipt
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.format.actions import Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
@@ -15,6 +14,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Tab
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.schema_documents import write_schema
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -10,7 +10,6 @@ from snapshot_assets.catalog import log, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.replay import read_state, scan_log
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.errors import (
     BrokenLinkError,
     ClockError,
@@ -31,6 +30,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.schema_documents import write_schema
 
 
 class Wrapped:

@@ -23,7 +23,6 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.receipts import find_adoptable
 from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import FaultKind, verify
@@ -45,6 +44,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, reseal, sealed_by
 from snapshot_assets_tests.catalog.test_checkpoints import some_history
+from snapshot_assets_tests.schema_documents import write_schema
 
 
 def lose(store: ObjectStore, *prefixes: str) -> None:

@@ -13,7 +13,6 @@ from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
@@ -33,6 +32,7 @@ from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets.format.transactions import to_micros
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.deleted_rows import deleting
+from snapshot_assets_tests.schema_documents import write_schema
 
 M = TableName("main", "m")
 OLD = "t < '2025-01-02T00:00:00Z'"

@@ -15,7 +15,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts import Receipt, write_receipt
-from snapshot_assets.catalog.schemas import read_schema, write_schema
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.compact import Compacted, CompactRun
@@ -30,6 +30,7 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.schema_documents import write_schema
 
 Change = Callable[[pa.Table, int], pa.Table]
 """Makes another table of a part's rows; is told the part's number."""

@@ -19,7 +19,6 @@ from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
@@ -36,6 +35,7 @@ from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, World
 from snapshot_assets_tests.faults.operations import store_at
+from snapshot_assets_tests.schema_documents import write_schema
 
 CHUNKS = (1, 2, 3)
 GRACE = timedelta(microseconds=HEADER.grace)

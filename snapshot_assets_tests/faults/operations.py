@@ -27,7 +27,6 @@ from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.schemas import write_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -48,6 +47,7 @@ from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, W
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.source import location
+from snapshot_assets_tests.schema_documents import write_schema
 
 CONTINUOUS = replace(HEADER, kind="continuous", requested_end="")
 OTHER_SCHEMA = SCHEMA.model_copy(update={"database": "postgresql"})

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.prune import prune
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.schemas import read_schema, write_schema
+from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -35,6 +35,7 @@ from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.engine.compactions import compact
 from snapshot_assets_tests.faults.operations import CONTINUOUS, OTHER_SCHEMA, opened, parquet, store_at
+from snapshot_assets_tests.schema_documents import write_schema
 
 M = TableName("main", "m")
 Rows = dict[str, list]

@@ -31,7 +31,7 @@ from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.schemas import read_schemas, write_schema
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -49,6 +49,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.deleted_rows import deleting
+from snapshot_assets_tests.schema_documents import write_schema
 
 HERE = Path(__file__).parent
 START, DAY, NOW = datetime(2025, 1, 1, tzinfo=UTC), timedelta(days=1), timedelta(0)

@@ -117,8 +117,8 @@ class DuckDBTarget(SqlTarget):
                 duckdb.connect(new, config=session_config(self._address.uri)).close()
             with suppress(FileExistsError):  # another was quicker
                 os.link(new, self._path)
-        except PermissionError:  # a file system without links; DuckDB makes the file itself when it opens it
-            _LOG.warning("%s is on a file system without links: an import killed as it begins may leave it torn", new)
+        except OSError as error:  # a file system without links; DuckDB makes the file itself when it opens it
+            _LOG.warning("%s cannot be linked (%s): an import killed as it begins may leave a torn file", new, error)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(new)

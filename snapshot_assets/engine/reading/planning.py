@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from snapshot_assets.catalog.lost_log import refuse_lost_log
+from snapshot_assets.catalog.lost_log import known_state
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state import State
@@ -57,9 +57,7 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
         PlanError: There is no such column, or the table cannot be read by time.
         DamageError: The log is damaged.
     """
-    head = read_state(store)
-    if not head.revision:
-        refuse_lost_log(store)
+    head = known_state(store)
     if not head.begun:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
