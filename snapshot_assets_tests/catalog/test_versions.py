@@ -1,9 +1,10 @@
 """What versions mean once revisions have expired."""
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
@@ -84,7 +85,9 @@ def test_a_revision_that_expired_is_refused_saying_so_until_a_pin_keeps_it(seale
 def test_a_checkpoint_that_forgot_an_expired_revision_is_no_reason_to_say_that_it_never_was(sealed):
     create_tag(sealed.catalog, "kept", SEAL)
     expire(sealed, 5, 7)
-    write_checkpoint(sealed.store, sealed.catalog.state)
+    later = Catalog(sealed.store, sealed.catalog.state, clock=lambda: datetime.now(UTC) + timedelta(days=3))
+    create_tag(later, "later", SEAL)
+    write_checkpoint(sealed.store, later.state)
     state = read_state(sealed.store)
     assert resolve_version("5", state) == SEAL
     with pytest.raises(VersionNotFoundError, match="Revision 7 is not sealed, or expired long ago; sealed are 3 "):
