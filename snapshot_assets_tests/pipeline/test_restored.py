@@ -257,7 +257,8 @@ def test_an_automatic_savepoint_is_of_what_the_job_compacted(
 
     made = job(project, "demo_savepoint", "demo_save")
     state = project.state()
-    assert (made["chunks_compacted"], made["savepoint"]) == (2, 1)
+    # First the two that lose rows, then the other three, so that the deletion is pending for no file.
+    assert (made["chunks_compacted"], made["savepoint"]) == (5, 1)
     assert state.sealed
     assert state.newest_seal is not None
     assert made["revision"] == state.pins.savepoints[1].savepoint.revision == state.newest_seal.revision
