@@ -14,10 +14,10 @@ from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
 from snapshot_assets.format.actions import SavepointCreated
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.predicate_words import predicate_words
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 

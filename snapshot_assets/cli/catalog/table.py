@@ -6,10 +6,10 @@ import argparse
 from datetime import datetime
 
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.tables import METADATA_TABLES, Asked
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import show_json, show_table
-from snapshot_assets.engine.reading.metadata import METADATA_TABLES, Asked
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import time_text
 
