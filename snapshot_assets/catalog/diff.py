@@ -81,8 +81,8 @@ class Difference:
     """All that changed from one revision to another.
 
     Attributes:
-        rows: By kind; chunks by number and table, files by chunk and path. None only if both have the same tombstones
-            and the same snapshot checksum.
+        rows: By kind; chunks by number and table, those without files last; files by chunk and path. None only if
+            both have the same tombstones and the same snapshot checksum.
     """
 
     first: int
@@ -106,9 +106,9 @@ def difference(state: State, first: int, second: int) -> Difference:
     table = state.files.merged().table
     files, kept = _files(table, _there(table, first), _there(table, second))
     chunks = _chunks(files, _touched(table.filter(pa.array(kept)), before, after))
-    there = {row.chunk for row in chunks}
-    rows = (*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks)
-    rows = (*rows, *(row for row in _statuses(before, after) if row.chunk not in there), *files)
+    told = {row.chunk for row in chunks}
+    chunks += [row for row in _statuses(before, after) if row.chunk not in told]
+    rows = (*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks, *files)
     return Difference(first, second, rows or tuple(_checksums(state, first, second)))
 
 

@@ -51,9 +51,9 @@ def _rows(chunks: list[DiffRow]) -> str:
     """Return how many rows came and went, of the chunks where that is known."""
     added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
     known = f"+{sum(filter(None, added)):,} rows, -{sum(filter(None, removed)):,} rows"
-    unknown = [f"deleted in {counted(removed.count(None), 'chunk')}"] * (None in removed)
-    unknown += [f"back in {counted(added.count(None), 'chunk')}"] * (None in added)
-    return known + (f", and others that no file tells, {' and '.join(unknown)}" if unknown else "")
+    unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)
+    unknown += [f"brought back in {counted(added.count(None), 'chunk')}"] * (None in added)
+    return known + (f", and unknown numbers {' and '.join(unknown)}" if unknown else "")
 
 
 def _table(row: DiffRow) -> str:
