@@ -325,12 +325,17 @@ class State:
         Args:
             revision: A revision that is not expired.
         """
+        found = self.without_files_at(revision)
+        found.files = self.files.at(revision)
+        return found
+
+    def without_files_at(self, revision: int) -> State:
+        """Return an older state but for its files, whose columns take time; see `at`."""
         found = State(location_id=self.location_id, format_version=first_version(self.events, self.format_version))
         for event in self.events:
             if event.revision > revision:
                 break
             found.fold(event, transaction_path(event.revision))
-        found.files = self.files.at(revision)
         found.revision = revision
         return found
 

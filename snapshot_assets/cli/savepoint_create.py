@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
 from snapshot_assets.cli.catalog.compact import compact
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
-from snapshot_assets.cli.savepoint import savepoint_facts
 from snapshot_assets.engine.savepoint import compactions
 
 
@@ -29,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
         chunks += len(outcomes)
     savepoint = create_savepoint(catalog).savepoint
     if options.json:
-        [listed] = [each for each in list_savepoints(catalog.state) if each.id == savepoint.id]
-        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | savepoint_facts(listed))
+        [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
+        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | plain(asdict(listed)))
     else:
         done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
         show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")

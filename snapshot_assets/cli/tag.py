@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pin_list import ListedTag, list_tags
 from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
@@ -76,8 +77,8 @@ def _newest_seal(catalog: Catalog) -> int:
 def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str = "") -> int:
     pinned = tag.known.tag
     if options.json:
-        [listed] = [each for each in list_tags(catalog.state) if each.name == pinned.name]
-        show_json({"uri": catalog.store.uri, "new": tag.new} | _facts(listed))
+        [listed] = [each for each in list_tags(catalog.state) if each.tag_name == pinned.name]
+        show_json({"uri": catalog.store.uri, "new": tag.new} | plain(asdict(listed)))
     else:
         life = f" for {ttl_text(pinned.ttl)}" if pinned.ttl else ""
         show(f"{catalog.store.uri}: tag {pinned.name} keeps revision {pinned.revision}{life}{remark}")
@@ -111,7 +112,7 @@ def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     tags = list_tags(catalog.state)
     if options.json:
-        show_json([_facts(tag) for tag in tags])
+        show_json([plain(asdict(tag)) for tag in tags])
     elif tags:
         headers = ("Tag", "Revision", "Commit time", "Created", "Time retained", "Expires at")
         show_table(headers, [_row(tag) for tag in tags])
@@ -120,21 +121,7 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(tag: ListedTag) -> dict[str, Any]:
-    return {
-        "name": tag.name,
-        "revision": tag.revision,
-        "commit_time": time_text(tag.committed_at),
-        "created_at": time_text(tag.created_at),
-        "time_retained": ttl_text(tag.ttl),
-        "expires_at": None if tag.expires_at is None else time_text(tag.expires_at),
-        "automatic": tag.automatic,
-        "previous": tag.previous or None,
-        "next": tag.next or None,
-    }
-
-
 def _row(tag: ListedTag) -> tuple[object, ...]:
-    facts = _facts(tag)
-    names = ("name", "revision", "commit_time", "created_at")
-    return (*(facts[name] for name in names), facts["time_retained"] or "for ever", facts["expires_at"] or "never")
+    expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
+    times = time_text(tag.commit_time), time_text(tag.create_time)
+    return (tag.tag_name, tag.tagged_snapshot_id, *times, tag.time_retained or "for ever", expires)

@@ -9,7 +9,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.listing import SavepointSummary, summarize
+from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
@@ -159,17 +159,15 @@ def test_savepoints_are_listed_with_their_neighbours(sealed):
     create_savepoint(sealed.catalog)
     create_savepoint(sealed.catalog, SEAL)
     state = read_state(sealed.store)
-    assert [(each.id, each.revision, each.previous, each.next) for each in list_savepoints(state)] == [
+    assert [
+        (each.savepoint_id, each.saved_snapshot_id, each.previous, each.next) for each in list_savepoints(state)
+    ] == [
         (1, SEAL, None, 2),
         (3, SEAL, None, 2),
         (2, newer, 3, None),
     ]
-    assert [each.committed_at for each in list_savepoints(state)][-1] == state.seals[1].committed_at
-    made = state.pins.savepoints
-    assert summarize(sealed.store).savepoints == tuple(
-        SavepointSummary(number, made[number].savepoint.revision, made[number].savepoint.created_at)
-        for number in (1, 2, 3)
-    )
+    assert [each.commit_time for each in list_savepoints(state)][-1] == state.seals[1].committed_at
+    assert summarize(sealed.store).savepoints == tuple(list_savepoints(state))
 
 
 def test_a_snapshot_with_savepoints_is_deleted_only_with_them(sealed):

@@ -164,12 +164,12 @@ def test_tags_are_listed_by_commit_time_with_their_neighbours_and_end(sealed):
     create_tag(sealed.catalog, "a", SEAL)
     state = read_state(sealed.store)
     tags = list_tags(state)
-    assert [(tag.name, tag.revision, tag.previous, tag.next) for tag in tags] == [
-        ("a", SEAL, "", "z-newest"),
-        ("b", SEAL, "", "z-newest"),
-        ("z-newest", newer, "b", ""),
+    assert [(tag.tag_name, tag.tagged_snapshot_id, tag.previous, tag.next) for tag in tags] == [
+        ("a", SEAL, None, "z-newest"),
+        ("b", SEAL, None, "z-newest"),
+        ("z-newest", newer, "b", None),
     ]
-    assert [tag.committed_at for tag in tags] == [state.seals[number].committed_at for number in (0, 0, 1)]
+    assert [tag.commit_time for tag in tags] == [state.seals[number].committed_at for number in (0, 0, 1)]
     assert [tag.expires_at for tag in tags] == [None, datetime(2125, 2, 8, 12, tzinfo=UTC), None]
 
 
