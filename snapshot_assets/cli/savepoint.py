@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from snapshot_assets.catalog.pin_list import ListedSavepoint, list_savepoints
+from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.format.units import time_text
+from snapshot_assets.cli.savepoint_facts import savepoint_facts
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,19 +30,6 @@ def _list(options: argparse.Namespace) -> int:
     else:
         say(f"No savepoints at {catalog.store.uri}.")
     return 0
-
-
-def savepoint_facts(savepoint: ListedSavepoint) -> dict[str, Any]:
-    """Return a savepoint as JSON holds it."""
-    return {
-        "id": savepoint.id,
-        "revision": savepoint.revision,
-        "commit_time": time_text(savepoint.committed_at),
-        "created_at": time_text(savepoint.created_at),
-        "automatic": savepoint.automatic,
-        "previous": savepoint.previous,
-        "next": savepoint.next,
-    }
 
 
 def _delete(options: argparse.Namespace) -> int:

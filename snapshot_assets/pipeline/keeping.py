@@ -1,7 +1,7 @@
 """What a plan keeps, as Dagster jobs: automatic tags and savepoints, and the expiry of what no rule keeps."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import time
 from typing import Any
 
@@ -11,8 +11,8 @@ from snapshot_assets.catalog.auto_tags import Due, due
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.retention import Expiry, expire
-from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
-from snapshot_assets.engine.savepoint import compactions
+from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
+from snapshot_assets.engine.savepoint import compact_and_pin
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.pipeline.upkeep import DryRunConfig, opened_catalog, plan_job, stopped_schedule
@@ -91,16 +91,19 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
             wanted = due(catalog.begun(), catalog.now(), savepoint=ticks).savepoint
             metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted is not None}
             if wanted is not None and not config.dry_run:
-                refuse_unsealed(catalog.state)
-                metadata["chunks_compacted"] = sum(_compacted(context, plan, catalog))
-                savepoint = create_savepoint(catalog, automatic=True).savepoint
-                metadata |= {"savepoint": savepoint.id, "revision": savepoint.revision}
+                metadata |= _saved(context, plan, catalog)
         context.add_output_metadata(metadata)
 
     return save
 
 
-def _compacted(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> Iterator[int]:
-    snapshots = snapshots_of(context)
-    for wanted, _ in compactions(catalog):
-        yield len(list(snapshots.compact_run(plan.name, wanted).run()))
+def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict[str, Any]:
+    """Make a savepoint; returns what is told of it."""
+    snapshots, chunks = snapshots_of(context), 0
+
+    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+        nonlocal chunks
+        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+
+    savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
+    return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}
