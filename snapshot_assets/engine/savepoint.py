@@ -66,9 +66,9 @@ def next_compaction(store: ObjectStore, state: State) -> tuple[Wanted, Compactio
         state: The head's state.
     """
     documents = Documents(store, state)
-    for wanted in (Wanted(), _still_filtered(state)):
-        plan = plan_compaction(state, documents, wanted) if wanted is not None else None
-        if wanted is not None and plan is not None and plan.groups:
+    for wanted in filter(None, (Wanted(), _still_filtered(state))):
+        plan = plan_compaction(state, documents, wanted)
+        if plan.groups:
             return wanted, plan
     return None
 
