@@ -24,7 +24,7 @@ from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.rules import CompactedMeanwhileError
-from snapshot_assets.catalog.savepoints import delete_savepoint
+from snapshot_assets.catalog.savepoints import UncompactedError, delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
@@ -93,7 +93,7 @@ tag       +       +         newer   =
 untag     +       +         +       +
 rename    +       +         newer   taken
 retag     +       +         newer   +
-save      +       +         newer   +
+save      moved   moved     newer   +
 unsave    +       +         +       +
 collect   +       +         +       +
 upgrade   +       +         =       +
@@ -139,7 +139,7 @@ tag       +        expired
 untag     +        +
 rename    +        +
 retag     +        +
-save      +        +
+save      moved    +
 unsave    +        +
 collect   +        +
 rollback  =        expired
@@ -171,6 +171,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "taken": TagExistsError,
     "pinned": PinnedError,
     "open": UnsealedError,
+    "moved": UncompactedError,
     "none": VersionNotFoundError,
     "undoes": AcceptanceNeededError,
     "expired": VersionNotFoundError,
