@@ -10,12 +10,11 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pin_list import ListedTag, list_tags
 from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.versions import version_to_pin
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.errors import VersionNotFoundError
 from snapshot_assets.format.units import parse_duration, time_text
 
 
@@ -35,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
-    tag = create_tag(catalog, options.name, _revision(options, catalog), ttl)
+    tag = create_tag(catalog, options.name, version_to_pin(options.at or "", catalog.state), ttl)
     return _report(options, catalog, tag, "" if tag.new else ", as before")
 
 
@@ -43,7 +42,8 @@ def _replace(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
     known_tag(catalog.state, options.name)
-    return _report(options, catalog, replace_tag(catalog, options.name, _revision(options, catalog), ttl))
+    revision = version_to_pin(options.at or "", catalog.state)
+    return _report(options, catalog, replace_tag(catalog, options.name, revision, ttl))
 
 
 def _rename(options: argparse.Namespace) -> int:
@@ -53,25 +53,6 @@ def _rename(options: argparse.Namespace) -> int:
 
 def _ttl(options: argparse.Namespace) -> timedelta | None:
     return None if options.time_retained is None else parse_duration(options.time_retained)
-
-
-def _revision(options: argparse.Namespace, catalog: Catalog) -> int:
-    return resolve_version(options.at, catalog.state) if options.at else _newest_seal(catalog)
-
-
-def _newest_seal(catalog: Catalog) -> int:
-    """Return the revision of the snapshot's newest seal.
-
-    Raises:
-        VersionNotFoundError: It has none yet.
-    """
-    newest = catalog.state.newest_seal
-    if newest is None:
-        raise VersionNotFoundError(
-            f"Nothing of the snapshot at {catalog.store.uri} was sealed yet, so that there is nothing to pin. Export "
-            "what is missing, or name an older version with --at."
-        )
-    return newest.revision
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str = "") -> int:

@@ -1,7 +1,7 @@
 """What a plan keeps, as Dagster jobs: automatic tags and savepoints, and the expiry of what no rule keeps."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import time
 from typing import Any
 
@@ -11,9 +11,10 @@ from snapshot_assets.catalog.auto_tags import Due, due, with_tags
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint, refuse_unsealed
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.state import State
-from snapshot_assets.engine.savepoint import compactions
+from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
+from snapshot_assets.engine.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
@@ -117,14 +118,12 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
 
 
 def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict[str, Any]:
-    """Compact everything, then pin it; returns what the run's metadata tells of that."""
-    refuse_unsealed(catalog.state)
-    chunks = sum(_compacted(context, plan, catalog))
-    savepoint = create_savepoint(catalog, automatic=True).savepoint
+    """Make a savepoint; returns what is told of it."""
+    snapshots, chunks = snapshots_of(context), 0
+
+    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+        nonlocal chunks
+        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+
+    savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}
-
-
-def _compacted(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> Iterator[int]:
-    snapshots = snapshots_of(context)
-    for wanted, _ in compactions(catalog):
-        yield len(list(snapshots.compact_run(plan.name, wanted).run()))

@@ -12,8 +12,8 @@ from snapshot_assets.catalog.facts import RevisionFacts, revision_facts
 from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.versions import resolve_version
-from snapshot_assets.errors import NoSnapshotError, SnapshotError
+from snapshot_assets.catalog.versions import version_to_pin
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -83,17 +83,9 @@ def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     known = catalog.begun().tags.get(name)
     if config.automatic and known is not None and known.tag.automatic:
         return known
-    revision = _revision(catalog.state, config.at, catalog.store.uri)
+    revision = version_to_pin(config.at, catalog.state)
     ttl = parse_duration(config.time_retained) if config.time_retained else None
     return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
-
-
-def _revision(state: State, version: str, uri: str) -> int:
-    if version:
-        return resolve_version(version, state)
-    if state.newest_seal is None:
-        raise NoSnapshotError(f"Nothing is sealed at {uri}: materialise the manifest, which seals it.", uri=uri)
-    return state.newest_seal.revision
 
 
 def tag_metadata(plan: Plan, known: TagState, fact: RevisionFacts, uri: str) -> dict[str, Any]:

@@ -9,12 +9,11 @@ import pytest
 
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import reseal, save_older, sealed_by
 from snapshot_assets_tests.cli.helpers import Snapshots, store_of
 
 PLACE = {"chunk": 1, "schema": "main", "table": "m"}
@@ -33,7 +32,7 @@ def writer(location: Path) -> Writer:
     assert delete_rows(writer.catalog, TableName("main", "m"), "t is null").revision == 8
     create_tag(writer.catalog, "old", 5)
     create_tag(writer.catalog, "new", 7, 90 * DAY)
-    create_savepoint(writer.catalog, 7)
+    save_older(writer.catalog, 7)
     return writer
 
 

@@ -11,7 +11,6 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
@@ -23,7 +22,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import execute
 from snapshot_assets.plan import Plan
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import reseal
+from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
 
 READINGS = TableName("main", "readings")
@@ -144,7 +143,7 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
 
 def seal_and_save(writer: Writer) -> int:
     revision = reseal(writer) if writer.catalog.state.seals else seal(writer.catalog).seal.revision
-    create_savepoint(writer.catalog)
+    save(writer.catalog)
     return revision
 
 

@@ -14,8 +14,7 @@ from snapshot_assets.catalog.seal import seal
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_retention import file_of
+from snapshot_assets_tests.catalog.tags import SEAL, file_of, reseal, sealed_by
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 
 

@@ -15,7 +15,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.pipeline import keeping
@@ -23,6 +22,7 @@ from snapshot_assets.plan_retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.pipeline.project import Project, job, open_project
 
 RULES = RetentionFields(keep_last=1, tag={"name": "auto-{date}", "num_retained_max": 2, "default_time_retained": "7d"})
@@ -184,8 +184,8 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     project: Project, writer: Writer
 ) -> None:
     project = with_rules(project, savepoint={"num_retained_max": 1})
-    create_savepoint(writer.catalog)
-    create_savepoint(writer.catalog, automatic=True)
+    save(writer.catalog)
+    save(writer.catalog, automatic=True)
     told = job(project, "demo_savepoint", "demo_save", dry_run=True)
     assert told == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
     assert set(state(writer).pins.savepoints) == {1, 2}
@@ -203,7 +203,7 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
 def test_no_savepoint_is_made_or_deleted_while_an_export_is_at_work(project: Project, writer: Writer) -> None:
     project = with_rules(project, savepoint={"num_retained_max": 1})
     for _ in range(2):
-        create_savepoint(writer.catalog, automatic=True)
+        save(writer.catalog, automatic=True)
     writer.complete(1, writer.file(1, b"later rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     with pytest.raises(dg.Failure, match="is not sealed"):
         job(project, "demo_savepoint", "demo_save")
