@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.pin_list import ListedSavepoint, list_savepoints
 from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.freed import would_free
-from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.pins import delete_pin, show_pins
 from snapshot_assets.format.units import time_text
+
+_COLUMNS = {"Savepoint": "id", "Revision": "revision", "Commit time": "commit_time", "Created": "created_at"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,15 +24,7 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     found = [savepoint_facts(each) for each in list_savepoints(catalog.state)]
-    if options.json:
-        show_json(found)
-    elif found:
-        names = ("id", "revision", "commit_time", "created_at")
-        headers = ("Savepoint", "Revision", "Commit time", "Created")
-        show_table(headers, [tuple(each[name] for name in names) for each in found])
-    else:
-        say(f"No savepoints at {catalog.store.uri}.")
-    return 0
+    return show_pins(options, "savepoints", found, _COLUMNS)
 
 
 def savepoint_facts(savepoint: ListedSavepoint) -> dict[str, Any]:
@@ -49,11 +43,5 @@ def savepoint_facts(savepoint: ListedSavepoint) -> dict[str, Any]:
 def _delete(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=not options.dry_run)
     resolve_version(f"savepoint:{options.id}", catalog.state)  # a wrong number is told with those that there are
-    if options.dry_run:
-        return would_free(options, catalog, catalog.state.pins.savepoints[options.id], {"id": options.id})
-    deleted = delete_savepoint(catalog, options.id)  # False if another was quicker
-    if options.json:
-        show_json({"uri": catalog.store.uri, "id": options.id, "deleted": deleted})
-    else:
-        show(f"{catalog.store.uri}: savepoint {options.id} is deleted")
-    return 0
+    known = catalog.state.pins.savepoints[options.id]
+    return delete_pin(options, catalog, known, partial(delete_savepoint, catalog, options.id), id=options.id)

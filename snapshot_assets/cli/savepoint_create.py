@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
-from snapshot_assets.cli.catalog.compact import compact
+from snapshot_assets.cli.catalog.compact import compact, groups_json, show_groups
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
+from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, show, show_json
 from snapshot_assets.cli.savepoint import savepoint_facts
+from snapshot_assets.engine.compact_plan import Group
 from snapshot_assets.engine.savepoint import compactions
+from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,8 +22,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UnsealedError: The head is not sealed; nothing was done, or others committed while it was compacted.
     """
-    catalog = open_catalog(options, writing=True)
+    catalog = open_catalog(options, writing=not options.dry_run)
     refuse_unsealed(catalog.state)
+    if options.dry_run:
+        return _tell(options, catalog)
     runs, chunks = [], 0
     for wanted, plan in compactions(catalog):
         with only_results_on_stdout():
@@ -35,3 +40,32 @@ def run(options: argparse.Namespace) -> int:
         done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
         show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")
     return 0
+
+
+def _tell(options: argparse.Namespace, catalog: Catalog) -> int:
+    """Tell what would be compacted, and what then be pinned: the newest seal, or that of what is written anew."""
+    groups = _groups(catalog)
+    newest = catalog.state.newest_seal
+    number, revision = catalog.state.pins.last_savepoint + 1, None if groups or newest is None else newest.revision
+    if options.json:
+        facts = {"uri": catalog.store.uri, "dry_run": True, "id": number, "revision": revision}
+        show_json(facts | {"groups": groups_json(groups)})
+        return 0
+    if groups:
+        show_groups(groups)
+        size = human_bytes(sum(group.bytes for group in groups))
+        show(f"{counted(sum(len(group.files) for group in groups), 'file')}, {size}, would be written anew")
+    what = "the result" if revision is None else f"revision {revision}; nothing to compact"
+    show(f"{catalog.store.uri}: savepoint {number} would keep {what}")
+    return 0
+
+
+def _groups(catalog: Catalog) -> list[Group]:
+    """Return what the compactions take together: of what one leaves in part, the next one takes all."""
+    found: dict[tuple[int, TableName], Group] = {}
+    for _, plan in compactions(catalog):
+        for group in plan.groups:
+            key = group.chunk, group.table.table_name
+            if key not in found or found[key].kept:
+                found[key] = group
+    return [found[key] for key in sorted(found)]
