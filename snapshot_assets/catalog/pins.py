@@ -128,12 +128,13 @@ def replace_tag(
     return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
 
 
-def delete_tag(catalog: Catalog, name: str) -> bool:
+def delete_tag(catalog: Catalog, name: str, known: TagState | None = None) -> bool:
     """Delete a tag: first in the log, then its object, which may be gone already.
 
     Args:
         catalog: The location, opened for writing.
         name: The tag's name.
+        known: Delete only this one: not if it was renamed, replaced, or deleted and created again since.
 
     Returns:
         Whether there was such a tag.
@@ -141,10 +142,10 @@ def delete_tag(catalog: Catalog, name: str) -> bool:
     deleted: list[str] = []
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        known = state.tags.get(name)
-        if known is None or state.deleted:
+        found = state.tags.get(name)
+        if found is None or state.deleted or (known is not None and found != known):
             return None
-        deleted.append(known.tag.object.path)
+        deleted.append(found.tag.object.path)
         return [act.TagDeleted(name)]
 
     catalog.refresh()
