@@ -75,7 +75,7 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
         "files": files + revisions * REPLACED,
         "decided s": statistics.median(decided),
         "committed s": statistics.median(committed),
-        "freed files": len(done.unneeded),
+        "freed objects": len(done.freed),
     }
 
 

@@ -8,15 +8,15 @@ cannot be read, and nothing is deleted.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.faults import Fault, read_object
+from snapshot_assets.catalog.freed import EXPIRED, needed_documents
 from snapshot_assets.catalog.lost_log import newest_state
 from snapshot_assets.catalog.pin_set import PinState, TagState
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
@@ -151,8 +151,10 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
         if not in_layout(info.path):
             foreign.append(info.path)
         elif info.path not in needed and _is_collected(info.path):
-            removed = unneeded.get(info.path) or _files_removed(store, info.path, unneeded)
-            found = _garbage(info, max(removed[1], clock.of(removed[0])) if removed else None, info.path in expired)
+            files = _files_of(store, info.path) & unneeded.keys()
+            removed = max((unneeded[path] for path in files), default=None)
+            since = max(removed[1], clock.of(removed[0])) if removed else None
+            found = _garbage(info, since, not files.isdisjoint(expired))
             garbage.append(replace(found, since=max(found.since, rebuilt)))
     return Collection(
         deleted=tuple(each for each in garbage if each.since <= before),
@@ -214,28 +216,30 @@ def _is_collected(path: str) -> bool:
 _Removal = tuple[int, datetime]
 
 
-def _files_removed(store: ObjectStore, path: str, unneeded: Mapping[str, _Removal]) -> _Removal | None:
-    """Return what removed the last of a receipt's files: it is unneeded since then."""
+def _files_of(store: ObjectStore, path: str) -> set[str]:
+    """Return the files that an object is unneeded with: a receipt's own, and what is no receipt by itself."""
     if not is_receipt(path):
-        return None
+        return {path}
     try:
         receipt, _ = read_receipt(store, path)
     except (DamageError, ObjectNotFoundError):  # torn, or collected by another since it was listed
-        return None
-    return max((unneeded[file.path] for file in receipt.files if file.path in unneeded), default=None)
+        return set()
+    return {file.path for file in receipt.files}
 
 
 def _of_expired(state: State, unneeded: Mapping[str, _Removal]) -> set[str]:
-    """Return the files that are only unneeded because revisions expired, or lost their last tag or savepoint then."""
+    """Return the files that are only unneeded because revisions expired, or lost their last tag or savepoint then.
+
+    Checkpoints leave the seals of such revisions out, but tell for two grace periods that they expired.
+    """
     if not state.expired:
         return set()
-    sealed = {seal.revision for seal in state.seals}
-    return unneeded.keys() - state.files.unneeded(sorted(sealed.union(state.retained()))).keys()
+    return unneeded.keys() - state.files.unneeded(sorted(state.expired.union(state.retained()))).keys()
 
 
 def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:
     if removed_at is not None:
-        return Garbage(info.path, info.size, "expired" if expired else "replaced", max(info.modified, removed_at))
+        return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(info.modified, removed_at))
     return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
 
 
@@ -246,23 +250,13 @@ def _needed(store: ObjectStore, state: State) -> set[str]:
         DamageError: A root cannot be read.
     """
     needed = state.files.paths() - set(state.files.unneeded(state.retained()))
-    for event in needed_events(state):
-        for action in event.actions:
-            needed.update(_named_by(action))
+    needed.update(needed_documents(state))
     for known in state.pins:
         needed.update(_pinned_by(store, known))
     for receipt, ref in adoptable_receipts(store, state, state.missing()):
         needed.add(ref.path)
         needed.update(file.path for file in receipt.files)
     return needed
-
-
-def _named_by(action: act.Action) -> Iterator[str]:
-    match action:
-        case act.SchemaAdded():
-            yield from (ref.path for ref in action.files)
-        case act.Chunk():
-            yield from (ref.path for ref in action.receipts)
 
 
 def _pinned_by(store: ObjectStore, known: PinState) -> Sequence[str]:

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.freed import Freed
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, log_revision
+from snapshot_assets.format.layout import TRANSACTIONS, log_revision, revision_of
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
 
@@ -22,14 +23,22 @@ class Pruning:
     """What pruning deleted, or would delete.
 
     Attributes:
-        deleted: Paths, oldest revision first.
-        bytes: Their size.
+        freed: What goes, oldest revision first: each a `transaction` or a `checkpoint`.
         kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 where all is kept.
     """
 
-    deleted: tuple[str, ...]
-    bytes: int
+    freed: tuple[Freed, ...]
     kept: int
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """The paths."""
+        return tuple(each.path for each in self.freed)
+
+    @property
+    def bytes(self) -> int:
+        """Size of what goes."""
+        return sum(each.bytes for each in self.freed)
 
 
 def prune(
@@ -62,7 +71,7 @@ def prune(
     store = catalog.store
     checkpoints = list_log(store).checkpoints
     if len(checkpoints) < _KEPT:
-        return Pruning((), 0, 0)
+        return Pruning((), 0)
     kept = checkpoints[-_KEPT]
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
     gone = _prunable(store, kept, now - grace)
@@ -73,7 +82,11 @@ def prune(
         _refuse_faults(store, checkpoints[-1])
     for info in gone if not dry_run else ():
         store.delete(info.path)
-    return Pruning(tuple(info.path for info in gone), sum(info.size for info in gone), kept)
+    return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
+
+
+def _kind(path: str) -> str:
+    return "checkpoint" if revision_of(path) is None else "transaction"
 
 
 def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:

@@ -5,13 +5,15 @@ Nothing is copied and nothing is lost: what lay between stays readable unless it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.freed import EXPIRED, Freed, freed
 from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.receipts import adoptable_receipts
 from snapshot_assets.catalog.rules_rollback import Reversal, reversal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Report, check_documents, check_files
@@ -19,6 +21,8 @@ from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
 
 _SHOWN = 10
+_ORPHAN = "orphan"
+_REPLACED = "replaced"
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,12 @@ class RolledBack:
 
     Attributes:
         reversal: As it was planned; without actions where there is nothing to do.
+        freed: What nothing needs then, as it was planned; garbage collection deletes it.
         revision: The revision of the rollback; None for a dry run, and where nothing was to be done.
     """
 
     reversal: Reversal
+    freed: tuple[Freed, ...] = ()
     revision: int | None = None
 
 
@@ -68,12 +74,35 @@ def rollback(
     found = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if found.actions:
         _check_there(catalog, state.at(revision))
+    told = _freed(catalog, state, found)
     committed = None
     if not dry_run:
         decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
         committed = catalog.commit(decide if only is None else _if_told(decide, only))
         write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that a killed rollback left stale
-    return RolledBack(found, committed)
+    return RolledBack(found, told, committed)
+
+
+def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ...]:
+    """Return what nothing needs after a rollback.
+
+    What no resume can adopt any more is among it, and what was never sealed; the rest is only needed by revisions that
+    expire.
+    """
+    if not planned.actions:
+        return ()
+    expiring = [action for action in planned.actions if isinstance(action, act.Expired)]
+    then = state.after(planned.actions)
+    unsealed = {each.path for each in freed(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
+    found = [replace(each, reason=_REPLACED) if each.path in unsealed else each for each in freed(state, then, EXPIRED)]
+    return (*found, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(found)
+
+
+def _not_adoptable(catalog: Catalog, state: State) -> Iterator[Freed]:
+    """Yield the receipts that a resume might commit before a rollback, and their files."""
+    for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
+        yield Freed(ref.path, ref.bytes, _ORPHAN)
+        yield from (Freed(file.path, file.bytes, _ORPHAN) for file in receipt.files)
 
 
 def _if_told(decide: Prepare, only: RolledBack) -> Prepare:

@@ -1,4 +1,7 @@
-"""What may be committed on a newer head: the expiry of sealed revisions; see `rules`."""
+"""What may be committed on a newer head: the expiry of sealed revisions, the end of tags that outlived their time.
+
+See `rules`.
+"""
 
 from __future__ import annotations
 
@@ -69,5 +72,34 @@ def expire(retention: Retention, now: datetime, version: int, told: Collection[i
         refuse_upgraded(state, version)
         expired = tuple(each for each in retention.outlived(state, now) if told is None or each in told)
         return [act.Expired(expired)] if expired else None
+
+    return prepare
+
+
+def is_outlived(tag: act.TagCreated, now: datetime) -> bool:
+    """Tell whether a tag's time to live is over; it goes on pinning its revision until it is deleted."""
+    return tag.ttl is not None and tag.created_at + tag.ttl <= now
+
+
+def outlived_tags_deleted(now: datetime, version: int, told: Collection[str] | None = None) -> Prepare:
+    """Delete the tags, whoever made them, that have outlived their time on the head that it is committed on.
+
+    One that was renewed meanwhile stays. Prepares None where there is none. Their objects go afterwards.
+
+    Args:
+        now: The present.
+        version: The location's format version when it was planned.
+        told: Delete none but these.
+
+    Raises (on commit):
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
+    """
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        refuse_deleted(state)
+        refuse_upgraded(state, version)
+        gone = [known.tag.name for known in state.tags.values() if is_outlived(known.tag, now)]
+        return [act.TagDeleted(name) for name in gone if told is None or name in told] or None
 
     return prepare

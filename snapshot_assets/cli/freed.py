@@ -1,33 +1,74 @@
-"""What nothing needs once a tag or savepoint is gone, as its deletion tells with `--dry-run`."""
+"""What nothing needs any more, by reason: as tables, and as JSON holds it."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pin_set import PinState
-from snapshot_assets.catalog.retention import retained_without
-from snapshot_assets.cli.output import counted, human_bytes, show, show_json
+from snapshot_assets.catalog.freed import Freed
+from snapshot_assets.cli.output import counted, human_bytes, show, show_table
 
 
-def would_free(options: argparse.Namespace, catalog: Catalog, known: PinState, which: Mapping[str, object]) -> int:
-    """Tell what nothing would need without a pin; exit status 0.
+class Reasoned(Protocol):
+    """An object that goes, and why."""
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+
+    @property
+    def reason(self) -> str:
+        """Why it goes."""
+
+
+def by_reason(found: Iterable[Reasoned]) -> dict[str, dict[str, int]]:
+    """Return how many objects and bytes there are by the reason why nothing needs them."""
+    reasons: dict[str, dict[str, int]] = {}
+    for each in found:
+        sums = reasons.setdefault(each.reason, {"objects": 0, "bytes": 0})
+        sums["objects"] += 1
+        sums["bytes"] += each.bytes
+    return dict(sorted(reasons.items()))
+
+
+def show_reasons(found: Iterable[Reasoned]) -> None:
+    """Print a line for each reason."""
+    for reason, sums in by_reason(found).items():
+        show(f"{reason}: {counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}")
+
+
+def sizes(found: Sequence[Reasoned]) -> str:
+    """Return how many objects there are and their size, in words."""
+    return f"{counted(len(found), 'object')}, {human_bytes(sum(each.bytes for each in found))}"
+
+
+def freed_json(found: Sequence[Freed]) -> dict[str, Any]:
+    """Return what goes as JSON holds it, its sums as those of `gc`."""
+    return {
+        "objects": len(found),
+        "bytes": sum(each.bytes for each in found),
+        "reasons": by_reason(found),
+        "unneeded": [{"path": each.path, "bytes": each.bytes, "reason": each.reason} for each in found],
+    }
+
+
+def show_objects(found: Sequence[Freed]) -> None:
+    """Print each object with its reason and size."""
+    if found:
+        show_table(("Reason", "Bytes", "Object"), [(each.reason, each.bytes, each.path) for each in found])
+
+
+def show_freed(found: Sequence[Freed], *, done: bool) -> None:
+    """Print the sums of what nothing needs, by reason, and who deletes it.
 
     Args:
-        options: Those of the command.
-        catalog: The location, opened for reading.
-        known: The pin.
-        which: It, as JSON holds it.
+        found: It.
+        done: Whether it is so already; each object is named only where it is not.
     """
-    state = catalog.state
-    unneeded = state.files.freed(state.retained(), retained_without(state, pins=[known]))
-    if options.json:
-        files = [{"path": path, "bytes": size} for path, size in unneeded.items()]
-        show_json({"uri": catalog.store.uri, **which, "dry_run": True, "deleted": False, "unneeded": files})
-        return 0
-    for path in unneeded:
-        show(f"not needed then: {path}")
-    said = f"{counted(len(unneeded), 'file')}, {human_bytes(sum(unneeded.values()))}"
-    show(f"{known.pin} would be deleted: {said}, needed by nothing then; `snapshots catalog gc` deletes what is")
-    return 0
+    if not done:
+        show_objects(found)
+    show_reasons(found)
+    at_once, left = ([each for each in found if each.at_once is now] for now in (True, False))
+    if at_once:
+        show(f"{sizes(at_once)}, {'deleted' if done else 'would be deleted'} at once")
+    show(f"{sizes(left)}, needed by nothing {'now' if done else 'then'}; `snapshots catalog gc` deletes what is")

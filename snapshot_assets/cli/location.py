@@ -41,7 +41,11 @@ def open_log(options: argparse.Namespace) -> ObjectStore:
         NoSnapshotError: There is no log.
         LostLogError: There is none, but what only follows one.
     """
-    store, _ = open_location(options, options.snapshot)
+    return with_log(open_location(options, options.snapshot)[0])
+
+
+def with_log(store: ObjectStore) -> ObjectStore:
+    """Return a store if it has a log; see `open_log`."""
     if "transactions" not in store.folders():
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)

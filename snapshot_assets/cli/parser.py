@@ -18,7 +18,7 @@ from snapshot_assets.cli.parser_parts import (
     snapshot,
     yes,
 )
-from snapshot_assets.cli.parser_pins import add_savepoint, add_tag
+from snapshot_assets.cli.parser_pins import add_expire, add_savepoint, add_tag
 from snapshot_assets.format.scrub import scrub
 
 _NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
@@ -180,7 +180,7 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     _catalog_command(checkpoint, "checkpoint")
     _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
     _collecting(described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
-    _expire(described(commands, "expire", "give up old sealed revisions; what tags and savepoints pin stays readable"))
+    add_expire(described(commands, "expire", "give up old sealed revisions, and tags that outlived their time"))
     _rollback(described(commands, "rollback", "give the newest state the data of an older version"))
     _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
     _compact(described(commands, "compact", "merge small files, and write files anew without deleted rows"))
@@ -218,15 +218,6 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     single_writer(parser)
     yes(parser)
     _catalog_command(parser, module, interrupted="run the same command again to finish")
-
-
-def _expire(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
-    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed no longer ago: 12h, 30d, …")
-    dry_run(parser, "list what would expire and what nothing would need then, touch nothing")
-    single_writer(parser)
-    yes(parser)
-    _catalog_command(parser, "expire")
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The grammar of `snapshots tag` and `snapshots savepoint`; importing it imports nothing heavy."""
+"""The grammar of `snapshots tag`, `savepoint` and `catalog expire`; importing it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from snapshot_assets.cli.parser_parts import (
     dry_run,
     single_writer,
     snapshot,
+    yes,
 )
-
-_WITHOUT = "list what nothing would need then, touch nothing"
 
 
 def add_tag(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
     _reading(list_, "tag", "list")
     delete = described(commands, "delete", "delete a tag; garbage collection frees what nothing else needs")
     _name(delete)
-    dry_run(delete, _WITHOUT)
+    _ending(delete)
     _writing(delete, "tag", "delete")
     rename = described(commands, "rename", "give a tag another name; it lives as long as before")
     _name(rename, "OLD")
@@ -37,6 +36,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
     _writing(rename, "tag", "rename")
     replace = described(commands, "replace", "let a tag name another revision, or live for another time, from now")
     _pinning(replace, "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)")
+    _ending(replace)
     _writing(replace, "tag", "replace")
     exists = described(commands, "exists", "tell whether there is a tag; exit status 1 if not")
     _name(exists)
@@ -47,13 +47,33 @@ def add_savepoint(parser: argparse.ArgumentParser) -> None:
     """Add the commands of `snapshots savepoint`."""
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     create = described(commands, "create", "compact everything, leave deleted rows out, and keep the result")
+    dry_run(create, "tell what would be compacted and pinned, touch nothing")
     _writing(create, "savepoint_create", "create", interrupted="run the same command again to go on")
     list_ = described(commands, "list", "list the savepoints by commit time of the revisions that they keep")
     _reading(list_, "savepoint", "list")
     delete = described(commands, "delete", "delete a savepoint; garbage collection frees what nothing else needs")
     delete.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
-    dry_run(delete, _WITHOUT)
+    _ending(delete)
     _writing(delete, "savepoint", "delete")
+
+
+def _ending(parser: argparse.ArgumentParser) -> None:
+    dry_run(parser, "list what nothing would need then, touch nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask, where a revision becomes unreadable for good")
+
+
+def add_expire(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots catalog expire`."""
+    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
+    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed no longer ago: 12h, 30d, …")
+    dry_run(parser, "list what would expire and what nothing would need then, touch nothing")
+    single_writer(parser)
+    yes(parser)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--snapshot", metavar="URI", help="the snapshot's location; without a rule only tags go")
+    where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location, and its retention")
+    as_json(parser)
+    parser.set_defaults(run=command("catalog.expire"))
 
 
 def _pinning(parser: argparse.ArgumentParser, life: str) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pin_list import list_savepoints
-from snapshot_assets.cli.catalog.compact import compact
+from snapshot_assets.catalog.savepoints import sealed_head
+from snapshot_assets.cli.catalog.compact import compact, groups_json, show_groups
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
-from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
-from snapshot_assets.engine.savepoint import compact_and_pin
+from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, show, show_json
+from snapshot_assets.engine.compact_plan import CompactionPlan, Group, Wanted
+from snapshot_assets.engine.savepoint import compact_and_pin, compactions
+from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,6 +24,9 @@ def run(options: argparse.Namespace) -> int:
         UnsealedError: The head is not sealed; nothing was done, or others committed while it was compacted.
         ConflictError: Others changed data again and again.
     """
+    catalog = open_catalog(options, writing=not options.dry_run)
+    if options.dry_run:
+        return _tell(options, catalog)
     runs: list[str] = []
     chunks = 0
 
@@ -31,7 +37,6 @@ def run(options: argparse.Namespace) -> int:
         runs.append(run_id)
         chunks += len(outcomes)
 
-    catalog = open_catalog(options, writing=True)
     savepoint = compact_and_pin(catalog, compact_all).savepoint
     if options.json:
         [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
@@ -40,3 +45,32 @@ def run(options: argparse.Namespace) -> int:
         done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
         show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")
     return 0
+
+
+def _tell(options: argparse.Namespace, catalog: Catalog) -> int:
+    """Tell what would be compacted, and what then be pinned: the newest seal, or that of what is written anew."""
+    sealed = sealed_head(catalog.state)
+    groups = _groups(catalog)
+    number, revision = catalog.state.pins.last_savepoint + 1, None if groups else sealed
+    if options.json:
+        facts = {"uri": catalog.store.uri, "dry_run": True, "savepoint_id": number, "saved_snapshot_id": revision}
+        show_json(facts | {"groups": groups_json(groups)})
+        return 0
+    if groups:
+        show_groups(groups)
+        size = human_bytes(sum(group.bytes for group in groups))
+        show(f"{counted(sum(len(group.files) for group in groups), 'file')}, {size}, would be written anew")
+    what = "the result" if revision is None else f"revision {revision}; nothing to compact"
+    show(f"{catalog.store.uri}: savepoint {number} would keep {what}")
+    return 0
+
+
+def _groups(catalog: Catalog) -> list[Group]:
+    """Return what the compactions take together: of what one leaves in part, the next one takes all."""
+    found: dict[tuple[int, TableName], Group] = {}
+    for _, plan in compactions(catalog.store, catalog.state):
+        for group in plan.groups:
+            key = group.chunk, group.table.table_name
+            if key not in found or found[key].kept:
+                found[key] = group
+    return [found[key] for key in sorted(found)]

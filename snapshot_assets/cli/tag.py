@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.freed import end_of_pin
 from snapshot_assets.catalog.pin_list import ListedTag, list_tags
 from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.versions import version_to_pin
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.freed import would_free
-from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.format.units import parse_duration, time_text
+from snapshot_assets.cli.output import show, show_json
+from snapshot_assets.cli.pins import agreed, delete_pin, not_done, show_pins
+from snapshot_assets.format.units import parse_duration
+
+_COLUMNS = {
+    "Tag": "tag_name",
+    "Revision": "tagged_snapshot_id",
+    "Commit time": "commit_time",
+    "Created": "create_time",
+    "Time retained": "time_retained",
+    "Expires at": "expires_at",
+}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,9 +52,12 @@ def _create(options: argparse.Namespace) -> int:
 
 def _replace(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
-    catalog = open_catalog(options, writing=True)
-    known_tag(catalog.state, options.name)
-    revision = version_to_pin(options.at or "", catalog.state)
+    catalog = open_catalog(options, writing=not options.dry_run)
+    known, revision = known_tag(catalog.state, options.name), version_to_pin(options.at or "", catalog.state)
+    ends, uri = end_of_pin(catalog.state, known, replaced_by=revision), catalog.store.uri
+    if options.dry_run or not agreed(options, uri, known, ends):
+        facts = {"uri": uri, "tag_name": options.name, "tagged_snapshot_id": revision, "replaced": False}
+        return not_done(options, facts, f"{known.pin} would pin revision {revision}", ends)
     return _report(options, catalog, replace_tag(catalog, options.name, revision, ttl))
 
 
@@ -59,7 +74,7 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str
     pinned = tag.known.tag
     if options.json:
         [listed] = [each for each in list_tags(catalog.state) if each.tag_name == pinned.name]
-        show_json({"uri": catalog.store.uri, "new": tag.new} | plain(asdict(listed)))
+        show_json({"uri": catalog.store.uri, "new": tag.new} | _facts(listed, catalog.now()))
     else:
         life = f" for {ttl_text(pinned.ttl)}" if pinned.ttl else ""
         show(f"{catalog.store.uri}: tag {pinned.name} keeps revision {pinned.revision}{life}{remark}")
@@ -69,21 +84,14 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str
 def _delete(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=not options.dry_run)
     known = known_tag(catalog.state, options.name)  # a wrong name is told with those that are near
-    if options.dry_run:
-        return would_free(options, catalog, known, {"name": options.name})
-    deleted = delete_tag(catalog, options.name)  # False if another was quicker
-    if options.json:
-        show_json({"uri": catalog.store.uri, "name": options.name, "deleted": deleted})
-    else:
-        show(f"{catalog.store.uri}: tag {options.name} is deleted")
-    return 0
+    return delete_pin(options, catalog, known, partial(delete_tag, catalog, options.name), tag_name=options.name)
 
 
 def _exists(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     found = options.name in catalog.state.tags
     if options.json:
-        show_json({"uri": catalog.store.uri, "name": options.name, "exists": found})
+        show_json({"uri": catalog.store.uri, "tag_name": options.name, "exists": found})
     else:
         show("yes" if found else "no")
     return 0 if found else 1
@@ -91,18 +99,18 @@ def _exists(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
-    tags = list_tags(catalog.state)
-    if options.json:
-        show_json([plain(asdict(tag)) for tag in tags])
-    elif tags:
-        headers = ("Tag", "Revision", "Commit time", "Created", "Time retained", "Expires at")
-        show_table(headers, [_row(tag) for tag in tags])
-    else:
-        say(f"No tags at {catalog.store.uri}.")
-    return 0
+    found = [_facts(tag, catalog.now()) for tag in list_tags(catalog.state)]
+    if not options.json:
+        found = [tag | _words(tag) for tag in found]
+    return show_pins(options, "tags", found, _COLUMNS)
 
 
-def _row(tag: ListedTag) -> tuple[object, ...]:
-    expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
-    times = time_text(tag.commit_time), time_text(tag.create_time)
-    return (tag.tag_name, tag.tagged_snapshot_id, *times, tag.time_retained or "for ever", expires)
+def _words(tag: dict[str, Any]) -> dict[str, str]:
+    """Return how a table shows how long a tag lives."""
+    expires = (tag["expires_at"] or "never") + " (outlived)" * tag["outlived"]
+    return {"time_retained": tag["time_retained"] or "for ever", "expires_at": expires}
+
+
+def _facts(tag: ListedTag, now: datetime) -> dict[str, Any]:
+    """Return a tag as JSON holds it: `outlived` it stays until it is deleted, and keeps its revision."""
+    return plain(asdict(tag)) | {"outlived": tag.expires_at is not None and tag.expires_at <= now}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.matching import match_files, pending_tombstones
@@ -39,7 +39,7 @@ def compact_and_pin(
         catalog.refresh()
         state = catalog.begun()
         sealed_head(state)
-        wanted = next_compaction(catalog.store, state)
+        wanted = next(compactions(catalog.store, state), None)
         if wanted is not None:
             compact(*wanted)
             continue
@@ -55,8 +55,8 @@ def compact_and_pin(
     )
 
 
-def next_compaction(store: ObjectStore, state: State) -> tuple[Wanted, CompactionPlan] | None:
-    """Return what is to be compacted next before a savepoint, and how; None if nothing is.
+def compactions(store: ObjectStore, state: State) -> Iterator[tuple[Wanted, CompactionPlan]]:
+    """Yield what is to be compacted before a savepoint, and how; the first is to be done before the others are asked for.
 
     First what a compaction does by itself, then what it leaves: files that a tombstone is still pending for though
     their statistics say that they have no such row. Written anew whole, they leave no tombstone pending.
@@ -69,8 +69,7 @@ def next_compaction(store: ObjectStore, state: State) -> tuple[Wanted, Compactio
     for wanted in filter(None, (Wanted(), _still_filtered(state))):
         plan = plan_compaction(state, documents, wanted)
         if plan.groups:
-            return wanted, plan
-    return None
+            yield wanted, plan
 
 
 def _still_filtered(state: State) -> Wanted | None:

@@ -9,6 +9,7 @@ import dagster as dg
 
 from snapshot_assets.catalog.auto_tags import Due, due, with_tags
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.freed import EXPIRED, freed
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.savepoints import delete_savepoint
@@ -47,7 +48,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     )
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            before, expired = catalog.begun().retained(), frozenset(catalog.state.expired)
+            before = catalog.begun().after(())  # it stays as it is while the head goes on
             wanted = due(catalog.state, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
             if config.dry_run:
                 gone = [known.tag.name for known in wanted.tags_gone]
@@ -55,7 +56,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
             else:
                 gone = _change_tags(context, plan, catalog, wanted)
                 after = _expired(plan, catalog)
-        newly = after.expired - expired
+        newly = after.expired - before.expired
         context.add_output_metadata(
             {
                 "dry_run": config.dry_run,
@@ -63,7 +64,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 "tags_deleted": gone,
                 "revisions_expired": sorted(newly),
                 "revisions_kept_by_pins": len(newly & after.pins.revisions()),
-                "bytes_unneeded": sum(after.files.freed(before, after.retained()).values()),
+                "bytes_unneeded": sum(each.bytes for each in freed(before, after, EXPIRED) if not each.at_once),
             }
         )
 

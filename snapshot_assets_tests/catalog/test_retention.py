@@ -10,15 +10,17 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.events import needed_events
+from snapshot_assets.catalog.freed import Freed, end_of_pin
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import Expiry, expire, retained_without
+from snapshot_assets.catalog.retention import Expiry, expire
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.actions import ChunksInProgress, Expired
+from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
@@ -53,7 +55,7 @@ def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, 
     assert (told.expired, told.revision, told.kept) == (expired, None, 4 - len(expired))
     assert read_state(sealed.store).revision == before
     done = expire(sealed.catalog, **rules)
-    assert (done.expired, done.unneeded, done.kept) == (told.expired, told.unneeded, told.kept)
+    assert (done.expired, done.freed, done.kept) == (told.expired, told.freed, told.kept)
     assert done.revision == (before + 1 if expired else None)
     assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
 
@@ -64,8 +66,8 @@ def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:
     assert expire(sealed.catalog, keep_for=DAY, dry_run=True).expired == (5, 7)
 
 
-@pytest.mark.parametrize("rules", [{}, {"keep_last": 0}, {"keep_for": -DAY}])
-def test_an_expiry_without_a_rule_is_refused(sealed: Writer, rules: dict) -> None:
+@pytest.mark.parametrize("rules", [{"keep_last": 0}, {"keep_for": -DAY}])
+def test_a_rule_that_is_none_is_refused(sealed: Writer, rules: dict) -> None:
     with pytest.raises(PlanError, match=r"keep_(last|for)"):
         expire(sealed.catalog, **rules)
     assert readable(sealed.store) == [5, 7, 9, 11]
@@ -74,7 +76,8 @@ def test_an_expiry_without_a_rule_is_refused(sealed: Writer, rules: dict) -> Non
 def test_what_nothing_needs_after_an_expiry_is_told_and_collected_later(sealed: Writer) -> None:
     gone = {file_of(sealed, 5), file_of(sealed, 7)}
     told = expire(sealed.catalog, keep_last=2, dry_run=True)
-    assert (told.unneeded.keys(), told.bytes) == (gone, len(b"rows") + len(b"late rows"))
+    assert {each.path for each in told.freed if not is_receipt(each.path)} == gone
+    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.freed)
     assert collected(sealed) == set()
     expire(sealed.catalog, keep_last=2)
     assert all(sealed.store.head(path) for path in gone)  # expiring deletes nothing
@@ -101,15 +104,16 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     pinned = file_of(sealed, 7)
     done = expire(sealed.catalog, keep_last=1)
     assert (done.expired, done.pinned, done.kept) == ((5, 7, 9), {7: ("tag 'one'", "tag 'two'")}, 2)
-    assert done.unneeded.keys() == {file_of(sealed, 5), file_of(sealed, 9)}
-    assert collected(sealed) == done.unneeded.keys()
+    assert {each.path for each in done.freed} > {file_of(sealed, 5), file_of(sealed, 9)}
+    assert collected(sealed) == {each.path for each in done.freed if not is_receipt(each.path)}
     write_checkpoint(sealed.store, sealed.catalog.refresh())
     delete_tag(sealed.catalog, "one")
     assert (readable(sealed.store), collected(sealed)) == ([7, 11], set())
     state = sealed.catalog.state
     [two] = [known for known in state.pins if known.pin.revision == 7]
-    freed = state.files.freed(state.retained(), retained_without(state, pins=[two]))
-    assert freed == {pinned: len(b"late rows")}
+    ends = end_of_pin(state, two)
+    assert Freed(pinned, len(b"late rows"), "tag deleted") in ends.freed
+    assert ends.unreadable == 7
     delete_tag(sealed.catalog, "two")
     assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
     assert not verify(sealed.store).faults

@@ -158,7 +158,7 @@ def test_what_becomes_due_while_the_answer_is_awaited_is_not_deleted(
     monkeypatch.setattr("builtins.input", answer)
     done = catalog(snapshots, command, location, *NOW, "--json").json
     gone = {Path(path).relative_to(location).as_posix() for path in before - contents(location).keys()}
-    assert gone == set(told["paths"] if command == "prune" else [each["path"] for each in told["garbage"]])
+    assert gone == {each["path"] for each in told["unneeded" if command == "prune" else "garbage"]}
     assert (done["objects"], done["bytes"]) == (told["objects"], told["bytes"])
     assert (location / orphan.path).exists() is (command == "prune")
     assert (location / young[0].path).exists()
@@ -171,8 +171,17 @@ def test_a_dry_run_of_prune_lists_and_deletes_nothing(
     found = catalog(snapshots, "prune", location, *NOW, "--dry-run", "--json").json
     assert contents(location) == before
     assert (found["dry_run"], found["deleted"], found["kept"], found["objects"]) == (True, False, 7, 6)
-    text = catalog(snapshots, "prune", location, *NOW, "--dry-run").out.splitlines()
-    assert text[:-1] == found["paths"]
+    sizes = {path: len(data) for path, data in before.items()}
+    assert [sizes[str(location / each["path"])] for each in found["unneeded"]] == [
+        each["bytes"] for each in found["unneeded"]
+    ]
+    assert {reason: sums["objects"] for reason, sums in found["reasons"].items()} == {"checkpoint": 1, "transaction": 5}
+    head, *text = catalog(snapshots, "prune", location, *NOW, "--dry-run").out.splitlines()
+    assert head.split() == ["Reason", "Bytes", "Object"]
+    assert [line.split() for line in text[:6]] == [
+        [each["reason"], str(each["bytes"]), each["path"]] for each in found["unneeded"]
+    ]
+    assert [line.split(",")[0] for line in text[6:8]] == ["checkpoint: 1 object", "transaction: 5 objects"]
     assert "the log is whole from 7 on" in text[-1]
 
 

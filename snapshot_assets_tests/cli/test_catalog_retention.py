@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,21 +45,28 @@ def test_a_dry_run_of_expire_tells_what_expires_why_some_stays_and_what_is_not_n
     snapshots: Snapshots, location: Path, sealed: Writer
 ) -> None:
     before, [gone] = contents(location), sealed.catalog.state.files.at(5).chunk(1)
+    [receipt] = sealed.catalog.state.at(5).chunks[1].chunk.receipts
     found = catalog(snapshots, "expire", location, "--keep-last", "1", "--dry-run", "--json").json
     assert found == {
         "uri": location.as_uri(),
         "dry_run": True,
         "revision": None,
+        "tags": [],
         "expired": [5, 7],
         "pinned": [{"revision": 7, "pins": ["tag 'nightly'"]}],
         "readable": 2,
-        "reasons": {"expired": {"files": 1, "bytes": 4}},
-        "unneeded": [{"path": gone, "bytes": 4, "reason": "expired"}],
+        "objects": 2,
+        "bytes": 4 + receipt.bytes,
+        "reasons": {"expired": {"objects": 2, "bytes": 4 + receipt.bytes}},
+        "unneeded": [
+            {"path": receipt.path, "bytes": receipt.bytes, "reason": "expired"},
+            {"path": gone, "bytes": 4, "reason": "expired"},
+        ],
     }
     text = catalog(snapshots, "expire", location, "--keep-last", "1", "--dry-run").out
     assert gone in text
     assert "2 sealed revisions, 1 of them pinned and kept so, of 3 would expire" in text
-    assert "expired: 1 file, 4 B, needed by nothing then" in text
+    assert "expired: 2 objects, 1.0 kB\n2 objects, 1.0 kB, needed by nothing then" in text
     assert contents(location) == before
 
 
@@ -80,16 +88,72 @@ def test_expire_commits_is_logged_and_gc_then_deletes(snapshots: Snapshots, loca
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "give --keep-last, --keep-for, or both"),
         (("--keep-for", "a month"), "is not a duration"),
         (("--keep-last", "0"), "is not a whole number from 1 up"),
     ],
 )
-def test_an_expiry_without_a_rule_is_refused(
+def test_a_rule_that_is_none_is_refused(
     snapshots: Snapshots, location: Path, sealed: Writer, arguments: tuple[str, ...], said: str
 ) -> None:
     refused = catalog(snapshots, "expire", location, *arguments, "--yes")
     assert (refused.status, said in refused.err) == (2, True)
+    assert readable(location) == [5, 7, 9]
+
+
+def test_without_a_rule_no_revision_expires(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
+    before = contents(location)
+    done = catalog(snapshots, "expire", location, "--dry-run")
+    said = "nothing to expire; 3 sealed revisions can be read; no rule was given: --keep-last, --keep-for or --plan\n"
+    assert (done.status, done.out, contents(location)) == (0, said, before)
+
+
+@pytest.fixture
+def planned(location: Path, tmp_path: Path) -> Callable[[str], list[str]]:
+    """Write a configuration whose plan has a retention; returns what a call begins with."""
+    file = tmp_path / "snapshots.yaml"
+
+    def write(retention: str) -> list[str]:
+        plan = f"{{source: 'duckdb:///a.duckdb', to: '{location.as_uri()}', retention: {retention}}}"
+        file.write_text(f"plans:\n  nightly: {plan}\n")
+        return ["--config", str(file), "catalog", "expire", "--plan", "nightly"]
+
+    return write
+
+
+def test_a_plan_says_where_and_what_expires(
+    snapshots: Snapshots, location: Path, sealed: Writer, planned: Callable[[str], list[str]]
+) -> None:
+    told = snapshots(*planned("{keep_last: 2, keep_for: 0s}"), "--dry-run", "--json")
+    assert told.status == 2  # a plan's time is one
+    told = snapshots(*planned("{keep_last: 2, keep_for: 1s}"), "--dry-run", "--json").json
+    assert told["uri"] == location.as_uri()
+    assert snapshots(*planned("{keep_last: 2, keep_for: 1d}"), "--dry-run", "--json").json["expired"] == []
+    assert snapshots(*planned("{keep_last: 2}"), "--yes", "--json").json["expired"] == [5]
+    assert readable(location) == [7, 9]
+
+
+@pytest.mark.parametrize(
+    ("retention", "arguments", "said"),
+    [
+        ("{}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
+        ("{tag: {}}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
+        ("{keep_last: 1}", ("--keep-last", "2"), "--keep-last cannot be given beside --plan"),
+        ("{keep_last: 1}", ("--keep-for", "2d"), "--keep-for cannot be given beside --plan"),
+        ("{keep_last: 1}", ("--snapshot", "file:///x/y"), "not allowed with argument"),
+        ("{keep_last: 1}", ("--plan", "nightl"), "has no plan 'nightl'"),
+    ],
+)
+def test_a_plan_that_does_not_say_what_expires_is_refused(
+    snapshots: Snapshots,
+    location: Path,
+    sealed: Writer,
+    planned: Callable[[str], list[str]],
+    retention: str,
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    refused = snapshots(*planned(retention), *arguments, "--yes")
+    assert (refused.status, said in refused.err) == (2, True), refused.err
     assert readable(location) == [5, 7, 9]
 
 
@@ -115,6 +179,7 @@ def test_a_rollback_is_told_asked_for_done_and_logged(
         f"- {now}",
         f"+ {then}",
         "to revision 7, from 10: 1 file will leave it, 1 file will return",
+        "0 objects, 0 B, needed by nothing then; `snapshots catalog gc` deletes what is",
     ]
     monkeypatch.setattr("builtins.input", lambda *_: "yes")
     done = catalog(snapshots, "rollback", location, "nightly")
@@ -157,6 +222,11 @@ def test_deleted_rows_come_back_only_with_undelete(snapshots: Snapshots, locatio
 
 def test_newer_revisions_are_discarded_when_asked_for(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
     told = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run")
-    assert "expires: 7, 9\n" in told.out
+    assert "expires: 7, 9\n" in told.out  # 7 stays readable by its tag
+    [gone], [receipt] = sealed.catalog.state.files.at(9).chunk(1), sealed.catalog.state.chunks[1].chunk.receipts
+    found = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run", "--json").json
+    assert {each["path"]: each["bytes"] for each in found["unneeded"]} == {gone: 9, receipt.path: receipt.bytes}
+    assert found["reasons"] == {"expired": {"objects": 2, "bytes": 9 + receipt.bytes}}
+    assert "2 objects, 1.0 kB, needed by nothing then" in told.out
     done = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--yes", "--json").json
     assert (done["expired"], readable(location)) == ([7, 9], [5, 7, 11])

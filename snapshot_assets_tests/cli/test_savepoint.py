@@ -11,6 +11,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
@@ -56,6 +57,17 @@ def test_what_needs_no_compaction_is_pinned_at_once(
     snapshots: Snapshots, exported: Path, compacted: list[Wanted]
 ) -> None:
     head = read_state(store_of(exported)).revision
+    told = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
+    assert told == {
+        "uri": exported.as_uri(),
+        "dry_run": True,
+        "savepoint_id": 1,
+        "saved_snapshot_id": head,
+        "groups": [],
+    }
+    said = savepoint(snapshots, exported, "create", "--dry-run").out
+    assert said == f"{exported.as_uri()}: savepoint 1 would keep revision {head}; nothing to compact\n"
+    assert (savepoints(exported), read_state(store_of(exported)).revision) == ({}, head)
     done = savepoint(snapshots, exported, "create")
     assert (done.status, compacted) == (0, [])
     assert done.out == f"{exported.as_uri()}: savepoint 1 keeps revision {head}; nothing to compact\n"
@@ -76,7 +88,16 @@ def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
     delete_rows(
         Catalog.open_for_writing(store_of(exported)), READINGS, "moment >= '2025-01-02T12:00:00Z' and value < 48"
     )
-    assert pending_tombstones(read_state(store_of(exported)))
+    assert pending_tombstones(before := read_state(store_of(exported)))
+    told = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
+    assert (told["saved_snapshot_id"], [(each["chunk"], each["table"]) for each in told["groups"]]) == (
+        None,
+        [(chunk, "main.readings") for chunk in (1, 2, 3)],
+    )
+    assert [each["reasons"] for each in told["groups"]] == [["asked for"], ["tombstones"], ["asked for"]]
+    said = savepoint(snapshots, exported, "create", "--dry-run").out
+    assert said.endswith(f"{exported.as_uri()}: savepoint 1 would keep the result\n")
+    assert (compacted, read_state(store_of(exported)).revision) == ([], before.revision)
     done = savepoint(snapshots, exported, "create", "--json").json
     assert (done["savepoint_id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
     assert compacted == [Wanted(), Wanted(chunks=(1, 3), tables=(READINGS,))]
@@ -129,7 +150,8 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     pinned = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes")
     assert (pinned.status, "Savepoints 1, 2 pin revisions" in pinned.err) == (2, True)
     told = savepoint(snapshots, location, "delete", "1", "--dry-run")
-    assert told.out.startswith("savepoint 1 would be deleted: 0 files, 0 B, needed by nothing then")
+    assert told.out.startswith("savepoint 1 would be deleted\n")
+    assert "pin object: 1 object" in told.out
     assert savepoints(location) == {1: first, 2: second}
     assert savepoint(snapshots, location, "delete", "1").out == f"{location.as_uri()}: savepoint 1 is deleted\n"
     assert savepoint(snapshots, location, "delete", "2", "--json").json["deleted"] is True
@@ -145,6 +167,25 @@ def seal_and_save(writer: Writer) -> int:
     revision = reseal(writer) if writer.catalog.state.seals else seal(writer.catalog).seal.revision
     save(writer.catalog)
     return revision
+
+
+def test_the_last_pin_of_an_expired_revision_goes_only_after_a_yes(
+    snapshots: Snapshots, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(store_of(location))
+    writer.begin()
+    writer.fill()
+    first = seal_and_save(writer)
+    seal_and_save(writer)
+    expire(writer.catalog, keep_last=1)
+    monkeypatch.setattr("builtins.input", lambda *_: "no")
+    assert savepoint(snapshots, location, "delete", "2").status == 0  # the newest seal never expires
+    refused = savepoint(snapshots, location, "delete", "1")
+    assert (refused.status, savepoints(location)) == (1, {1: first})
+    assert f"only savepoint 1 keeps revision {first} readable, which has expired" in refused.err
+    done = savepoint(snapshots, location, "delete", "1", "--yes", "--json").json
+    assert (done["deleted"], done["unreadable"], savepoints(location)) == (True, first, {})
+    assert done["reasons"].keys() == {"savepoint deleted", "pin object"}
 
 
 @pytest.mark.parametrize("number", ["0", "x", "-1"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.seal import seal
@@ -69,6 +70,7 @@ def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Wri
         "create_time": time_text(created),
         "time_retained": "90d",
         "expires_at": time_text(created + 90 * DAY),
+        "outlived": False,
         "automatic": False,
         "previous": "first",
         "next": None,
@@ -121,22 +123,89 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
 def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     for name, revision in (("old", 5), ("newest", 7)):
         tag(snapshots, location, "create", name, "--at", str(revision))
-    assert tag(snapshots, location, "delete", "old", "--dry-run", "--json").json["unneeded"] == []  # 5 has not expired
+    own = writer.catalog.refresh().tags["old"].tag.object
+    kept = tag(snapshots, location, "delete", "old", "--dry-run", "--json").json  # 5 has not expired
+    assert (kept["reasons"], kept["unreadable"]) == ({"pin object": {"objects": 1, "bytes": own.bytes}}, None)
     expire(writer.catalog, keep_last=1)
-    gone, before = file_of(writer, 5), {info.path for info in writer.store.list()}
-    assert tag(snapshots, location, "delete", "old", "--dry-run").out == (
-        f"not needed then: {gone}\n"
-        "tag 'old' would be deleted: 1 file, 4 B, needed by nothing then; `snapshots catalog gc` deletes what is\n"
-    )
-    assert tag(snapshots, location, "delete", "old", "--dry-run", "--json").json == {
+    gone, before = file_of(writer, 5), {info.path: info.size for info in writer.store.list()}
+    told = tag(snapshots, location, "delete", "old", "--dry-run", "--json").json
+    [receipt] = {each["path"] for each in told["unneeded"]} - {gone, own.path}
+    assert told == {
         "uri": location.as_uri(),
-        "name": "old",
-        "dry_run": True,
+        "tag_name": "old",
         "deleted": False,
-        "unneeded": [{"path": gone, "bytes": 4}],
+        "dry_run": True,
+        "unreadable": 5,
+        "objects": 3,
+        "bytes": 4 + before[receipt] + own.bytes,
+        "reasons": {
+            "pin object": {"objects": 1, "bytes": own.bytes},
+            "tag deleted": {"objects": 2, "bytes": 4 + before[receipt]},
+        },
+        "unneeded": [
+            {"path": receipt, "bytes": before[receipt], "reason": "tag deleted"},
+            {"path": gone, "bytes": 4, "reason": "tag deleted"},
+            {"path": own.path, "bytes": own.bytes, "reason": "pin object"},
+        ],
     }
-    assert tag(snapshots, location, "delete", "newest", "--dry-run", "--json").json["unneeded"] == []
-    assert {info.path for info in writer.store.list()} == before  # touched nothing
+    said, head, *lines = tag(snapshots, location, "delete", "old", "--dry-run").out.splitlines()
+    assert said == "tag 'old' would be deleted, and revision 5 not be readable"
+    assert (head.split(), lines[1].split()) == (["Reason", "Bytes", "Object"], ["tag", "deleted", "4", gone])
+    assert [line.split(",")[0] for line in lines[3:]] == [
+        "pin object: 1 object",
+        "tag deleted: 2 objects",
+        "1 object",
+        "2 objects",
+    ]
+    replaced = tag(snapshots, location, "replace", "old", "--dry-run", "--json").json
+    assert (replaced["tagged_snapshot_id"], replaced["replaced"], replaced["unreadable"]) == (7, False, 5)
+    assert replaced["reasons"]["tag replaced"] == told["reasons"]["tag deleted"]
+    assert "tag 'old' would pin revision 7" in tag(snapshots, location, "replace", "old", "--dry-run").out
+    assert tag(snapshots, location, "delete", "newest", "--dry-run", "--json").json["reasons"].keys() == {"pin object"}
+    assert {info.path: info.size for info in writer.store.list()} == before  # touched nothing
+
+
+@pytest.mark.parametrize("command", ["delete", "replace"])
+def test_the_last_pin_of_an_expired_revision_goes_only_after_a_yes(
+    snapshots: Snapshots, location: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for name in ("one", "two", "three"):
+        tag(snapshots, location, "create", name, "--at", "5")
+    expire(writer.catalog, keep_last=1)
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda *_: asked.append("") or "no")
+    for name in ("one", "two"):
+        assert tag(snapshots, location, command, name).status == 0
+    assert asked == []
+    before = tags(location)
+    refused = tag(snapshots, location, command, "three")
+    assert (refused.status, refused.out, len(asked)) == (1, "", 1)
+    assert "only tag 'three' keeps revision 5 readable, which has expired" in refused.err
+    refused = tag(snapshots, location, command, "three", "--json")
+    assert (refused.status, refused.json[f"{command}d"], refused.json["dry_run"]) == (1, False, False)
+    assert tags(location) == before
+    monkeypatch.setattr("builtins.input", lambda *_: "yes")
+    if command == "replace":  # to live for another time
+        assert tag(snapshots, location, "replace", "three", "--at", "5", "--time-retained", "9d").status == 0
+    assert tag(snapshots, location, command, "three", "--yes").status == 0
+    assert 5 not in {revision for revision, _ in tags(location).values()}
+
+
+def test_a_tag_that_outlived_its_time_says_so_and_pins_until_it_is_deleted(
+    snapshots: Snapshots, location: Path, writer: Writer
+) -> None:
+    yesterday = Catalog(writer.store, writer.catalog.state, clock=lambda: datetime.now(UTC) - DAY)
+    create_tag(yesterday, "old", 5, timedelta(hours=1))
+    tag(snapshots, location, "create", "young", "--time-retained", "1d")
+    assert [each["outlived"] for each in tag(snapshots, location, "list", "--json").json] == [True, False]
+    _, old, young = tag(snapshots, location, "list").out.splitlines()
+    assert (old.endswith(" (outlived)"), young.endswith("Z")) == (True, True)
+    expire = ("catalog", "expire", "--snapshot", location.as_uri())
+    told = snapshots(*expire, "--dry-run")
+    assert "1 tag (old) past the time retained would be deleted" in told.out
+    assert set(tags(location)) == {"old", "young"}
+    assert snapshots(*expire, "--yes", "--json").json["tags"] == ["old"]
+    assert set(tags(location)) == {"young"}
 
 
 def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, location: Path, writer: Writer) -> None:
@@ -146,7 +215,7 @@ def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, locatio
     yes = tag(snapshots, location, "exists", "friday")
     assert (yes.status, yes.out) == (0, "yes\n")
     found = tag(snapshots, location, "exists", "friday", "--json").json
-    assert found == {"uri": location.as_uri(), "name": "friday", "exists": True}
+    assert found == {"uri": location.as_uri(), "tag_name": "friday", "exists": True}
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
 from snapshot_assets.configuration import ad_hoc_configuration
-from snapshot_assets.engine.compact_plan import TARGET_BYTES, CompactionPlan, Documents, Wanted, plan_compaction
+from snapshot_assets.engine.compact_plan import TARGET_BYTES, CompactionPlan, Documents, Group, Wanted, plan_compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size
 
@@ -73,30 +73,39 @@ def compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[S
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:
     if options.json:
-        groups = [
-            {
-                "chunk": group.chunk,
-                "table": table_text(group.table.table_name),
-                "files": len(group.files),
-                "rows": group.rows,
-                "bytes": group.bytes,
-                "reasons": list(group.reasons),
-            }
-            for group in plan.groups
-        ]
         report = {"uri": uri, "dry_run": options.dry_run, "run_id": None, "revision": plan.base_revision}
         sizes = {"files_before": plan.files_before, "files_after": plan.files_after, "bytes_before": plan.bytes_before}
-        show_json(report | sizes | {"groups": groups})
+        show_json(report | sizes | {"groups": groups_json(plan.groups)})
     elif not plan.groups:
         show("nothing to compact")
     else:
-        rows = [
-            (each.chunk, table_text(each.table.table_name), len(each.files), each.bytes, ", ".join(each.reasons))
-            for each in plan.groups
-        ]
-        show_table(("Chunk", "Table", "Files", "Bytes", "Because of"), rows)
+        show_groups(plan.groups)
         show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after}")
     return 0
+
+
+def groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
+    """Return what would be compacted as JSON holds it."""
+    return [
+        {
+            "chunk": group.chunk,
+            "table": table_text(group.table.table_name),
+            "files": len(group.files),
+            "rows": group.rows,
+            "bytes": group.bytes,
+            "reasons": list(group.reasons),
+        }
+        for group in groups
+    ]
+
+
+def show_groups(groups: Iterable[Group]) -> None:
+    """Print what would be compacted."""
+    rows = [
+        (each["chunk"], each["table"], each["files"], each["bytes"], ", ".join(each["reasons"]))
+        for each in groups_json(groups)
+    ]
+    show_table(("Chunk", "Table", "Files", "Bytes", "Because of"), rows)
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[Any], run_id: str) -> int:

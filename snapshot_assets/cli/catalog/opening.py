@@ -8,6 +8,7 @@ from datetime import timedelta
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.location import open_log
 from snapshot_assets.format.units import parse_duration
+from snapshot_assets.storage.base import ObjectStore
 
 
 def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
@@ -21,8 +22,12 @@ def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: It was deleted.
     """
-    store = open_log(options)
-    catalog = Catalog.open_for_writing(store, single_writer=options.single_writer) if writing else Catalog.open(store)
+    return begun_catalog(open_log(options), writing=writing, single_writer=writing and options.single_writer)
+
+
+def begun_catalog(store: ObjectStore, *, writing: bool, single_writer: bool) -> Catalog:
+    """Return the catalog of a store that has a log; see `open_catalog`."""
+    catalog = Catalog.open_for_writing(store, single_writer=single_writer) if writing else Catalog.open(store)
     catalog.begun()
     return catalog
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from functools import partial
 
 from snapshot_assets.catalog.prune import Pruning, prune
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json
+from snapshot_assets.cli.freed import freed_json, show_objects, show_reasons, sizes
+from snapshot_assets.cli.output import say, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _report(options, catalog.store.uri, found, done=False)
     if found.deleted and not options.yes:
-        what = f"{_objects(found)}, of the log before revision {found.kept}"
+        what = f"{sizes(found.freed)}, of the log before revision {found.kept}"
         if not confirmed(f"{catalog.store.uri}: {what} will be deleted for ever; retained revisions stay readable."):
             say("Nothing was deleted.")
             if options.json:
@@ -31,17 +31,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace, uri: str, found: Pruning, *, done: bool) -> int:
     if options.json:
-        show_json(
-            {"uri": uri, "dry_run": options.dry_run, "deleted": done, "objects": len(found.deleted)} | _facts(found)
-        )
+        facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "kept": found.kept}
+        show_json(facts | freed_json(found.freed))
     else:
         _show(found, done)
     return 0
-
-
-def _facts(found: Pruning) -> dict[str, object]:
-    facts = asdict(found)
-    return {"bytes": facts["bytes"], "kept": facts["kept"], "paths": list(found.deleted)}
 
 
 def _show(found: Pruning, done: bool) -> None:
@@ -51,11 +45,8 @@ def _show(found: Pruning, done: bool) -> None:
     if not found.deleted:
         show(f"nothing to prune: nothing that lies before revision {found.kept} is older than the grace period")
         return
-    for path in found.deleted if not done else ():
-        show(path)
+    if not done:
+        show_objects(found.freed)
+    show_reasons(found.freed)
     verb = "deleted" if done else "would be deleted"
-    show(f"{_objects(found)}, {verb}; the log is whole from {found.kept} on")
-
-
-def _objects(found: Pruning) -> str:
-    return f"{counted(len(found.deleted), 'object')}, {human_bytes(found.bytes)}"
+    show(f"{sizes(found.freed)}, {verb}; the log is whole from {found.kept} on")
