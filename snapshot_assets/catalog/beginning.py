@@ -88,10 +88,7 @@ class Beginning:
         """
         for path, data in self.objects.items():
             create_own(store, path, data)
-        for revision in _first_holes(self.proof.evidence):
-            plug = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
-            if append(store, plug)[0] is Won.NO:
-                raise conflict(store, revision)
+        close_holes(store, self.proof.evidence, self.transaction)
         path = checkpoint_path(self.transaction.revision)
         try:
             create_own(store, path, checkpoint_bytes(self.state))
@@ -211,10 +208,22 @@ def _say_rebuilt(
     state.events.append(replace(last, actions=actions, changes_data=bool(said and said.changes_data)))
 
 
-def _first_holes(evidence: Evidence) -> list[int]:
-    """Return the free revisions that a writer which slept since before the loss could still win."""
+def close_holes(store: ObjectStore, evidence: Evidence, transaction: act.Transaction) -> None:
+    """Fill the first free revisions before the transaction that begins the log anew.
+
+    Raises:
+        ConflictError: Another writer was quicker.
+    """
+    for revision in _first_holes(evidence, transaction.revision):
+        plug = replace(transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
+        if append(store, plug)[0] is Won.NO:
+            raise conflict(store, revision)
+
+
+def _first_holes(evidence: Evidence, end: int) -> list[int]:
+    """Return the free revisions before one that a writer which slept since before the loss could still win."""
     there, known = set(evidence.log.transactions), {0, *evidence.log.transactions, *evidence.log.checkpoints}
-    return [number + 1 for number in sorted(known) if number < evidence.highest and number + 1 not in there]
+    return [number + 1 for number in sorted(known) if number + 1 < end and number + 1 not in there]
 
 
 def write_hints_of(store: ObjectStore, state: State) -> None:

@@ -249,7 +249,7 @@ class KeptPins:
         found = max([last, *(each.id for each in proof.evidence.savepoints)])
         since = self._first_above(found - 1) or 0
         taken = found + sum(after - max(before, since + 1) + 1 for before, after in proof.silent if after > since)
-        if proof.evidence.highest not in proof.evidence.log.transactions:  # so may the end of the log
+        if proof.evidence.end_is_lost:  # so may the end of the log
             taken = max(taken, proof.evidence.highest)
         if taken > last:
             self.actions.append(act.SavepointDeleted(taken))

@@ -61,14 +61,13 @@ class Proof:
     @property
     def unsure(self) -> bool:
         """Whether something may have been committed that nothing here proves."""
-        tail = self.evidence.highest not in self.evidence.log.transactions
         lost = [*(last for _, last in self.silent), *self.unlinked]
-        return tail or bool(self.open) or any(revision > self.proved for revision in lost)
+        return self.evidence.end_is_lost or bool(self.open) or any(revision > self.proved for revision in lost)
 
     def lost_since(self, revision: int) -> bool:
         """Tell whether a revision after one was lost, so that what it did to pins and readable revisions is too."""
-        tail = self.evidence.highest not in self.evidence.log.transactions
-        return tail or any(last > revision for _, last in self.silent) or any(each > revision for each in self.unlinked)
+        holes = any(last > revision for _, last in self.silent)
+        return self.evidence.end_is_lost or holes or any(each > revision for each in self.unlinked)
 
 
 @dataclass
