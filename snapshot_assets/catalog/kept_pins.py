@@ -46,7 +46,7 @@ class KeptPins:
     def of(cls, proof: Proof, state: State, writer: str) -> KeptPins:
         """Decide on every pin, known or found, and on every sealed revision."""
         kept = cls(proof, state, writer)
-        if proof.unsure or proof.silent or proof.unlinked:
+        if proof.unsure or proof.silent or proof.unlinked or proof.undoing:
             kept._decide()
         return kept
 
@@ -249,7 +249,8 @@ class KeptPins:
         found = max([last, *(each.id for each in proof.evidence.savepoints)])
         since = self._first_above(found - 1) or 0
         taken = found + sum(after - max(before, since + 1) + 1 for before, after in proof.silent if after > since)
-        if proof.evidence.end_is_lost:  # so may the end of the log
+        begun = any(entry.begins_anew for entry in proof.evidence.entries.values())
+        if begun or proof.evidence.end_is_lost:  # so may the end of the log, and an earlier rebuild took many
             taken = max(taken, proof.evidence.highest)
         if taken > last:
             self.actions.append(act.SavepointDeleted(taken))

@@ -64,10 +64,21 @@ class Proof:
         lost = [*(last for _, last in self.silent), *self.unlinked]
         return self.evidence.end_is_lost or bool(self.open) or any(revision > self.proved for revision in lost)
 
+    @property
+    def undoing(self) -> list[int]:
+        """Revisions that were lost and of which a manifest says that they rolled back, not what expired with it."""
+        return [
+            revision
+            for revision, manifest in self.evidence.manifests.items()
+            if revision > self.began
+            and revision not in self.evidence.entries
+            and manifest.document.get("rolled_back") == revision
+        ]
+
     def lost_since(self, revision: int) -> bool:
         """Tell whether a revision after one was lost, so that what it did to pins and readable revisions is too."""
-        holes = any(last > revision for _, last in self.silent)
-        return self.evidence.end_is_lost or holes or any(each > revision for each in self.unlinked)
+        lost = [*(last for _, last in self.silent), *self.unlinked, *self.undoing]
+        return self.evidence.end_is_lost or any(each > revision for each in lost)
 
 
 @dataclass

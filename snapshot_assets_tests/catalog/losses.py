@@ -210,7 +210,8 @@ class Rebuilt:
             else:
                 assert _proved(json.loads(pretty_json(manifest))) == _proved(json.loads(self.history[revision]))
         for revision in was - now:
-            assert self.told.lost(revision) or self.told.of_revision(revision), revision
+            unsealed = self.told.naming(transaction_path(revision))
+            assert unsealed or self.told.lost(revision) or self.told.of_revision(revision), revision
         for revision in now - was - self.after.pins.revisions():
             assert self.told.of_revision(revision), revision
 
