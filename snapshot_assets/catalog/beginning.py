@@ -40,6 +40,7 @@ class Beginning:
         lost: What was lost, in words.
         undeleted: Which rows are there again that were deleted, in words; it is among `lost` too.
         objects: Those of tags and savepoints, by path.
+        differs: Whether it takes or gives up anything that the log does not say.
     """
 
     proof: Proof
@@ -49,6 +50,7 @@ class Beginning:
     lost: tuple[str, ...]
     undeleted: tuple[str, ...]
     objects: dict[str, bytes]
+    differs: bool
 
     @classmethod
     def of(cls, store: ObjectStore, evidence: Evidence, from_files: bool, now: datetime) -> Beginning:
@@ -73,12 +75,13 @@ class Beginning:
         lost += undeleted
         kept = KeptPins.of(proof, state, writer)
         lost += kept.lost
+        differs = bool(remains.taken or kept.changes)
         rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
         _say_rebuilt(state, rebuilt, (revision, at, writer), kept.actions)
         state.uuid = uuid.uuid4().hex
         transaction = rebuilt_transaction(state, rebuilt)
         state.sha256 = trailing_sha256(encode_transaction(transaction))
-        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), kept.objects)
+        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), kept.objects, differs)
 
     def write(self, store: ObjectStore) -> None:
         """Write the objects of pins, then close the holes, then the checkpoint, and at last the transaction.

@@ -50,6 +50,16 @@ class KeptPins:
             kept._decide()
         return kept
 
+    @property
+    def changes(self) -> bool:
+        """Whether a pin or a readable revision comes back or goes; numbers that are passed over are neither."""
+        passed = (
+            action
+            for action in self.actions
+            if isinstance(action, act.SavepointDeleted) and action.id not in self.state.pins.savepoints
+        )
+        return bool(self.objects) or len(self.actions) > len([*passed])
+
     def _decide(self) -> None:
         tags, savepoints = self._new_tags(), self._new_savepoints()
         dropped = [*self._without_objects(tags)]

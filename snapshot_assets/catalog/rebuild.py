@@ -100,7 +100,7 @@ def rebuild(
         store = writable(store, single_writer=single_writer, clock=clock)
     evidence = gather(store)
     begun = _unfinished(evidence)
-    if begun is not None:
+    if begun is not None and not Beginning.of(store, gather(store), False, clock()).differs:
         return _finish(store, evidence, begun, dry_run)
     whole = _whole(store, evidence)
     if whole is not None and not (from_files and left_by_rebuild(evidence, evidence.start)):
@@ -203,7 +203,10 @@ def _report(
 
 
 def _unfinished(evidence: Evidence) -> act.Transaction | None:
-    """Return the transaction that a rebuild's checkpoint names and that is not there yet."""
+    """Return the transaction that a rebuild's checkpoint names and that is not there.
+
+    It was not written yet, or it was lost with what followed it: then that may have left something.
+    """
     state = evidence.start
     said = state.events[-1] if state.events else None
     if said is None or said.revision != evidence.highest or said.revision in evidence.log.transactions:

@@ -76,9 +76,10 @@ def shown_revision(store: ObjectStore) -> int:
 
 
 def highest_named(store: ObjectStore) -> int:
-    """Return the highest revision that anything but the log names."""
+    """Return the highest revision that anything there names."""
     named = [shown_revision(store)]
     for info in store.list():
+        named.append(log_revision(info.path))
         with suppress(DamageError, ValueError, KeyError):
             if is_receipt(info.path):
                 named.append(read_receipt(store, info.path)[0].base_revision)
