@@ -80,7 +80,7 @@ class Evidence:
 
     @property
     def end_is_lost(self) -> bool:
-        """Whether the transaction of the highest revision is gone; one that an earlier rebuild filled it with is none."""
+        """Whether the transaction of the highest revision is gone; what an earlier rebuild put there is none."""
         there = self.entries.get(self.highest)
         return self.highest not in self.log.transactions or (there is not None and there.begins_anew)
 

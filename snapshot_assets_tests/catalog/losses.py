@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from snapshot_assets.catalog.log import read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.pin_set import PinState, TagState
@@ -50,7 +51,7 @@ def lose(store: ObjectStore, kind: str, other: str, number: int, length: int) ->
         else:
             store.delete(path)
 
-    paths = [info.path for info in store.list()]
+    paths = [info.path for info in sorted(store.list(), key=lambda info: info.modified)]  # names are not the same twice
     log = sorted((path for path in paths if path.startswith("transactions/")), key=log_revision)
     for path in _lost_of_log(log, kind, number, length):
         spoil(path, damaged=kind == "damaged")
@@ -86,6 +87,14 @@ def highest_named(store: ObjectStore) -> int:
             if info.path.startswith(("tag/", "savepoint/")):
                 named.append(json.loads(store.get(info.path))["manifest"]["revision"])
     return max(named)
+
+
+def end_of_log(store: ObjectStore) -> int:
+    """Return the highest revision that anything names if its transaction can be read and says something, else 0."""
+    highest = highest_named(store)
+    with suppress(DamageError, ObjectNotFoundError):
+        return 0 if read_entry(store, highest).begins_anew else highest
+    return 0
 
 
 def _lost_of_log(log: list[str], kind: str, number: int, length: int) -> list[str]:
@@ -164,6 +173,8 @@ class Rebuilt:
         spoiled: What was lost or damaged, by path.
         uncommitted: Receipts that nobody committed.
         shown: The revision that manifest.json showed before the rebuild, 0 for none.
+        ends_at: The last revision that the log has, if that is the highest that anything names; else 0. Then nothing
+            tells that there were later ones, as nothing does where no more was lost, and a tag of then is an orphan.
         accepted: Whether it was accepted that deleted data may come back.
     """
 
@@ -174,6 +185,7 @@ class Rebuilt:
     after: State
     done: Rebuild
     shown: int
+    ends_at: int
     accepted: bool
 
     def __post_init__(self) -> None:
@@ -194,7 +206,7 @@ class Rebuilt:
             there = now.get(name)
             if known.pin.object.path in self.spoiled and (there is None or _terms(there) != _terms(known)):
                 assert self.told.naming(name, known.pin.object.path) or self.told.lost(known.committed), name
-            else:
+            elif there is not None or not 0 < self.ends_at < known.committed:
                 assert there is not None, name
                 assert _terms(there) == _terms(known), name
         for name, known in now.items():

@@ -48,7 +48,15 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shown_revision
+from snapshot_assets_tests.catalog.losses import (
+    LOSSES,
+    OTHERS,
+    Rebuilt,
+    end_of_log,
+    highest_named,
+    lose,
+    shown_revision,
+)
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 
 NOW = timedelta(0)
@@ -244,7 +252,8 @@ class PinnedStates(RuleBasedStateMachine):
         collect_garbage(self.catalog, grace=NOW, unsafe=True)
         kinds = ("data/", "schema/", "tag/", "savepoint/", "transactions/probe-")
         there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}
-        assert there == self.reachable()
+        reachable = self.reachable()
+        assert there == reachable, there ^ reachable
         assert not self.catalog.state.files.unneeded(self.catalog.state.retained())
 
     def reachable(self) -> set[str]:
@@ -268,7 +277,7 @@ class PinnedStates(RuleBasedStateMachine):
         """Lose what tells of the past, and rebuild the log; where nothing tells of the loss, undo it."""
         store, before = self.writer.store, self.catalog.state
         spoiled = lose(store, kind, other, number, length)
-        there, shown, accepted = list(store.list()), shown_revision(store), False
+        there, shown, ends_at, accepted = list(store.list()), shown_revision(store), end_of_log(store), False
         try:
             try:
                 done = rebuild(store)
@@ -287,7 +296,7 @@ class PinnedStates(RuleBasedStateMachine):
         else:
             note(f"lost {sorted(spoiled)} of revision {before.revision}; {done}")
             after = read_state(store)
-            rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, accepted)
+            rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, ends_at, accepted)
             rebuilt.check()
             spoiled = {path: data for path, data in spoiled.items() if path in damage(store) and not log_revision(path)}
             self.go_on(after, done.revision)
