@@ -298,8 +298,9 @@ class PinnedStates(RuleBasedStateMachine):
             after = read_state(store)
             rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, ends_at, accepted)
             rebuilt.check()
-            spoiled = {path: data for path, data in spoiled.items() if path in damage(store) and not log_revision(path)}
             self.go_on(after, done.revision)
+            needed = self.reachable() | damage(store).keys()  # what the log names and was lost is not rebuilt
+            spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
         for path, data in spoiled.items():
             store.put(path, data)
         assert damage(store) == {}
