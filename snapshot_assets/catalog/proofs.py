@@ -38,6 +38,7 @@ class Proof:
         lost: What is lost for good, in words.
         open: By revision, what its transaction says and nothing proves.
         stated: Revisions that spoke.
+        unsealed: Revisions that seal what nothing proves: they cannot be read, whatever later ones prove.
         linked: Revisions whose transactions follow the one that is there before them.
         unlinked: By revision, why its transaction does not: what it follows was lost, and another took its place.
     """
@@ -49,6 +50,7 @@ class Proof:
     lost: list[str] = field(default_factory=list)
     open: dict[int, list[str]] = field(default_factory=dict)
     stated: set[int] = field(default_factory=set)
+    unsealed: list[int] = field(default_factory=list)
     linked: set[int] = field(default_factory=set)
     unlinked: dict[int, str] = field(default_factory=dict)
 
@@ -127,6 +129,11 @@ def prove(evidence: Evidence, guesses: Guesses) -> Proof:
             _fold_entry(proof, revision, guesses)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]
+    proof.lost += [
+        f"Revision {revision} cannot be read: {transaction_path(revision)} seals what is not known any more."
+        for revision in proof.unsealed
+        if revision not in proof.open
+    ]
     return proof
 
 
@@ -277,6 +284,7 @@ def _fold_entry(proof: Proof, revision: int, guesses: Guesses) -> None:
         found = next((each for each in guessed if _is_sealed(state, event, each, sealing)), None)
         changes = found or changes
         if found is None:
+            proof.unsealed.append(revision)
             folding.doubts.append("it seals a state whose checksum is not that of what is known.")
             sealing = None
     actions = [*changes.actions, *([sealing] if sealing else [])]

@@ -89,3 +89,13 @@ def test_what_a_lost_rollback_expired_comes_back_only_with_a_word(writer: Writer
     assert any(line.startswith("Whether revisions 5, 7 had expired is not known") for line in done.lost)
     assert [seal.revision for seal in check(writer.store).readable()] == [5, 7, 8]
     assert damage(writer.store) == []
+
+
+def test_a_sealed_revision_that_nothing_proves_any_more_is_named_though_a_later_one_is_proved(writer: Writer) -> None:
+    sealed_by(writer)
+    assert reseal(writer) == 7
+    receipts = writer.catalog.state.at(SEAL).chunks[1].chunk.receipts
+    lose(writer.store, transaction_path(2), *(ref.path for ref in receipts))
+    done = rebuild(writer.store)
+    assert any(line.startswith(f"Revision {SEAL} cannot be read: ") for line in done.lost)
+    assert [seal.revision for seal in read_state(writer.store).readable()] == [7]
