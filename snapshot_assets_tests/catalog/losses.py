@@ -16,6 +16,7 @@ from snapshot_assets.catalog.rebuild import Rebuild
 from snapshot_assets.catalog.receipts import read_receipt
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import is_receipt, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -243,7 +244,8 @@ class Rebuilt:
     def _head_is_as_it_was_or_told(self) -> None:
         before, after, told = self.before, self.after, self.told
         if after.snapshot_id != before.snapshot_id:
-            begun = max(event.revision for event in before.events if before.at(event.revision).snapshot_id)
+            said = [(event.revision, action) for event in before.events for action in event.actions]
+            begun = max(revision for revision, action in said if isinstance(action, act.Begin | act.Rollback))
             assert told.unknown(begun)
             return
         changed = {
