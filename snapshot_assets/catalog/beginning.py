@@ -40,6 +40,7 @@ class Beginning:
         lost: What was lost, in words.
         undeleted: Which rows are there again that were deleted, in words; it is among `lost` too.
         objects: Those of tags and savepoints, by path.
+        differs: Whether it takes or gives up anything that the log does not say.
     """
 
     proof: Proof
@@ -49,6 +50,7 @@ class Beginning:
     lost: tuple[str, ...]
     undeleted: tuple[str, ...]
     objects: dict[str, bytes]
+    differs: bool
 
     @classmethod
     def of(cls, store: ObjectStore, evidence: Evidence, from_files: bool, now: datetime) -> Beginning:
@@ -73,12 +75,13 @@ class Beginning:
         lost += undeleted
         kept = KeptPins.of(proof, state, writer)
         lost += kept.lost
+        differs = bool(remains.taken or kept.changes)
         rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
         _say_rebuilt(state, rebuilt, (revision, at, writer), kept.actions)
         state.uuid = uuid.uuid4().hex
         transaction = rebuilt_transaction(state, rebuilt)
         state.sha256 = trailing_sha256(encode_transaction(transaction))
-        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), kept.objects)
+        return cls(proof, remains, state, transaction, tuple(lost), tuple(undeleted), kept.objects, differs)
 
     def write(self, store: ObjectStore) -> None:
         """Write the objects of pins, then close the holes, then the checkpoint, and at last the transaction.
@@ -88,10 +91,7 @@ class Beginning:
         """
         for path, data in self.objects.items():
             create_own(store, path, data)
-        for revision in _first_holes(self.proof.evidence):
-            plug = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
-            if append(store, plug)[0] is Won.NO:
-                raise conflict(store, revision)
+        close_holes(store, self.proof.evidence, self.transaction)
         path = checkpoint_path(self.transaction.revision)
         try:
             create_own(store, path, checkpoint_bytes(self.state))
@@ -211,10 +211,22 @@ def _say_rebuilt(
     state.events.append(replace(last, actions=actions, changes_data=bool(said and said.changes_data)))
 
 
-def _first_holes(evidence: Evidence) -> list[int]:
-    """Return the free revisions that a writer which slept since before the loss could still win."""
+def close_holes(store: ObjectStore, evidence: Evidence, transaction: act.Transaction) -> None:
+    """Fill the first free revisions before the transaction that begins the log anew.
+
+    Raises:
+        ConflictError: Another writer was quicker.
+    """
+    for revision in _first_holes(evidence, transaction.revision):
+        plug = replace(transaction, revision=revision, uuid=uuid.uuid4().hex, actions=(act.Rebuilt("", ()),))
+        if append(store, plug)[0] is Won.NO:
+            raise conflict(store, revision)
+
+
+def _first_holes(evidence: Evidence, end: int) -> list[int]:
+    """Return the free revisions before one that a writer which slept since before the loss could still win."""
     there, known = set(evidence.log.transactions), {0, *evidence.log.transactions, *evidence.log.checkpoints}
-    return [number + 1 for number in sorted(known) if number < evidence.highest and number + 1 not in there]
+    return [number + 1 for number in sorted(known) if number + 1 < end and number + 1 not in there]
 
 
 def write_hints_of(store: ObjectStore, state: State) -> None:

@@ -79,6 +79,12 @@ class Evidence:
             default=0,
         )
 
+    @property
+    def end_is_lost(self) -> bool:
+        """Whether the transaction of the highest revision is gone; what an earlier rebuild put there is none."""
+        there = self.entries.get(self.highest)
+        return self.highest not in self.log.transactions or (there is not None and there.begins_anew)
+
 
 def gather(store: ObjectStore) -> Evidence:
     """Read everything but data.

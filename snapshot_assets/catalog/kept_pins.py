@@ -46,9 +46,19 @@ class KeptPins:
     def of(cls, proof: Proof, state: State, writer: str) -> KeptPins:
         """Decide on every pin, known or found, and on every sealed revision."""
         kept = cls(proof, state, writer)
-        if proof.unsure or proof.silent or proof.unlinked:
+        if proof.unsure or proof.silent or proof.unlinked or proof.undoing:
             kept._decide()
         return kept
+
+    @property
+    def changes(self) -> bool:
+        """Whether a pin or a readable revision comes back or goes; numbers that are passed over are neither."""
+        passed = (
+            action
+            for action in self.actions
+            if isinstance(action, act.SavepointDeleted) and action.id not in self.state.pins.savepoints
+        )
+        return bool(self.objects) or len(self.actions) > len([*passed])
 
     def _decide(self) -> None:
         tags, savepoints = self._new_tags(), self._new_savepoints()
@@ -249,7 +259,8 @@ class KeptPins:
         found = max([last, *(each.id for each in proof.evidence.savepoints)])
         since = self._first_above(found - 1) or 0
         taken = found + sum(after - max(before, since + 1) + 1 for before, after in proof.silent if after > since)
-        if proof.evidence.highest not in proof.evidence.log.transactions:  # so may the end of the log
+        begun = any(entry.begins_anew for entry in proof.evidence.entries.values())
+        if begun or proof.evidence.end_is_lost:  # so may the end of the log, and an earlier rebuild took many
             taken = max(taken, proof.evidence.highest)
         if taken > last:
             self.actions.append(act.SavepointDeleted(taken))

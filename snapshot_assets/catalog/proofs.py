@@ -38,6 +38,7 @@ class Proof:
         lost: What is lost for good, in words.
         open: By revision, what its transaction says and nothing proves.
         stated: Revisions that spoke.
+        unsealed: Revisions that seal what nothing proves: they cannot be read, whatever later ones prove.
         linked: Revisions whose transactions follow the one that is there before them.
         unlinked: By revision, why its transaction does not: what it follows was lost, and another took its place.
     """
@@ -49,6 +50,7 @@ class Proof:
     lost: list[str] = field(default_factory=list)
     open: dict[int, list[str]] = field(default_factory=dict)
     stated: set[int] = field(default_factory=set)
+    unsealed: list[int] = field(default_factory=list)
     linked: set[int] = field(default_factory=set)
     unlinked: dict[int, str] = field(default_factory=dict)
 
@@ -61,14 +63,24 @@ class Proof:
     @property
     def unsure(self) -> bool:
         """Whether something may have been committed that nothing here proves."""
-        tail = self.evidence.highest not in self.evidence.log.transactions
         lost = [*(last for _, last in self.silent), *self.unlinked]
-        return tail or bool(self.open) or any(revision > self.proved for revision in lost)
+        return self.evidence.end_is_lost or bool(self.open) or any(revision > self.proved for revision in lost)
+
+    @property
+    def undoing(self) -> list[int]:
+        """Revisions that were lost and of which a manifest says that they rolled back, not what expired with it."""
+        return [
+            revision
+            for revision, manifest in self.evidence.manifests.items()
+            if revision > self.began
+            and revision not in self.evidence.entries
+            and manifest.document.get("rolled_back") == revision
+        ]
 
     def lost_since(self, revision: int) -> bool:
         """Tell whether a revision after one was lost, so that what it did to pins and readable revisions is too."""
-        tail = self.evidence.highest not in self.evidence.log.transactions
-        return tail or any(last > revision for _, last in self.silent) or any(each > revision for each in self.unlinked)
+        lost = [*(last for _, last in self.silent), *self.unlinked, *self.undoing]
+        return self.evidence.end_is_lost or any(each > revision for each in lost)
 
 
 @dataclass
@@ -117,6 +129,11 @@ def prove(evidence: Evidence, guesses: Guesses) -> Proof:
             _fold_entry(proof, revision, guesses)
     for revision, sentences in sorted(proof.open.items()):
         proof.lost += [f"{transaction_path(revision)}: {sentence}" for sentence in sentences]
+    proof.lost += [
+        f"Revision {revision} cannot be read: {transaction_path(revision)} seals what is not known any more."
+        for revision in proof.unsealed
+        if revision not in proof.open
+    ]
     return proof
 
 
@@ -267,6 +284,7 @@ def _fold_entry(proof: Proof, revision: int, guesses: Guesses) -> None:
         found = next((each for each in guessed if _is_sealed(state, event, each, sealing)), None)
         changes = found or changes
         if found is None:
+            proof.unsealed.append(revision)
             folding.doubts.append("it seals a state whose checksum is not that of what is known.")
             sealing = None
     actions = [*changes.actions, *([sealing] if sealing else [])]

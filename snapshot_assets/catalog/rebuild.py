@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from snapshot_assets.catalog.beginning import Beginning, conflict, rebuilt_transaction, write_hints_of
+from snapshot_assets.catalog.beginning import Beginning, close_holes, conflict, rebuilt_transaction, write_hints_of
 from snapshot_assets.catalog.catalog import writable
 from snapshot_assets.catalog.evidence import Evidence, gather
 from snapshot_assets.catalog.found_files import left_by_rebuild
@@ -100,8 +100,8 @@ def rebuild(
         store = writable(store, single_writer=single_writer, clock=clock)
     evidence = gather(store)
     begun = _unfinished(evidence)
-    if begun is not None:
-        return _finish(store, evidence.start, begun, dry_run)
+    if begun is not None and not Beginning.of(store, gather(store), False, clock()).differs:
+        return _finish(store, evidence, begun, dry_run)
     whole = _whole(store, evidence)
     if whole is not None and not (from_files and left_by_rebuild(evidence, evidence.start)):
         raise whole
@@ -203,7 +203,10 @@ def _report(
 
 
 def _unfinished(evidence: Evidence) -> act.Transaction | None:
-    """Return the transaction that a rebuild's checkpoint names and that is not there yet."""
+    """Return the transaction that a rebuild's checkpoint names and that is not there.
+
+    It was not written yet, or it was lost with what followed it: then that may have left something.
+    """
     state = evidence.start
     said = state.events[-1] if state.events else None
     if said is None or said.revision != evidence.highest or said.revision in evidence.log.transactions:
@@ -215,8 +218,10 @@ def _unfinished(evidence: Evidence) -> act.Transaction | None:
     return None
 
 
-def _finish(store: ObjectStore, state: State, transaction: act.Transaction, dry_run: bool) -> Rebuild:
+def _finish(store: ObjectStore, evidence: Evidence, transaction: act.Transaction, dry_run: bool) -> Rebuild:
+    state = evidence.start
     if not dry_run:
+        close_holes(store, evidence, transaction)  # which may have been lost since
         if append(store, transaction)[0] is Won.NO:
             store.delete(checkpoint_path(transaction.revision))
             raise conflict(store, transaction.revision)

@@ -92,10 +92,10 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:
-    """Return the state at a revision that the scan read, or at any sealed one; None for another."""
+    """Return the state at a revision that the scan read, or at one that is retained; None for another."""
     if revision == scan.state.revision:
         return scan.state
-    if any(seal.revision == revision for seal in scan.state.seals):
+    if any(seal.revision == revision for seal in scan.state.readable()):
         return scan.state.at(int(str(revision)))
     return next((state for state in scan.states() if state.revision == revision), None)
 

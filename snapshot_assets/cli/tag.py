@@ -113,4 +113,4 @@ def _words(tag: dict[str, Any]) -> dict[str, str]:
 
 def _facts(tag: ListedTag, now: datetime) -> dict[str, Any]:
     """Return a tag as JSON holds it: `outlived` it stays until it is deleted, and keeps its revision."""
-    return plain(asdict(tag)) | {"outlived": tag.expires_at is not None and tag.expires_at <= now}
+    return {**plain(asdict(tag)), "outlived": tag.expires_at is not None and tag.expires_at <= now}

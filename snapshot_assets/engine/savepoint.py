@@ -56,7 +56,7 @@ def compact_and_pin(
 
 
 def compactions(store: ObjectStore, state: State) -> Iterator[tuple[Wanted, CompactionPlan]]:
-    """Yield what is to be compacted before a savepoint, and how; the first is to be done before the others are asked for.
+    """Yield what is to be compacted before a savepoint, and how: one is to be done before the next is asked for.
 
     First what a compaction does by itself, then what it leaves: files that a tombstone is still pending for though
     their statistics say that they have no such row. Written anew whole, they leave no tombstone pending.

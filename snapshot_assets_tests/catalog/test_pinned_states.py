@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -29,6 +29,7 @@ from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.prune import prune
+from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.receipts import adoptable_receipts
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
@@ -38,13 +39,24 @@ from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
-from snapshot_assets.errors import AcceptanceNeededError
+from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.layout import is_receipt, log_revision
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.losses import (
+    LOSSES,
+    OTHERS,
+    Rebuilt,
+    end_of_log,
+    highest_named,
+    lose,
+    shown_revision,
+)
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 
 NOW = timedelta(0)
@@ -60,6 +72,7 @@ class PinnedStates(RuleBasedStateMachine):
         expired: Revisions that were given up.
         pins: Revisions by the name of a tag or the number of a savepoint.
         savepoints: How many there ever were.
+        uncommitted: Receipts of runs that ended before they committed.
     """
 
     @initialize()
@@ -73,6 +86,7 @@ class PinnedStates(RuleBasedStateMachine):
         self.pins: dict[str | int, int] = {}
         self.savepoints = 0
         self.pruned = False
+        self.uncommitted: set[str] = set()
         seal(self.catalog)
 
     @property
@@ -100,14 +114,25 @@ class PinnedStates(RuleBasedStateMachine):
     @rule(chunk=CHUNKS, filled=st.booleans())
     def export(self, chunk: int, filled: bool) -> None:
         """Complete a chunk, or replace it where it is completed."""
-        files = [self.writer.file(chunk, b"%d" % self.catalog.state.revision)] * filled
+        files = (self.writer.file(chunk, b"%d" % self.catalog.state.revision),) * filled
         replaces = tuple(self.catalog.state.files.chunk(chunk)) if self.catalog.state.completed(chunk) else None
-        self.writer.complete(chunk, *files, replaces=replaces)
+        receipt, ref = self.writer.receipt(chunk, *files, supersedes=self.attempts(chunk))
+        done = rules.FinishedChunk(chunk, files, (ref,), receipt.opened_at, receipt.fence, "r1", replaces)
+        if replaces is not None:
+            self.writer.token = self.catalog.token()  # as a run that opens its source now
+        self.catalog.commit(rules.complete_chunk(self.writer.token, done, self.catalog.now))
+
+    def attempts(self, chunk: int) -> tuple[str, ...]:
+        """Return what a receipt of a chunk supersedes now."""
+        return tuple(sorted({known.file.attempt for known in self.catalog.state.live_files(chunk)}))
 
     @rule(chunk=CHUNKS)
     def die(self, chunk: int) -> None:
         """Others end before they commit; what a run left may be adopted while the chunk is missing."""
-        self.writer.receipt(chunk, self.writer.file(chunk, b"never committed"))
+        _, ref = self.writer.receipt(
+            chunk, self.writer.file(chunk, b"never committed"), supersedes=self.attempts(chunk)
+        )
+        self.uncommitted.add(ref.path)
         for path in ("tag/tag-nobody-01234567", "savepoint/savepoint-9-01234567"):
             self.writer.store.put(path, b"{}")
 
@@ -116,7 +141,8 @@ class PinnedStates(RuleBasedStateMachine):
     def compact(self, number: int) -> None:
         chunks = self.catalog.state.files.chunks()
         chunk = chunks[number % len(chunks)]
-        receipt, ref = self.writer.receipt(chunk, self.writer.file(chunk, b"merged"), compaction=MERGED)
+        file, merged = self.writer.file(chunk, b"merged"), self.attempts(chunk)
+        receipt, ref = self.writer.receipt(chunk, file, compaction=MERGED, supersedes=merged)
         commit_merged(self.catalog, self.catalog.token(), receipt, ref)
 
     @precondition(lambda self: not self.catalog.state.missing())
@@ -140,6 +166,7 @@ class PinnedStates(RuleBasedStateMachine):
 
     # What is pinned
 
+    @precondition(lambda self: self.retained())
     @rule(number=NUMBERS)
     def tag(self, number: int) -> None:
         name, revision = f"tag{self.catalog.state.revision}", self.readable(number)
@@ -190,6 +217,7 @@ class PinnedStates(RuleBasedStateMachine):
         assert expire(self.catalog, keep_last=keep).expired == tuple(older)
         self.expired.update(older)
 
+    @precondition(lambda self: self.retained())
     @rule(number=NUMBERS, undelete=st.booleans(), discard=st.booleans())
     def rollback(self, number: int, undelete: bool, discard: bool) -> None:
         revision = self.readable(number)
@@ -223,7 +251,8 @@ class PinnedStates(RuleBasedStateMachine):
         collect_garbage(self.catalog, grace=NOW, unsafe=True)
         kinds = ("data/", "schema/", "tag/", "savepoint/", "transactions/probe-")
         there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}
-        assert there == self.reachable()
+        reachable = self.reachable()
+        assert there == reachable, there ^ reachable
         assert not self.catalog.state.files.unneeded(self.catalog.state.retained())
 
     def reachable(self) -> set[str]:
@@ -239,6 +268,54 @@ class PinnedStates(RuleBasedStateMachine):
     @rule()
     def prune(self) -> None:
         self.pruned |= bool(prune(self.catalog, grace=NOW, unsafe=True).deleted)
+
+    # What is lost
+
+    @rule(kind=st.sampled_from(LOSSES), other=st.sampled_from(OTHERS), number=st.integers(0, 40), length=CHUNKS)
+    def rebuild(self, kind: str, other: str, number: int, length: int) -> None:
+        """Lose what tells of the past, and rebuild the log; where nothing tells of the loss, undo it."""
+        store, before = self.writer.store, self.catalog.state
+        spoiled = lose(store, kind, other, number, length)
+        there, shown, ends_at, accepted = list(store.list()), shown_revision(store), end_of_log(store), False
+        try:
+            try:
+                done = rebuild(store)
+            except AcceptanceNeededError:
+                assert list(store.list()) == there  # it changed nothing
+                accepted, done = True, rebuild(store, accept_undeleted=True)
+        except LogWholeError:
+            left = read_state(store)
+            assert same_states(left, before) or left.revision < before.revision
+            assert left.revision >= highest_named(store)
+        except NoSnapshotError:
+            assert kind == "log"
+            assert other == "hints"
+            assert not self.pins
+            assert not [info for info in store.list() if is_receipt(info.path)]
+        else:
+            note(f"lost {sorted(spoiled)} of revision {before.revision}; {done}")
+            after = read_state(store)
+            rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, ends_at, accepted)
+            rebuilt.check()
+            self.go_on(after, done.revision)
+            needed = self.reachable() | damage(store).keys()  # what the log names and was lost is not rebuilt
+            spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
+        for path, data in spoiled.items():
+            store.put(path, data)
+        assert damage(store) == {}
+        with pytest.raises(LogWholeError):
+            rebuild(store)
+
+    def go_on(self, state: State, begun: int) -> None:
+        """Take what a rebuild brought back for what there is."""
+        self.writer = Writer(self.writer.store)
+        self.writer.token = self.catalog.token()
+        readable = {seal.revision for seal in state.readable()}
+        self.manifests = {number: each for number, each in self.manifests.items() if number < begun}
+        self.manifests |= {number: pretty_json(manifest_of(state.at(number))) for number in readable}
+        self.expired = self.manifests.keys() - (readable - state.expired)
+        self.pins = pinned_by(state)
+        self.savepoints = state.pins.last_savepoint
 
     # What holds
 
@@ -258,9 +335,7 @@ class PinnedStates(RuleBasedStateMachine):
             assert self.manifests.get(revision) == manifest
             assert pretty_json(manifest_of(self.catalog.state.at(revision))) == manifest
         assert readable == self.retained()
-        pins = {name: known.tag.revision for name, known in newest.tags.items()}
-        pins |= {number: known.savepoint.revision for number, known in newest.pins.savepoints.items()}
-        assert pins == self.pins
+        assert pinned_by(newest) == self.pins
         self.files_are_as_they_were(newest)
 
     def files_are_as_they_were(self, newest: State) -> None:
@@ -270,7 +345,18 @@ class PinnedStates(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "writer"):
-            assert not [fault for fault in verify(self.writer.store).faults if fault.is_damage]
+            assert damage(self.writer.store) == {}
+
+
+def pinned_by(state: State) -> dict[str | int, int]:
+    """Return the revisions that tags and savepoints pin, by name and by number."""
+    return {name: known.tag.revision for name, known in state.tags.items()} | {
+        number: known.savepoint.revision for number, known in state.pins.savepoints.items()
+    }
+
+
+def damage(store: ObjectStore) -> dict[str, str]:
+    return {fault.object: fault.message for fault in verify(store).faults if fault.is_damage}
 
 
 def named_by(state: State) -> set[str]:
@@ -280,7 +366,7 @@ def named_by(state: State) -> set[str]:
     return found | {ref.path for added in state.schemas.values() for ref in added.files}
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_what_can_be_read_stays_as_it_was(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(

@@ -1,11 +1,14 @@
 """Verification names every fault, and never stops at the first."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
@@ -14,7 +17,7 @@ from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.tags import Changed
+from snapshot_assets_tests.catalog.tags import Changed, reseal
 
 
 @pytest.fixture
@@ -101,6 +104,16 @@ def test_a_manifest_with_a_duplicate_chunk_id_is_damage(sealed):
     manifest["chunks"].append(manifest["chunks"][0])
     sealed.store.put("manifest.json", pretty_json(manifest))
     assert (FaultKind.DOCUMENT, "manifest.json") in faults(sealed)
+
+
+def test_a_manifest_of_a_seal_that_expired_and_was_collected_is_stale_and_no_damage(sealed):
+    """Its writer was killed before the hints of the newer seal."""
+    before = sealed.store.get("manifest.json")
+    reseal(sealed)
+    sealed.store.put("manifest.json", before)
+    expire(sealed.catalog, keep_last=1)
+    assert collect_garbage(sealed.catalog, grace=timedelta(0), unsafe=True).deleted
+    assert faults(sealed) == {(FaultKind.STALE, "manifest.json"), (FaultKind.STALE, "SHA256SUMS")}
 
 
 def test_a_manifest_of_an_older_seal_is_stale_and_no_damage(sealed):
