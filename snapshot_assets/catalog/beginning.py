@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.evidence import Evidence
+from snapshot_assets.catalog.found_documents import UNUSABLE
 from snapshot_assets.catalog.found_files import found_files, take_files
 from snapshot_assets.catalog.from_manifest import tombstones_of
 from snapshot_assets.catalog.kept_pins import KeptPins
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
+from snapshot_assets.catalog.proofs import Proof, bury, prove, say
 from snapshot_assets.catalog.remains import Remains, guesses, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State

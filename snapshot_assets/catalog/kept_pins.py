@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from snapshot_assets.catalog.found_documents import FoundSavepoint, FoundTag
+from snapshot_assets.catalog.found_documents import UNUSABLE, FoundSavepoint, FoundTag
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pin_objects import NO_OBJECT, pin_document, savepoint_document, tag_document
 from snapshot_assets.catalog.pin_set import PinState, SavepointState, TagState
-from snapshot_assets.catalog.proofs import UNUSABLE, Proof
+from snapshot_assets.catalog.proofs import Proof
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
