@@ -134,7 +134,7 @@ def conflict(store: ObjectStore, revision: int) -> ConflictError:
 
 
 def _silence(proof: Proof) -> list[str]:
-    """Say which revisions are gone, and whether something later proves what they led to."""
+    """Say which revisions are gone, whether something later proves what they led to, and where knowledge ends."""
     sentences, broken = [], {number: text.rstrip(".") for number, text in sorted(proof.evidence.broken.items())}
     for first, last in proof.silent:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
@@ -149,6 +149,8 @@ def _silence(proof: Proof) -> list[str]:
     for number, why in sorted(proof.unlinked.items()):
         led = _led(proof, number - 1, "that")
         sentences.append(f"Revision {number} does not follow what is there before it ({why.rstrip('.')}); {led}.")
+    if sentences or proof.lost_since(0):  # the end of a log that lost something may be gone without a trace
+        sentences.append(f"Whether anything was committed after revision {proof.evidence.highest} is not known.")
     return sentences
 
 
