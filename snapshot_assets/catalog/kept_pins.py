@@ -150,9 +150,11 @@ class KeptPins:
                 self.lost.append(f"Not there any more is {known.pin}: of revision {known.pin.revision}, {_WRONG}.")
                 yield self._deleted(known)
                 continue
-            if self._has_object(known) or not self.proof.lost_since(known.committed):
+            if self._has_object(known):
                 continue
             successor = next((tag for tag in tags if _supersedes(tag, known)), None)
+            if successor is None and not self.proof.lost_since(known.committed):
+                continue
             data = None if successor else self._again(known)
             if data is not None:
                 self.objects[known.pin.object.path] = data

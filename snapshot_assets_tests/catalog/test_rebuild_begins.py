@@ -10,7 +10,7 @@ import pytest
 from snapshot_assets.catalog import kept_pins, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.pins import create_tag
+from snapshot_assets.catalog.pins import create_tag, replace_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.rollback import rollback
@@ -141,3 +141,15 @@ def test_that_the_end_may_be_lost_is_said(writer: Writer) -> None:
     done = rebuild(writer.store)
     assert (done.proved, done.sealed) == (undone, True)
     assert f"Whether anything was committed after revision {undone} is not known." in done.lost
+
+
+def test_a_tag_that_was_replaced_at_an_end_that_is_lost_is_what_its_object_says(writer: Writer) -> None:
+    sealed_by(writer)
+    new = reseal(writer)
+    create_tag(writer.catalog, "moving", SEAL)
+    replace_tag(writer.catalog, "moving", new)
+    for revision in (6, writer.catalog.state.revision):
+        writer.store.delete(transaction_path(revision))
+    rebuild(writer.store)
+    assert read_state(writer.store).tags["moving"].tag.revision == new
+    assert damage(writer.store) == []
