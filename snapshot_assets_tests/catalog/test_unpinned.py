@@ -42,7 +42,7 @@ def writer(store: ObjectStore) -> Writer:
 def working(writer: Writer, ago: timedelta) -> Writer:
     """Let a writer work at another time from here on."""
     at = datetime.now(UTC) - ago
-    writer.catalog = Catalog.open_for_writing(writer.store, clock=lambda: at)
+    writer.catalog = Catalog(writer.store, read_state(writer.store), clock=lambda: at)
     return writer
 
 
