@@ -16,7 +16,6 @@ from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
 from snapshot_assets.format.units import parse_duration, parse_time
 from snapshot_assets.storage.base import ObjectStore
 
-
 UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
 """What documents raise that somebody else wrote."""
 

@@ -167,8 +167,9 @@ class KeptPins:
 
     def _deleted(self, known: PinState) -> PinState:
         """Say that a pin is gone, and return it."""
-        is_tag = isinstance(known, TagState)
-        self.actions.append(act.TagDeleted(known.tag.name) if is_tag else act.SavepointDeleted(known.savepoint.id))
+        self.actions.append(
+            act.TagDeleted(known.tag.name) if isinstance(known, TagState) else act.SavepointDeleted(known.savepoint.id)
+        )
         return known
 
     @cached_property

@@ -215,7 +215,9 @@ def test_commit_times_increase_even_when_the_clock_is_set_back(writer, caplog):
     assert "set back" in caplog.text
 
 
-@pytest.mark.parametrize(("minutes", "told"), [(6, "0:0[56]:.* ahead of the clock"), (-6, "0:0[56]:.* behind the clock")])
+@pytest.mark.parametrize(
+    ("minutes", "told"), [(6, "0:0[56]:.* ahead of the clock"), (-6, "0:0[56]:.* behind the clock")]
+)
 def test_a_clock_far_from_the_stores_is_refused_before_anything_is_written(store, minutes, told):
     """What a slow one seals and tags would look old, and so expire."""
     with pytest.raises(ClockError, match=told):

@@ -122,7 +122,11 @@ def test_a_revision_that_is_not_what_was_sealed_expires_with_its_pins_and_is_nam
     done = rebuild(writer.store)
     assert readable(writer.store) == [SEAL, 12]
     assert (done.tags, done.savepoints, done.sealed) == ((), (), True)
-    for start in ("Revision 10 cannot be read", "Not there any more is tag 'kept'", "Not there any more is savepoint 1"):
+    for start in (
+        "Revision 10 cannot be read",
+        "Not there any more is tag 'kept'",
+        "Not there any more is savepoint 1",
+    ):
         assert [line for line in done.lost if line.startswith(start) and "has not the checksum" in line], done.lost
     assert damage(writer.store) == []
 

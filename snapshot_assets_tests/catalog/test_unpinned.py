@@ -15,7 +15,7 @@ from snapshot_assets.catalog.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.replay import scan_log
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.verify import verify
