@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, object_faults
 from snapshot_assets.catalog.manifest import checksum_of, used_schema_files
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import SealState, State, first_version
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
@@ -54,10 +54,9 @@ def older_state_faults(
         checked: Paths of documents that are checked already; those that are checked here are added.
     """
     own = head.newest_seal if head.sealed else None
-    for sealed in head.readable():
+    for sealed, then in _sealed_states(head):
         if sealed == own:
             continue
-        then = head.at(sealed.revision)
         for path, (ref, _) in used_schema_files(then).items():
             if path not in checked:
                 checked.add(path)
@@ -68,3 +67,15 @@ def older_state_faults(
         if found != expected:
             message = f"Revision {sealed.revision} has checksum {found}; its seal says {expected}."
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, transaction_path(sealed.revision), message)
+
+
+def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
+    """Yield each readable seal with its state, as `State.at` gives it; one is made of the one before it."""
+    then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
+    events, place = head.events, 0
+    for sealed in head.readable():
+        while place < len(events) and events[place].revision <= sealed.revision:
+            then.fold(events[place], transaction_path(events[place].revision))
+            place += 1
+        then.files, then.revision = head.files.at(sealed.revision), sealed.revision
+        yield sealed, then

@@ -19,6 +19,7 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import Column
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.tags import Changed, reseal
+from snapshot_assets_tests.catalog.test_rebuild_begins import forced
 
 
 @pytest.fixture
@@ -392,3 +393,11 @@ def test_schema_documents_that_only_an_older_revision_needs_are_read_at_full_dep
     [fault] = verify(sealed.store).faults
     assert (fault.kind, fault.object) == (FaultKind.CHECKSUM, path)
     assert fault.message.endswith("; revision 5 needs it.")
+
+
+def test_states_that_are_folded_one_from_another_are_those_of_their_revisions(writer):
+    forced(writer, "back and on")
+    head = read_state(writer.store)
+    found = [(sealed.revision, manifest_of(then)) for sealed, then in verify_retained._sealed_states(head)]
+    assert found == [(sealed.revision, manifest_of(head.at(sealed.revision))) for sealed in head.readable()]
+    assert len(found) > 3
