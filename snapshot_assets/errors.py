@@ -200,7 +200,7 @@ class UnsealedError(ConflictError):
 
 
 class ClockError(SnapshotError):
-    """This machine's clock is too far ahead of the store's."""
+    """This machine's clock is too far from the store's."""
 
 
 class IncompleteError(SnapshotError):

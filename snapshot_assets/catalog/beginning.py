@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.evidence import Evidence
+from snapshot_assets.catalog.found_documents import UNUSABLE
 from snapshot_assets.catalog.found_files import found_files, take_files
 from snapshot_assets.catalog.from_manifest import tombstones_of
 from snapshot_assets.catalog.kept_pins import KeptPins
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.proofs import UNUSABLE, Proof, bury, prove, say
+from snapshot_assets.catalog.proofs import Proof, bury, prove, say
 from snapshot_assets.catalog.remains import Remains, guesses, take_receipts
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
@@ -133,7 +134,7 @@ def conflict(store: ObjectStore, revision: int) -> ConflictError:
 
 
 def _silence(proof: Proof) -> list[str]:
-    """Say which revisions are gone, and whether something later proves what they led to."""
+    """Say which revisions are gone, whether something later proves what they led to, and where knowledge ends."""
     sentences, broken = [], {number: text.rstrip(".") for number, text in sorted(proof.evidence.broken.items())}
     for first, last in proof.silent:
         which = f"Revision {first} is" if first == last else f"Revisions {first} to {last} are"
@@ -148,6 +149,8 @@ def _silence(proof: Proof) -> list[str]:
     for number, why in sorted(proof.unlinked.items()):
         led = _led(proof, number - 1, "that")
         sentences.append(f"Revision {number} does not follow what is there before it ({why.rstrip('.')}); {led}.")
+    if sentences or proof.lost_since(0):  # the end of a log that lost something may be gone without a trace
+        sentences.append(f"Whether anything was committed after revision {proof.evidence.highest} is not known.")
     return sentences
 
 

@@ -40,7 +40,7 @@ from snapshot_assets.storage.probe import probe
 from snapshot_assets.storage.single_writer import SingleWriterStore
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
-"""How far this machine's clock may be ahead of the store's, or behind the last commit, without a word."""
+"""How far this machine's clock may be from the store's, or behind the last commit, without a word."""
 
 CHECKPOINT_INTERVAL = 100
 """Revisions after which the writer of one adds a checkpoint."""
@@ -62,10 +62,11 @@ def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], dat
     """Return a store through which a location may be written, after proving it; see `Catalog.open_for_writing`."""
     seen = probe(store, single_writer=single_writer)
     ahead = clock() - seen.store_time
-    if ahead > MAX_CLOCK_SKEW:
+    if abs(ahead) > MAX_CLOCK_SKEW:  # one behind would make what it seals and tags look old to retention
+        off = f"{ahead} ahead of" if ahead > timedelta(0) else f"{-ahead} behind"
         raise ClockError(
-            f"This machine's clock is {ahead} ahead of the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is "
-            "accepted. Set the clock (NTP) and run again.",
+            f"This machine's clock is {off} the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is accepted. Set the "
+            "clock (NTP) and run again.",
             ahead=ahead,
         )
     return store if seen.conditional_create else cast(ObjectStore, SingleWriterStore(store))
@@ -131,7 +132,7 @@ class Catalog:
         Raises:
             StoreDeniedError: Some right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
-            ClockError: This machine's clock is more than 5 minutes ahead of the store's.
+            ClockError: This machine's clock is more than 5 minutes ahead of the store's, or behind it.
             DamageError: The log has a fault, or it or its end is lost.
         """
         store = writable(store, single_writer=single_writer, clock=clock)

@@ -8,12 +8,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.rules import SchemaContent
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum, sha256_hex, snapshot_checksum, sums_line
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
 from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
 from snapshot_assets.format.units import parse_duration, parse_time
 from snapshot_assets.storage.base import ObjectStore
+
+UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
+"""What documents raise that somebody else wrote."""
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from snapshot_assets.catalog.found_documents import FoundSavepoint, FoundTag
+from snapshot_assets.catalog.found_documents import UNUSABLE, FoundSavepoint, FoundTag
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pin_objects import NO_OBJECT, pin_document, savepoint_document, tag_document
 from snapshot_assets.catalog.pin_set import PinState, SavepointState, TagState
-from snapshot_assets.catalog.proofs import UNUSABLE, Proof
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.proofs import Proof
+from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.layout import new_attempt, savepoint_path, tag_path
+
+_WRONG = "what is proved of it has not the checksum that was sealed"
 
 
 @dataclass
@@ -154,9 +156,15 @@ class KeptPins:
     def _without_objects(self, tags: list[FoundTag]) -> Iterator[PinState]:
         """Yield the pins that are dropped; the objects of the others are made again."""
         for known in list(self.state.pins):
-            if self._has_object(known) or not self.proof.lost_since(known.committed):
+            if known.pin.revision in self._wrong:
+                self.lost.append(f"Not there any more is {known.pin}: of revision {known.pin.revision}, {_WRONG}.")
+                yield self._deleted(known)
+                continue
+            if self._has_object(known):
                 continue
             successor = next((tag for tag in tags if _supersedes(tag, known)), None)
+            if successor is None and not self.proof.lost_since(known.committed):
+                continue
             data = None if successor else self._again(known)
             if data is not None:
                 self.objects[known.pin.object.path] = data
@@ -165,12 +173,27 @@ class KeptPins:
                 continue
             why = f"{successor.path} took its place" if successor else f"{known.pin.object.path} is missing"
             self.lost.append(f"Not there any more is {known.pin}: {why}.")
-            self.actions.append(
-                act.TagDeleted(known.tag.name)
-                if isinstance(known, TagState)
-                else act.SavepointDeleted(known.savepoint.id)
-            )
-            yield known
+            yield self._deleted(known)
+
+    def _deleted(self, known: PinState) -> PinState:
+        """Say that a pin is gone, and return it."""
+        self.actions.append(
+            act.TagDeleted(known.tag.name) if isinstance(known, TagState) else act.SavepointDeleted(known.savepoint.id)
+        )
+        return known
+
+    @cached_property
+    def _wrong(self) -> set[int]:
+        """The revisions behind what the log proves that are not what was sealed; they must not be read as that."""
+        head = self.state.newest_seal if self.state.sealed else None  # what verifying the head tells
+        sealed = [seal for seal in self.state.readable() if seal.revision > self.proof.began and seal != head]
+        return {seal.revision for seal in sealed if not self._is_as_sealed(seal)}
+
+    def _is_as_sealed(self, sealed: SealState) -> bool:
+        try:
+            return checksum_of(self.state.at(sealed.revision)) == sealed.seal.checksum
+        except UNUSABLE:
+            return False
 
     def _again(self, known: PinState) -> bytes | None:
         """Return the bytes of a pin's object, None where they cannot be made, or its revision cannot be read."""
@@ -242,8 +265,11 @@ class KeptPins:
                 f"Revision {revision} cannot be read: {path} is missing. Whether the revision had expired is not known;"
                 " it has now."
             )
+        wrong = sorted(self._wrong - gone.keys() - self.state.expired)
+        self.lost += (f"Revision {revision} cannot be read: {_WRONG}. It has expired now." for revision in wrong)
+        gone |= dict.fromkeys(wrong, "")
         if gone:
-            self.actions.insert(0, act.Expired(tuple(gone)))
+            self.actions.insert(0, act.Expired(tuple(sorted(gone))))
         there = [str(revision) for revision in unsure if revision not in gone]
         if there:
             self.lost.append(

@@ -14,17 +14,15 @@ from itertools import pairwise
 
 from snapshot_assets.catalog.entries import Entry, upgrades
 from snapshot_assets.catalog.evidence import Evidence
+from snapshot_assets.catalog.found_documents import UNUSABLE
 from snapshot_assets.catalog.from_manifest import Statement, statement_of
+from snapshot_assets.catalog.lost_begins import LostBegin, lost_begins
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state import DATA_ACTIONS, State
-from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
-
-UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
-"""What documents raise that somebody else wrote."""
 
 
 @dataclass
@@ -121,9 +119,12 @@ def prove(evidence: Evidence, guesses: Guesses) -> Proof:
     state.location_id = evidence.location_id
     proof = Proof(evidence, state, state.revision, state.revision)
     _look_at_links(proof)
-    for revision in sorted({*evidence.entries, *evidence.manifests}):
+    begins = lost_begins(evidence)
+    for revision in sorted({*evidence.entries, *evidence.manifests, *begins}):
         if revision <= proof.began:
             continue
+        if revision in begins:
+            _fold_begin(proof, revision, begins[revision])
         told = revision in evidence.manifests and _fold_manifest(proof, revision)
         if not told and revision in evidence.entries:
             _fold_entry(proof, revision, guesses)
@@ -184,6 +185,13 @@ def say(
         state.files.add(file, revision)
 
 
+def _fold_begin(proof: Proof, revision: int, begin: LostBegin) -> None:
+    """Begin the snapshot of what lies behind a hole; that its transaction is lost stays said."""
+    state = proof.state
+    proof.lost += begin.notes
+    say(state, (revision, max(begin.created_at, state.committed_at), begin.created_by), begin.after(state))
+
+
 def _fold_manifest(proof: Proof, revision: int) -> bool:
     """Make the state what a sealed manifest says; False, and noted, if it cannot be used."""
     found, state = proof.evidence.manifests[revision], proof.state
@@ -201,17 +209,11 @@ def _fold_manifest(proof: Proof, revision: int) -> bool:
 
 
 def _say_statement(proof: Proof, statement: Statement, revision: int) -> None:
-    state, begin = proof.state, list(statement.begin)
-    before = min([revision, *statement.tombstones])  # a snapshot begins before rows of it are deleted
-    lost = [min(last, before - 1) for first, last in proof.silent if first < before]
-    if begin and lost:  # one of these began the snapshot
-        say(state, (lost[-1], statement.created_at, statement.created_by), begin)
-        state.events.sort(key=lambda event: event.revision)
-        begin = []
+    state = proof.state
     _say_rollback(proof, statement, revision)
     event = revision, statement.updated_at, statement.created_by
     upgraded = upgrades(state, statement.version)
-    say(state, event, [*upgraded, *begin, *statement.actions], statement.removed, statement.added)
+    say(state, event, [*upgraded, *statement.begin, *statement.actions], statement.removed, statement.added)
     for number, tombstone in statement.tombstones.items():
         bury(state, number, tombstone)
 

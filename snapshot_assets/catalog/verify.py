@@ -1,7 +1,7 @@
 """Verification: collects every fault of a location and never stops at the first; it changes nothing.
 
 `quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` reads every byte
-besides and recomputes all three checksum layers.
+besides and recomputes all three checksum layers. Both look at every revision that can be read, unless one is asked for.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
+from snapshot_assets.catalog.verify_retained import needed_by, older_files, older_state_faults
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
@@ -51,7 +52,7 @@ class Report:
 
     Attributes:
         depth: How deep it went.
-        revision: The revision that was verified.
+        revision: The revision that was verified, with the older ones that can be read if it is the head.
         sealed: Whether that revision is sealed; one that is not may be whole, but is no complete snapshot.
         missing: Chunks that are not exported.
         files: Data files checked.
@@ -86,7 +87,7 @@ def verify(
     Args:
         store: The location.
         depth: `quick` reads no data; `full` reads all.
-        at: Resolves the revision to verify, from the head's state; None for the head.
+        at: Resolves the revision to verify, from the head's state; None for the head and all older readable ones.
         progress: Called for each data file done.
 
     Raises:
@@ -108,7 +109,10 @@ def verify(
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
     report.faults += hint_faults(store, scan)
-    report.faults += pin_faults(store, scan, state, objects)
+    checked = {ref.path for added in state.schemas.values() for ref in added.files}
+    if at is None and not scan.faults:  # what lies behind a fault may have made older revisions expire
+        report.faults += _older_faults(store, head, objects, report, checked, progress)
+    report.faults += pin_faults(store, scan, state, objects, checked)
     report.faults += _orphans(scan, objects)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
@@ -145,9 +149,24 @@ def check_files(
         progress: Called for each file done.
         hashed: At depth `full`, whether a file added at this revision is to be hashed.
     """
+    full = report.depth == "full"
+    work = [(known.file, full and hashed(known.added)) for known in state.live_files(chunk)]
+    for _, fault in _checked(store, work, objects, report, progress):
+        if fault is not None:
+            yield fault
 
-    def check(item: tuple[DataFile, int]) -> Fault | None:
-        file, added = item
+
+def _checked(
+    store: ObjectStore,
+    work: list[tuple[DataFile, bool]],
+    objects: dict[str, ObjectInfo],
+    report: Report,
+    progress: Callable[[DataFile], None],
+) -> Iterator[tuple[DataFile, Fault | None]]:
+    """Yield files and what is wrong with them; each comes with whether it is to be hashed."""
+
+    def check(item: tuple[DataFile, bool]) -> Fault | None:
+        file, hashed = item
         info = objects.get(file.path)
         if info is None:
             return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
@@ -155,17 +174,32 @@ def check_files(
             return Fault(
                 FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
             )
-        if report.depth == "quick" or not hashed(added):
-            return None
-        return _hash_fault(store, file, report)
+        return _hash_fault(store, file, report) if hashed else None
 
-    work = [(known.file, known.added) for known in state.live_files(chunk)]
     with ThreadPoolExecutor(_READERS) as pool:
         for (file, _), fault in zip(work, pool.map(check, work), strict=True):
             report.files += 1
             progress(file)
-            if fault is not None:
-                yield fault
+            yield file, fault
+
+
+def _older_faults(
+    store: ObjectStore,
+    head: State,
+    objects: dict[str, ObjectInfo],
+    report: Report,
+    checked: set[str],
+    progress: Callable[[DataFile], None],
+) -> Iterator[Fault]:
+    """Yield the faults of readable revisions before the head, but for what the head has too; adds to `checked`."""
+    needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
+    checked.update(needed)
+    work = [(file, report.depth == "full") for file, _ in needed.values()]
+    for file, fault in _checked(store, work, objects, report, progress):
+        if fault is not None:
+            yield replace(fault, message=f"{fault.message[:-1]}; {needed_by(head, needed[file.path][1])}")
+    if report.depth == "full":
+        yield from older_state_faults(store, head, objects, checked)
 
 
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
@@ -14,7 +15,9 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 
-def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def pin_faults(
+    store: ObjectStore, scan: LogScan, verified: State, objects: dict[str, ObjectInfo], others: AbstractSet[str]
+) -> Iterator[Fault]:
     """Yield the faults of all tags and savepoints at the head.
 
     A pin's object is read. The files of the revision it pins are looked for with their sizes, not read: verifying
@@ -25,11 +28,12 @@ def pin_faults(store: ObjectStore, scan: LogScan, verified: State, objects: dict
         scan: Its log.
         verified: The state whose own files are checked already.
         objects: The location's objects by path.
+        others: Paths of what is checked already besides.
     """
     pins = defaultdict(list)
     for known in scan.state.pins:
         pins[known.pin.revision].append(known)
-    checked = {path for path, _, _ in _needed(verified)}
+    checked = {path for path, _, _ in _needed(verified)} | others
     for revision, pinning in sorted(pins.items()):
         state = scan.state.at(revision)
         for known in pinning:

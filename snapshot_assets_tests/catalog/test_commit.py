@@ -215,10 +215,15 @@ def test_commit_times_increase_even_when_the_clock_is_set_back(writer, caplog):
     assert "set back" in caplog.text
 
 
-def test_a_clock_far_ahead_of_the_store_is_refused_before_anything_is_written(store):
-    with pytest.raises(ClockError, match="ahead of the clock"):
-        Catalog.open_for_writing(store, clock=lambda: datetime.now(UTC) + timedelta(minutes=6))
+@pytest.mark.parametrize(
+    ("minutes", "told"), [(6, "0:0[56]:.* ahead of the clock"), (-6, "0:0[56]:.* behind the clock")]
+)
+def test_a_clock_far_from_the_stores_is_refused_before_anything_is_written(store, minutes, told):
+    """What a slow one seals and tags would look old, and so expire."""
+    with pytest.raises(ClockError, match=told):
+        Catalog.open_for_writing(store, clock=lambda: datetime.now(UTC) + timedelta(minutes=minutes))
     assert list(store.list()) == []
+    Catalog.open_for_writing(store, clock=lambda: datetime.now(UTC) + timedelta(minutes=minutes * 2 / 3))
 
 
 def test_a_store_without_conditional_creates_is_refused_unless_the_plan_promises_one_writer(store):

@@ -95,7 +95,7 @@ def test_age_counts_from_the_commit_that_left_a_file_unneeded(writer: Writer) ->
 @pytest.mark.parametrize("pruned", [False, True])
 def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store: ObjectStore, pruned: bool) -> None:
     writer = Writer(store)
-    writer.catalog = Catalog.open_for_writing(store, clock=lambda: datetime.now(UTC) - timedelta(days=2))
+    writer.catalog = Catalog(store, read_state(store), clock=lambda: datetime.now(UTC) - timedelta(days=2))
     writer.begin()
     writer.fill()
     [old] = live_of(writer, 1)

@@ -269,6 +269,7 @@ def test_what_a_transaction_behind_a_hole_says_alone_counts(tagged: Writer) -> N
     assert (after.schemas, after.tags.keys(), after.sealed) == (before.schemas, {"new"}, False)
     assert done.lost == (
         "Revision 10 is lost; what was removed, deleted, replaced, sealed, pinned, expired or undone is not known.",
+        "Whether anything was committed after revision 12 is not known.",
         "Whether revision 5 had expired is not known; the files are there, so what expired can be read again.",
     )
 

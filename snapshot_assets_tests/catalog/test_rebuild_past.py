@@ -226,12 +226,26 @@ def test_tombstones_of_the_snapshot_before_a_lost_begin_ask_for_no_consent(write
     assert facts(read_state(writer.store)) == before
 
 
-def test_tombstones_behind_a_lost_begin_ask_for_consent(writer: Writer) -> None:
+def test_tombstones_behind_a_lost_begin_are_its_own(writer: Writer) -> None:
     sealed_by(writer)
     begun = writer.begin(replace(HEADER, name="other"), force=True)
     writer.fill()
+    writer.catalog.commit(rules.tombstone(writer.catalog.token(), act.Tombstone("main", "m", IsNull("t"))))
+    before = facts(writer.catalog.state)
+    writer.store.delete(transaction_path(begun))
+    assert not any("were deleted at revision" in line for line in rebuild(writer.store).lost)
+    assert facts(read_state(writer.store)) == before
+
+
+def test_tombstones_of_one_snapshot_or_another_ask_for_consent(writer: Writer) -> None:
+    """The end is lost with a begin in it, and so is a revision before the tombstone, which may have begun it too."""
+    sealed_by(writer)
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
     tombstone = act.Tombstone("main", "m", IsNull("t"))
     buried = writer.catalog.commit(rules.tombstone(writer.catalog.token(), tombstone))
-    writer.store.delete(transaction_path(begun))
+    writer.begin(replace(HEADER, name="other"), force=True)
+    writer.fill()
+    for revision in (6, *range(8, 12)):
+        writer.store.delete(transaction_path(revision))
     with pytest.raises(AcceptanceNeededError, match=f"Rows of main.m were deleted at revision {buried}"):
         rebuild(writer.store)

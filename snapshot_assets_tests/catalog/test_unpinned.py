@@ -15,7 +15,7 @@ from snapshot_assets.catalog.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.replay import scan_log
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.verify import verify
@@ -41,7 +41,7 @@ def writer(store: ObjectStore) -> Writer:
 def working(writer: Writer, ago: timedelta) -> Writer:
     """Let a writer work at another time from here on."""
     at = datetime.now(UTC) - ago
-    writer.catalog = Catalog.open_for_writing(writer.store, clock=lambda: at)
+    writer.catalog = Catalog(writer.store, read_state(writer.store), clock=lambda: at)
     return writer
 
 

@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog import verify_retained
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
@@ -16,8 +18,10 @@ from snapshot_assets.errors import IncompleteError, VersionNotFoundError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets.format.relations import Column
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.tags import Changed, reseal
+from snapshot_assets_tests.catalog.test_rebuild_begins import forced
 
 
 @pytest.fixture
@@ -335,7 +339,77 @@ def test_an_older_sealed_revision_is_verified_with_its_own_files(sealed):
     sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
     seal(sealed.catalog)
     flip(sealed.store, old)
-    assert not verify(sealed.store).damaged
+    assert not verify(sealed.store, at=lambda head: head.revision).damaged
     assert (FaultKind.CHECKSUM, old) in {
         (fault.kind, fault.object) for fault in verify(sealed.store, at=lambda _: 5).faults
     }
+
+
+# Older revisions
+
+
+def test_files_of_every_revision_that_can_be_read_are_checked_each_once(sealed):
+    """Until it expires; and not if one version is asked for."""
+    [old] = (known.file.path for known in sealed.catalog.state.live_files(1))
+    first = sealed.catalog.state.revision
+    sealed.complete(3, sealed.file(3, b"third"), replaces=(next(sealed.catalog.state.live_files(3)).file.path,))
+    second = seal(sealed.catalog).seal.revision
+    reseal(sealed)
+    read = []
+    store = Changed(sealed.store, open_reader=lambda path: read.append(path) or sealed.store.open_reader(path))
+    report = verify(store)
+    assert (report.faults, report.files, len(read), len(set(read))) == ([], 4, 4, 4)
+    data = sealed.store.get(old)
+    flip(sealed.store, old)
+    assert (faults(sealed), faults(sealed, "quick")) == ({(FaultKind.CHECKSUM, old)}, set())
+    sealed.store.put(old, data[:-1])
+    assert faults(sealed, "quick") == {(FaultKind.SIZE, old)}
+    sealed.store.delete(old)
+    [fault] = verify(sealed.store, depth="quick").faults
+    told = f"{old} is missing; revisions {first}, {second} need it."
+    assert (fault.kind, fault.chunk, fault.message) == (FaultKind.MISSING, 1, told)
+    assert verify(sealed.store, at=lambda head: head.revision).faults == []
+    expire(sealed.catalog, keep_last=1)
+    assert faults(sealed) == set()
+
+
+def test_a_file_that_came_back_is_checked_once(sealed):
+    reseal(sealed)
+    late = next(sealed.catalog.state.live_files(1)).file.path
+    rollback(sealed.catalog, 5)
+    report = verify(sealed.store)
+    assert (report.faults, report.files) == ([], 3)
+    sealed.store.delete(late)
+    assert [fault.message for fault in verify(sealed.store).faults] == [f"{late} is missing; revision 7 needs it."]
+
+
+def test_an_older_revision_that_is_not_what_was_sealed_is_damage_at_full_depth(sealed, monkeypatch):
+    reseal(sealed)
+    right = verify_retained.checksum_of
+    monkeypatch.setattr(verify_retained, "checksum_of", lambda state: "0" * 64 if state.revision == 5 else right(state))
+    assert faults(sealed, "quick") == set()
+    [fault] = verify(sealed.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.SNAPSHOT_CHECKSUM, transaction_path(5))
+    assert fault.message.startswith("Revision 5 has checksum 00000")
+
+
+def test_schema_documents_that_only_an_older_revision_needs_are_read_at_full_depth(sealed):
+    columns = (*SCHEMA.tables[0].columns, Column(name="n", type="BIGINT", arrow_type="int64"))
+    table = SCHEMA.tables[0].model_copy(update={"columns": columns})
+    sealed.begin(force=True, schema=SCHEMA.model_copy(update={"tables": (table,)}))
+    sealed.fill()
+    seal(sealed.catalog)
+    assert faults(sealed) == set()
+    path = sealed.catalog.state.at(5).schemas[1].files[0].path
+    flip(sealed.store, path)
+    [fault] = verify(sealed.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.CHECKSUM, path)
+    assert fault.message.endswith("; revision 5 needs it.")
+
+
+def test_states_that_are_folded_one_from_another_are_those_of_their_revisions(writer):
+    forced(writer, "back and on")
+    head = read_state(writer.store)
+    found = [(sealed.revision, manifest_of(then)) for sealed, then in verify_retained._sealed_states(head)]
+    assert found == [(sealed.revision, manifest_of(head.at(sealed.revision))) for sealed in head.readable()]
+    assert len(found) > 3

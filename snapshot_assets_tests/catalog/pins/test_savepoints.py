@@ -177,7 +177,7 @@ def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_b
     data = sealed.store.get(old)
     sealed.store.delete(old)
     [fault] = [fault for fault in verify(sealed.store, depth="quick").faults if fault.is_damage]
-    assert (fault.kind, fault.object, "savepoint 1 needs" in fault.message) == (FaultKind.MISSING, old, True)
+    assert (fault.kind, fault.object, "(savepoint 1) needs" in fault.message) == (FaultKind.MISSING, old, True)
     sealed.store.put(old, data)
     document = sealed.store.get(path)
     sealed.store.delete(path)

@@ -13,6 +13,7 @@ from snapshot_assets.catalog.log import append
 from snapshot_assets.catalog.pin_list import list_tags
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
@@ -109,9 +110,12 @@ def test_a_file_that_only_a_tagged_revision_needs_is_missed(sealed):
     sealed.store.delete(old)
     found = [fault for fault in verify(sealed.store, depth="quick").faults if fault.is_damage]
     assert [(fault.kind, fault.object, fault.chunk) for fault in found] == [(FaultKind.MISSING, old, 1)]
-    assert "tag 'nightly' needs" in found[0].message
+    assert found[0].message.endswith(" is missing; revision 5 (tag 'again', tag 'nightly') needs it.")
+    [found] = [each for each in verify(sealed.store, at=lambda state: state.revision).faults if each.is_damage]
+    assert "tag 'nightly' needs" in found.message
     delete_tag(sealed.catalog, "nightly")
     delete_tag(sealed.catalog, "again")
+    expire(sealed.catalog, keep_last=1)
     assert faults(sealed.store) == set()
 
 
