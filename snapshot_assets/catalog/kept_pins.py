@@ -260,7 +260,6 @@ def _supersedes(found: FoundTag, known: PinState) -> bool:
     if not isinstance(known, TagState):
         return False
     tag = known.tag
-    renamed = (tag.revision, tag.created_at, tag.ttl, tag.automatic)
-    return (found.revision, found.created_at, found.ttl, found.automatic) == renamed or (
-        found.name == tag.name and found.created_at > tag.created_at
-    )
+    same = (found.revision, found.created_at, found.ttl) == (tag.revision, tag.created_at, tag.ttl)
+    renamed = same and found.automatic in (tag.automatic, False)  # by hand: no rule made that name
+    return renamed or (found.name == tag.name and found.created_at > tag.created_at)
