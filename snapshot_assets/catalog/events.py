@@ -85,7 +85,7 @@ def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdd
 
 
 def _schemas_kept(events: Sequence[Event], seals: list[int], since: datetime) -> set[tuple[int, int]]:
-    """Return revision and id of the schemas of the head, of readable revisions, and of what expired or ended of late."""
+    """Return revision and id of the schemas of the head, of readable revisions, and of what went of late."""
     expired = (
         revision
         for event in events

@@ -25,7 +25,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.unneeded import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.documents import MAX_TRANSACTION_BYTES
+from snapshot_assets.format import documents
 from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, log_revision, revision_of
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
@@ -147,7 +147,7 @@ def _told_for(state: State, grace: timedelta) -> timedelta:
 
 def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield paths in portions that one transaction holds: none of them is longer than 1 KiB (object stores' limit)."""
-    most = max(MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
+    most = max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
     for start in range(0, len(paths), most):
         yield tuple(paths[start : start + most])
 
@@ -179,9 +179,9 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
     unneeded = state.files.unneeded(state.retained(), expiries)
     needed = _needed(store, state, pinned, unneeded)
     expired = _of_expired(state, unneeded)
-    documents = unneeded_documents(state, expiries)
-    unneeded |= documents.left
-    expired |= documents.of_expired
+    schemas = unneeded_documents(state, expiries)
+    unneeded |= schemas.left
+    expired |= schemas.of_expired
     rebuilt = max(_rebuilt_at(state, clock), state.forgotten)  # of what expired before, nothing is told any more
     garbage, foreign = [], []
     for info in objects:

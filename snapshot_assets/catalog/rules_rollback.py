@@ -136,7 +136,7 @@ def _tombstones_so_far(state: State) -> list[_Past]:
                 case act.Tombstone():
                     pasts.append((event.revision, pasts[-1][1] | {event.revision: action}))
                 case act.Rollback():
-                    pasts.append((event.revision, _up_to(pasts, action.revision) | action.tombstones))
+                    pasts.append((event.revision, _up_to(pasts, action.revision) | dict(action.tombstones)))
     return pasts
 
 
