@@ -60,7 +60,7 @@ def make(catalog: Catalog, revisions: int, tags: int, files: int) -> None:
 
 
 def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, float]:
-    """Return the seconds that an expiry takes to decide and to commit, and looking for garbage once the tags are gone."""
+    """Return the seconds that an expiry takes to decide and to commit, and to look for garbage once no tag is left."""
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(folder)
         catalogs.CHECKPOINT_INTERVAL = 10**9
