@@ -16,7 +16,8 @@ from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
-from snapshot_assets.catalog.replay import scan_log
+from snapshot_assets.catalog.rebuild import rebuild
+from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.schemas import describe_schema, write_documents
 from snapshot_assets.catalog.seal import seal
@@ -25,6 +26,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
 from snapshot_assets_tests.catalog.test_retention import NOW, file_of
@@ -199,6 +201,23 @@ def test_schema_documents_wait_a_grace_period_from_the_expiry_and_checkpoints_fo
     assert told() == [first, second]
     fresh.catalog.state.committed_at += 3 * DAY
     assert told() == [second]
+
+
+def test_a_rebuild_gives_up_a_revision_that_only_lacks_its_schema_documents(fresh: Writer) -> None:
+    """Its expiry was lost, after its documents had gone."""
+    for name in ("duckdb", "postgresql"):
+        fresh.begin(force=fresh.catalog.state.begun, schema=SCHEMA.model_copy(update={"database": name}))
+        for chunk in (1, 2, 3):
+            fresh.complete(chunk)
+        seal(fresh.catalog)
+    expired = expire(fresh.catalog, keep_last=1)
+    collect_garbage(fresh.catalog, grace=NOW, unsafe=True)
+    assert (expired.expired, expired.revision, len(folders(fresh))) == ((5,), 11, 1)
+    create_tag(fresh.catalog, "newest", 10)
+    fresh.store.delete(transaction_path(11))
+    assert "Revision 5 cannot be read: schema/" in " ".join(rebuild(fresh.store).lost)
+    assert [each.revision for each in read_state(fresh.store).readable()] == [10]
+    assert not [fault for fault in verify(fresh.store).faults if fault.is_damage]
 
 
 def test_documents_that_a_writer_writes_again_are_young(fresh: Writer) -> None:
