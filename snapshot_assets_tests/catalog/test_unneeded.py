@@ -132,7 +132,6 @@ def test_a_snapshot_with_a_longer_grace_period_keeps_what_expired_before_it(fres
     create_tag(working(fresh, 2 * DAY).catalog, "newest", 7)
     if checkpoint:
         write_checkpoint(fresh.store, fresh.catalog.state)
-    aged(fresh, 2 * DAY)
     working(fresh, 1 * DAY).begin(HEADER.__class__(**(vars(HEADER) | {"grace": HEADER.grace * 7})), force=True)
     found = collect_garbage(Catalog.open_for_writing(fresh.store), dry_run=True)
     assert gone in {each.path for each in found.waiting}
