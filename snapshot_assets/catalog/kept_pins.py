@@ -244,10 +244,10 @@ class KeptPins:
 
     def _lacking_documents(self, revisions: Sequence[int]) -> dict[int, str]:
         """Return the revisions among some that lack a schema document which the head does not need, with its path."""
-        there = self.proof.evidence.objects.keys() | used_schema_files(self.state).keys()
+        there = self.proof.evidence.objects.keys() | _documents(self.state)
         if all(ref.path in there for _, added, _ in schema_lives(self.state.events) for ref in added.files):
             return {}
-        lacking = {each: used_schema_files(self.state.at(each)).keys() - there for each in revisions}
+        lacking = {each: _documents(self.state.at(each)) - there for each in revisions}
         return {revision: min(paths) for revision, paths in lacking.items() if paths}
 
     def _reserve_numbers(self) -> None:
@@ -262,6 +262,10 @@ class KeptPins:
             taken = max(taken, proof.evidence.highest)
         if taken > last:
             self.actions.append(act.SavepointDeleted(taken))
+
+
+def _documents(state: State) -> set[str]:
+    return set(used_schema_files(state)) if state.schemas else set()
 
 
 def _supersedes(found: FoundTag, known: PinState) -> bool:
