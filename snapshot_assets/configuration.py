@@ -187,9 +187,9 @@ def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[st
 
 
 def _plan_name(to: str) -> str:
-    """Return the last segment of a location as a plan's name."""
+    """Return the last segment of a location as a plan's name, which begins with a letter."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", parse_location(to).segments[-1])[:_LONGEST_NAME]
-    return name if NAME.fullmatch(name) else f"_{name}"[:_LONGEST_NAME]
+    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
 
 
 def parse_configuration(

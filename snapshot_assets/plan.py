@@ -48,7 +48,9 @@ from snapshot_assets.plan_retention import RetentionFields
 from snapshot_assets.problems import plan_error, problems_of, raising_value_errors
 from snapshot_assets.storage.location import parse_location
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
+"""What a plan may be called: keys of Dagster resources begin with it, which may not begin with `_`."""
+
 _MB = 1 << 20
 MAX_PARALLELISM = 64
 """Most chunks that are worked on side by side."""
@@ -208,8 +210,7 @@ class Plan(BaseModel):
     def _is_key_segment(cls, name: str) -> str:
         if not NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} is not a name; write letters, digits and `_`, not beginning with a digit, "
-                "at most 100 characters"
+                f"{name!r} is not a name; write a letter, then letters, digits and `_`, at most 100 characters"
             )
         return name
 

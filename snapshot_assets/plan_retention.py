@@ -4,7 +4,7 @@
       keep_last: 10
       keep_for: 30d
       tag: {create_time: 02:00, name: "auto-{date}", num_retained_max: 7, default_time_retained: 90d}
-      savepoint: {create_interval: 7d}
+      savepoint: {create_interval: 7d, num_retained_max: 4}
 
 Nothing expires, and no tag is made, that no such field asks for.
 """
@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
-from snapshot_assets.catalog.auto_tags import TagRule, Ticks, check_pattern
+from snapshot_assets.catalog.auto_tags import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules_retention import Retention
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text
@@ -54,8 +54,12 @@ class _Fields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class _Interval(_Fields):
-    create_interval: Duration = Field(_LEAST, description="Time between two, in whole days.")
+class _Pins(_Fields):
+    create_time: TimeOfDay = Field(time(0, 0), description="Time of day in UTC, `hh:mm`.")
+    create_interval: Duration = Field(
+        _LEAST, description="Time between two, in whole days, counted from Thursday, 1970-01-01."
+    )
+    num_retained_max: int | None = Field(None, ge=1, description="How many automatic ones stay; null for all.")
 
     @field_validator("create_interval")
     @classmethod
@@ -63,15 +67,17 @@ class _Interval(_Fields):
         raising_value_errors(Ticks)(interval)
         return interval
 
+    @property
+    def _ticks(self) -> Ticks:
+        return Ticks(self.create_interval, self.create_time)
 
-class TagFields(_Interval):
+
+class TagFields(_Pins):
     """A tag for each day, or each few days."""
 
-    create_time: TimeOfDay = Field(time(0, 0), description="Time of day in UTC, `hh:mm`.")
     name: str = Field(
         "auto-{date}", description="Name, with `{date}`, or `{year}`, `{month}`, `{day}`, of its day; `{time}` too."
     )
-    num_retained_max: int | None = Field(None, ge=1, description="How many automatic tags stay; null for all.")
     default_time_retained: Duration | None = Field(None, description="How long a tag lives; null for ever.")
 
     @field_validator("name")
@@ -88,17 +94,16 @@ class TagFields(_Interval):
     @property
     def rule(self) -> TagRule:
         """The rule that these fields are."""
-        ticks = Ticks(self.create_interval, self.create_time)
-        return TagRule(ticks, self.name, self.num_retained_max, self.default_time_retained)
+        return TagRule(self._ticks, self.name, self.num_retained_max, self.default_time_retained)
 
 
-class SavepointFields(_Interval):
-    """A savepoint every few days, at midnight UTC or as soon as possible afterwards."""
+class SavepointFields(_Pins):
+    """A savepoint for each day, or each few days."""
 
     @property
-    def ticks(self) -> Ticks:
-        """When there is one."""
-        return Ticks(self.create_interval)
+    def rule(self) -> SavepointRule:
+        """The rule that these fields are."""
+        return SavepointRule(self._ticks, self.num_retained_max)
 
 
 class RetentionFields(_Fields):

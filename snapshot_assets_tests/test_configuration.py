@@ -219,8 +219,8 @@ def test_a_plan_is_added_last_in_place_of_its_namesake():
     ("to", "name"),
     [
         ("s3://backups/prod/flights", "flights"),
-        ("s3://backups/2013-flights.old", "_2013_flights_old"),
-        ("s3://backups/" + "9" * 200, "_" + "9" * 99),
+        ("s3://backups/2013-flights.old", "plan_2013_flights_old"),
+        ("s3://backups/" + "9" * 200, "plan_" + "9" * 95),
     ],
 )
 def test_an_ad_hoc_plan_is_named_after_its_location(to, name):

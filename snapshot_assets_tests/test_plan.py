@@ -96,8 +96,7 @@ def test_all_mistakes_are_reported_at_once():
         )
     assert str(caught.value).splitlines() == [
         "plan 'my plan' has 8 mistakes:",
-        "  name: 'my plan' is not a name; write letters, digits and `_`, not beginning with a digit, "
-        "at most 100 characters",
+        "  name: 'my plan' is not a name; write a letter, then letters, digits and `_`, at most 100 characters",
         "  to: '/tmp/x' is a bare path; write it as a URI: file:///tmp/x",
         "  kind: should be 'once' or 'continuous', found 'twice'",
         "  start_time: '2013-01-01' is not a time; write an RFC 3339 time with its zone, such as "
@@ -113,7 +112,8 @@ def test_all_mistakes_are_reported_at_once():
 @pytest.mark.parametrize(
     ("fields", "path", "message"),
     [
-        ({"name": "9a"}, "name", "not beginning with a digit"),
+        ({"name": "9a"}, "name", "write a letter, then"),
+        ({"name": "_a"}, "name", "write a letter, then"),
         ({"name": "a" * 101}, "name", "at most 100 characters"),
         ({"name": "a\n"}, "name", "is not a name"),
         ({"source": "no alias"}, "source", "neither an alias"),

@@ -4,7 +4,7 @@ from datetime import time, timedelta
 
 import pytest
 
-from snapshot_assets.catalog.auto_tags import TagRule, Ticks
+from snapshot_assets.catalog.auto_tags import SavepointRule, TagRule, Ticks
 from snapshot_assets.catalog.rules_retention import Retention
 from snapshot_assets.configuration import load_configuration
 from snapshot_assets.errors import PlanError
@@ -40,17 +40,18 @@ def test_the_fields_are_rules():
                 "num_retained_max": 8,
                 "default_time_retained": "90d",
             },
-            "savepoint": {"create_interval": "30d"},
+            "savepoint": {"create_time": "00:30", "create_interval": "30d", "num_retained_max": 4},
         }
     )
     assert plan.retention.rule == Retention(3, 30 * DAY)
     assert plan.retention.tag.rule == TagRule(Ticks(7 * DAY, time(2, 30)), "weekly-{year}{month}{day}", 8, 90 * DAY)
-    assert plan.retention.savepoint.ticks == Ticks(30 * DAY)
+    assert plan.retention.savepoint.rule == SavepointRule(Ticks(30 * DAY, time(0, 30)), 4)
     document = plan.model_dump(mode="json")
     assert (document["retention"]["tag"]["create_time"], document["retention"]["keep_for"]) == ("02:30", "30d")
     assert Plan(**document) == plan
     assert _plan({"keep_for": "12h"}).retention.rule == Retention(None, DAY / 2)
     assert _plan({"tag": {}}).retention.tag.rule == TagRule()
+    assert _plan({"savepoint": {}}).retention.savepoint.rule == SavepointRule()
 
 
 def test_every_mistake_is_told_where_it_is():
@@ -67,7 +68,7 @@ def test_every_mistake_is_told_where_it_is():
                 "default_time_retained": "0d",
                 "create_tim": "02:00",
             },
-            "savepoint": {"create_interval": "0d"},
+            "savepoint": {"create_interval": "0d", "create_time": "24:00", "num_retained_max": 0},
         }
     )
     assert found == {
@@ -80,6 +81,8 @@ def test_every_mistake_is_told_where_it_is():
         "retention.tag.num_retained_max": "should be greater than or equal to 1, found 0",
         "retention.tag.default_time_retained": "0s is no time; write one such as 12h or 30d, or leave it out",
         "retention.tag.create_tim": "is not a field. Did you mean 'create_time' or 'create_interval'?",
+        "retention.savepoint.create_time": "'24:00' is not a time of day; write hh:mm in UTC, such as 02:00",
+        "retention.savepoint.num_retained_max": "should be greater than or equal to 1, found 0",
         "retention.savepoint.create_interval": "0s is not a number of whole days; write 1d or more, such as 1d or 7d",
     }
     assert "write such as {keep_for: 30d" in _problems(3)["retention"]

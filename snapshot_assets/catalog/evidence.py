@@ -20,10 +20,11 @@ from snapshot_assets.catalog.found_documents import (
     read_schema_content,
     read_tag,
 )
+from snapshot_assets.catalog.link_checks import LogEntry
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.replay import FAULTS, Listing, list_log, read_entries
 from snapshot_assets.catalog.rules import SchemaContent
-from snapshot_assets.catalog.state import LogEntry, State
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from snapshot_assets.catalog.chunk_receipts import Found, covering, newest_by_table
 from snapshot_assets.catalog.evidence import Evidence
-from snapshot_assets.catalog.from_manifest import assumed_header, completed_chunk
+from snapshot_assets.catalog.from_manifest import completed_chunk
 from snapshot_assets.catalog.proofs import Proof
 from snapshot_assets.catalog.remains import Remains, add_schema, is_there
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.told_plans import assumed_header
 from snapshot_assets.catalog.verify import hash_object
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act

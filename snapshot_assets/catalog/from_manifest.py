@@ -12,16 +12,16 @@ from snapshot_assets.catalog.chunk_receipts import Found, covering
 from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.found_documents import Manifest, schema_content
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.told_plans import assumed_header, header_in_receipts, schema_numbers
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, check_data_path
 from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
-from snapshot_assets.format.units import parse_duration, parse_time, time_text
+from snapshot_assets.format.units import parse_duration, parse_time
 from snapshot_assets.format.windows import window_at
 
 _MICROSECOND = timedelta(microseconds=1)
-_DAY = timedelta(days=1) // _MICROSECOND
 
 
 @dataclass
@@ -166,28 +166,6 @@ def _header(found: Manifest, known: act.Header | None, evidence: Evidence, state
     return replace(known, **said)
 
 
-def header_in_receipts(evidence: Evidence, snapshot_id: str) -> act.Header | None:
-    """Return a snapshot's header as its newest receipt has it, None where none does."""
-    told = [each for each, _ in evidence.receipts if each.snapshot_id == snapshot_id and each.header is not None]
-    return max(told, key=lambda each: (each.base_revision, each.opened_at)).header if told else None
-
-
-def assumed_header(start: datetime | None, end: datetime | None, **said: Any) -> act.Header:
-    """Return a header of which only a part is known."""
-    assumed: dict[str, Any] = {
-        "name": "",
-        "source": "",
-        "kind": "once",
-        "time_zone": "UTC",
-        "null_time": "chunk0",
-        "untimed_tables": "export",
-        "grace": _DAY,
-        "requested_start": time_text(start) if start else "",
-        "requested_end": time_text(end) if end else "",
-    }
-    return act.Header(start=start, end=end, **(assumed | said))
-
-
 def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
     """Return the schemas that a manifest and its snapshot's receipts number."""
     folders: dict[str, list[Mapping[str, Any]]] = {}
@@ -206,31 +184,6 @@ def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
     if missing:
         raise ValueError(f"schema {min(missing)}, which its files have, is not known")
     return [numbered[number] for number in sorted(numbered)]
-
-
-def schema_numbers(evidence: Evidence, snapshot_id: str, since: int = 0) -> dict[int, str]:
-    """Return the content of a snapshot's schemas by id, as its receipts tell.
-
-    Args:
-        evidence: The receipts.
-        snapshot_id: The snapshot.
-        since: Only receipts based on this revision or a later one: a rollback gave up the ids before it.
-    """
-    told = [
-        receipt
-        for receipt, _ in evidence.receipts
-        if receipt.snapshot_id == snapshot_id and receipt.files and receipt.base_revision >= since
-    ]
-    numbers = {
-        file.schema_id: receipt.schema_sha256
-        for receipt in told
-        if receipt.compaction is None
-        for file in receipt.files
-    }
-    for receipt in told:  # the files that a compaction kept may have older schemas
-        if receipt.compaction is not None:
-            numbers.setdefault(max(file.schema_id for file in receipt.files), receipt.schema_sha256)
-    return numbers
 
 
 def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
-from snapshot_assets.catalog.pin_set import SavepointState, TagState
+from snapshot_assets.catalog.pin_list import ListedSavepoint, ListedTag, list_savepoints, list_tags
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -21,32 +21,13 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
-class TagSummary:
-    """One tag: the revision it pins, since when, and for how long; a `ttl` of None is for ever."""
-
-    name: str
-    revision: int
-    created_at: datetime
-    ttl: timedelta | None = None
-
-
-@dataclass(frozen=True)
-class SavepointSummary:
-    """One savepoint: the revision it pins, and since when."""
-
-    id: int
-    revision: int
-    created_at: datetime
-
-
-@dataclass(frozen=True)
 class SnapshotSummary:
     """One location as `snapshots export list` shows it.
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
-        tags: Its tags, by name.
-        savepoints: Its savepoints, by id.
+        tags: Its tags, by commit time of the revisions they pin.
+        savepoints: Its savepoints, likewise.
         error: Why it is unreadable, else "".
     """
 
@@ -63,8 +44,8 @@ class SnapshotSummary:
     bytes: int = 0
     revision: int = 0
     sealed_revision: int | None = None
-    tags: tuple[TagSummary, ...] = ()
-    savepoints: tuple[SavepointSummary, ...] = ()
+    tags: tuple[ListedTag, ...] = ()
+    savepoints: tuple[ListedSavepoint, ...] = ()
     error: str = ""
 
 
@@ -129,19 +110,9 @@ def summarize(store: ObjectStore) -> SnapshotSummary:
         bytes=size,
         revision=state.revision,
         sealed_revision=state.newest_seal.revision if state.newest_seal else None,
-        tags=tuple(_tag(known) for _, known in sorted(state.tags.items())),
-        savepoints=tuple(_savepoint(known) for _, known in sorted(state.pins.savepoints.items())),
+        tags=tuple(list_tags(state)),
+        savepoints=tuple(list_savepoints(state)),
     )
-
-
-def _tag(known: TagState) -> TagSummary:
-    tag = known.tag
-    return TagSummary(tag.name, tag.revision, tag.created_at, tag.ttl)
-
-
-def _savepoint(known: SavepointState) -> SavepointSummary:
-    savepoint = known.savepoint
-    return SavepointSummary(savepoint.id, savepoint.revision, savepoint.created_at)
 
 
 def _status(state: State) -> str:

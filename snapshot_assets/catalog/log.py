@@ -10,7 +10,7 @@ import random
 import time
 from enum import Enum, auto
 
-from snapshot_assets.catalog.state import LogEntry
+from snapshot_assets.catalog.link_checks import LogEntry
 from snapshot_assets.errors import (
     ObjectExistsError,
     ObjectNotFoundError,

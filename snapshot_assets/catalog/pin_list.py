@@ -5,47 +5,53 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 
+from snapshot_assets.catalog.facts import revision_facts
+from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.state import State
 
 
 @dataclass(frozen=True)
 class ListedTag:
-    """A tag among the others.
+    """A tag among the others: the columns of `$tags`, and its fields wherever it is shown as JSON.
 
     Attributes:
-        committed_at: When the revision that it pins was committed.
-        ttl: How long it lives from `created_at`; None for ever.
+        tagged_snapshot_id: The revision that it pins.
+        schema_id: That revision's newest schema, 0 for none.
+        commit_time: When that revision was committed.
+        record_count: That revision's rows; see `RevisionFacts`.
+        time_retained: How long it lives from `create_time`; None for ever.
+        expires_at: When its time to live is over; None for never.
         automatic: Whether a rule made it, and may delete it.
-        previous: The tag of the closest earlier revision, "" if there is none.
+        previous: The tag of the closest earlier revision; None if there is none.
         next: The tag of the closest later revision, likewise.
     """
 
-    name: str
-    revision: int
-    committed_at: datetime
-    created_at: datetime
-    ttl: timedelta | None
+    tag_name: str
+    tagged_snapshot_id: int
+    schema_id: int
+    commit_time: datetime
+    record_count: int
+    create_time: datetime
+    time_retained: str | None
+    expires_at: datetime | None
     automatic: bool
-    previous: str
-    next: str
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """When its time to live is over, None for never."""
-        return None if self.ttl is None else self.created_at + self.ttl
+    previous: str | None
+    next: str | None
 
 
 @dataclass(frozen=True)
 class ListedSavepoint:
-    """A savepoint among the others; `previous` and `next` are None where there is none; else as of a tag."""
+    """A savepoint among the others: the columns of `$savepoints`; see `ListedTag`."""
 
-    id: int
-    revision: int
-    committed_at: datetime
-    created_at: datetime
+    savepoint_id: int
+    saved_snapshot_id: int
+    schema_id: int
+    commit_time: datetime
+    record_count: int
+    create_time: datetime
     automatic: bool
     previous: int | None
     next: int | None
@@ -53,7 +59,9 @@ class ListedSavepoint:
 
 def list_tags(state: State) -> list[ListedTag]:
     """Return all tags, by commit time of the revisions they pin, then by creation and name."""
-    committed = _committed(state)
+    if not state.tags:
+        return []
+    facts = revision_facts(state)
     tags = sorted(
         (known.tag for known in state.tags.values()), key=lambda tag: (tag.revision, tag.created_at, tag.name)
     )
@@ -62,12 +70,15 @@ def list_tags(state: State) -> list[ListedTag]:
         ListedTag(
             tag.name,
             tag.revision,
-            committed[tag.revision],
+            facts[tag.revision].schema_id,
+            facts[tag.revision].committed_at,
+            facts[tag.revision].rows,
             tag.created_at,
-            tag.ttl,
+            ttl_text(tag.ttl),
+            None if tag.ttl is None else tag.created_at + tag.ttl,
             tag.automatic,
-            "" if before is None else tags[before].name,
-            "" if after is None else tags[after].name,
+            None if before is None else tags[before].name,
+            None if after is None else tags[after].name,
         )
         for tag, (before, after) in zip(tags, neighbours, strict=True)
     ]
@@ -75,14 +86,18 @@ def list_tags(state: State) -> list[ListedTag]:
 
 def list_savepoints(state: State) -> list[ListedSavepoint]:
     """Return all savepoints, by commit time of the revisions they pin, then by id."""
-    committed = _committed(state)
+    if not state.pins.savepoints:
+        return []
+    facts = revision_facts(state)
     savepoints = sorted((known.savepoint for known in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
     neighbours = _neighbours([each.revision for each in savepoints])
     return [
         ListedSavepoint(
             each.id,
             each.revision,
-            committed[each.revision],
+            facts[each.revision].schema_id,
+            facts[each.revision].committed_at,
+            facts[each.revision].rows,
             each.created_at,
             each.automatic,
             None if before is None else savepoints[before].id,
@@ -90,10 +105,6 @@ def list_savepoints(state: State) -> list[ListedSavepoint]:
         )
         for each, (before, after) in zip(savepoints, neighbours, strict=True)
     ]
-
-
-def _committed(state: State) -> dict[int, datetime]:
-    return {seal.revision: seal.committed_at for seal in state.seals}
 
 
 def _neighbours(revisions: list[int]) -> Iterable[tuple[int | None, int | None]]:

@@ -131,6 +131,35 @@ def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare, since: da
     return committed
 
 
+def delete_pin(
+    catalog: Catalog, find: Callable[[State], PinState | None], deletion: act.TagDeleted | act.SavepointDeleted
+) -> bool:
+    """Delete a pin: first in the log, then its object, which may be gone already.
+
+    Args:
+        catalog: The location, opened for writing.
+        find: Returns the pin as a state has it; None if it is not to be deleted.
+        deletion: What the log says of it.
+
+    Returns:
+        Whether it was there.
+    """
+    deleted: list[str] = []
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        known = find(state)
+        if known is None or state.deleted:
+            return None
+        deleted.append(known.pin.object.path)
+        return [deletion]
+
+    catalog.refresh()
+    if catalog.commit(prepare) is None:
+        return False
+    catalog.store.delete(deleted[-1])
+    return True
+
+
 def _young(
     catalog: Catalog, state: State, ref: act.ObjectRef, since: datetime, actions: Sequence[act.Action] | None
 ) -> Sequence[act.Action] | None:

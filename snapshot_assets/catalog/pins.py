@@ -11,6 +11,7 @@ from snapshot_assets.catalog.pin_objects import (
     NO_OBJECT,
     ChangedMeanwhileError,
     commit_pin,
+    delete_pin,
     tag_document,
     ttl_text,
     write_pin,
@@ -128,30 +129,23 @@ def replace_tag(
     return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
 
 
-def delete_tag(catalog: Catalog, name: str) -> bool:
-    """Delete a tag: first in the log, then its object, which may be gone already.
+def delete_tag(catalog: Catalog, name: str, known: TagState | None = None) -> bool:
+    """Delete a tag; see `delete_pin`.
 
     Args:
         catalog: The location, opened for writing.
         name: The tag's name.
+        known: Delete only this one: not if it was renamed, replaced, or deleted and created again since.
 
     Returns:
         Whether there was such a tag.
     """
-    deleted: list[str] = []
 
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        known = state.tags.get(name)
-        if known is None or state.deleted:
-            return None
-        deleted.append(known.tag.object.path)
-        return [act.TagDeleted(name)]
+    def find(state: State) -> TagState | None:
+        found = state.tags.get(name)
+        return found if known is None or found == known else None
 
-    catalog.refresh()
-    if catalog.commit(prepare) is None:
-        return False
-    catalog.store.delete(deleted[-1])
-    return True
+    return delete_pin(catalog, find, act.TagDeleted(name))
 
 
 def known_tag(state: State, name: str) -> TagState:
@@ -192,14 +186,17 @@ def _adoptable(state: State, wanted: act.TagCreated) -> TagState | None:
         return None
     tag = known.tag
     if (tag.revision, tag.ttl, tag.automatic) != (wanted.revision, wanted.ttl, wanted.automatic):
-        _refuse_taken(tag, wanted)
+        _refuse_taken(
+            tag,
+            f", and asked for is {_pinned(wanted)}. Choose another name, or let that tag pin this from now on: "
+            f"`snapshots tag replace {tag.name}`.",
+        )
     return known
 
 
-def _refuse_taken(tag: act.TagCreated, wanted: act.TagCreated) -> None:
+def _refuse_taken(tag: act.TagCreated, otherwise: str) -> None:
     raise TagExistsError(
-        f"Tag {tag.name!r} is there already: it pins {_pinned(tag)} since {time_text(tag.created_at)}, and asked "
-        f"for is {_pinned(wanted)}. Choose another name, or delete that tag first.",
+        f"Tag {tag.name!r} is there already: it pins {_pinned(tag)} since {time_text(tag.created_at)}{otherwise}",
         name=tag.name,
         revision=tag.revision,
     )
@@ -252,7 +249,11 @@ def _put_in_place(known: TagState, created: act.TagCreated, version: int, action
 def _check_successor(state: State, known: TagState, wanted: act.TagCreated) -> None:
     """Refuse a name that another tag has, and a revision that cannot be read."""
     if wanted.name != known.tag.name and wanted.name in state.tags:
-        _refuse_taken(state.tags[wanted.name].tag, wanted)
+        _refuse_taken(
+            state.tags[wanted.name].tag,
+            f", so that tag {known.tag.name!r} cannot be renamed to it. Choose another name, or delete tag "
+            f"{wanted.name!r} first.",
+        )
     resolve_version(f"rev:{wanted.revision}", state)
 
 

@@ -23,11 +23,12 @@ from snapshot_assets.catalog.chunk_receipts import (
     worlds,
 )
 from snapshot_assets.catalog.evidence import Evidence
-from snapshot_assets.catalog.from_manifest import completed_chunk, header_in_receipts, schema_numbers
+from snapshot_assets.catalog.from_manifest import completed_chunk
 from snapshot_assets.catalog.proofs import Changes, Proof
 from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.told_plans import header_in_receipts, schema_numbers
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
+from snapshot_assets.catalog.link_checks import LogEntry
 from snapshot_assets.catalog.log import read_entry
-from snapshot_assets.catalog.state import LogEntry, State
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,

@@ -30,11 +30,11 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.keep_last is None and self.keep_for is None:
-            raise PlanError("Nothing says which revisions are to be kept; give --keep-last, --keep-for, or both.")
+            raise PlanError("Nothing says which revisions are to be kept; give keep_last, keep_for, or both.")
         if self.keep_last is not None and self.keep_last < 1:
-            raise PlanError(f"--keep-last is {self.keep_last}; give 1 or more: the newest seal always stays.")
+            raise PlanError(f"keep_last is {self.keep_last}; give 1 or more: the newest seal always stays.")
         if self.keep_for is not None and self.keep_for < timedelta(0):
-            raise PlanError(f"--keep-for is {self.keep_for}; give a duration such as 30d.")
+            raise PlanError(f"keep_for is {self.keep_for}; give a duration such as 30d.")
 
     def outlived(self, state: State, now: datetime) -> list[int]:
         """Return the sealed revisions that no rule keeps and that are not expired yet, ascending.

@@ -2,115 +2,32 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
-from operator import attrgetter
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 
-from snapshot_assets.catalog.file_set import FileSet, FileState
-from snapshot_assets.catalog.pin_set import PinAction, Pins, Place, TagState
-from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
+from snapshot_assets.catalog.known_state import ChunkState, KnownState, SealState
+from snapshot_assets.catalog.link_checks import LogEntry, check_follows, unreadable_beginning
+from snapshot_assets.catalog.pin_set import PinAction, Place
+from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
-    UNTIMED_CHUNK,
     check_data_path,
     check_receipt_path,
     check_schema_path,
-    checkpoint_path,
     chunk_of,
     transaction_path,
 )
-from snapshot_assets.format.windows import Window, plan_windows, window_at
 
-
-@dataclass(frozen=True)
-class LogEntry:
-    """A transaction and the checksum that its successor links to."""
-
-    transaction: act.Transaction
-    sha256: str
-
-    @property
-    def begins_anew(self) -> bool:
-        """Whether it follows nothing: a rebuild wrote it."""
-        return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
-
-
-@dataclass(frozen=True)
-class ChunkState:
-    """The newest word on a chunk, and when it was said."""
-
-    chunk: act.Chunk
-    revision: int
-
-    @property
-    def exported(self) -> int:
-        """The revision that exported its rows, which compactions since have written anew."""
-        return self.chunk.exported or self.revision
-
-
-@dataclass(frozen=True)
-class SealState:
-    """A seal, where it stands in the log, of which snapshot, and the format version then."""
-
-    seal: act.Seal
-    revision: int
-    committed_at: datetime
-    snapshot_id: str
-    version: int
+__all__ = ["DATA_ACTIONS", "SealState", "State", "first_version"]
 
 
 @dataclass
-class State:
-    """Everything that is true at one revision.
-
-    Attributes:
-        revision: Head revision, 0 for an empty location.
-        snapshot_id: The snapshot that the last begin named, "" before the first.
-        data_revision: Last revision that changed range, schema, chunks, files or tombstones: what a seal declares.
-        files: All files, live ones and ones that older states need.
-        in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
-        seals: All seals, of older snapshot ids too.
-        pins: All tags and savepoints, of older snapshot ids too.
-        expired: Sealed revisions that only a pin keeps readable.
-        tombstones: Tombstones of the snapshot by their revision, ascending.
-        events: What was said at each revision that an older state may need.
-        format_version: What transactions of this state carry, 0 for an empty location.
-        plans_since: The last upgrade, rebuild or rollback, 0 for none: plans that were read before it are aborted.
-        rolled_back: The last rollback's revision, 0 for none: what is no part of the state was given up by it.
-        forgotten: What expired by then is not told any more, however long a later snapshot's grace period is.
-        checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
-    """
-
-    location_id: str = ""
-    revision: int = 0
-    uuid: str = ""
-    sha256: str = ""
-    committed_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    snapshot_id: str = ""
-    header: act.Header | None = None
-    created_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    created_by: str = ""
-    data_revision: int = 0
-    schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
-    chunks: dict[int, ChunkState] = field(default_factory=dict)
-    files: FileSet = field(default_factory=FileSet)
-    in_progress: dict[int, str] = field(default_factory=dict)
-    seals: list[SealState] = field(default_factory=list)
-    pins: Pins = field(default_factory=Pins)
-    expired: set[int] = field(default_factory=set)
-    tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
-    deleted: bool = False
-    events: list[Event] = field(default_factory=list)
-    format_version: int = 0
-    plans_since: int = 0
-    rolled_back: int = 0
-    forgotten: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    checkpointed: int = 0
+class State(KnownState):
+    """Everything that is true at one revision, and what one more transaction makes of it."""
 
     def apply(self, entry: LogEntry, name: str) -> None:
         """Fold one more transaction.
@@ -123,8 +40,8 @@ class State:
             DamageError: It does not follow this state, or its actions contradict it.
         """
         if entry.begins_anew:
-            raise _unreadable_beginning(entry, name)
-        _check_follows(self, entry.transaction, name)
+            raise unreadable_beginning(entry, name)
+        check_follows(self, entry.transaction, name)
         transaction = entry.transaction
         self.format_version = self.format_version or transaction.version
         self.location_id = transaction.location_id
@@ -275,137 +192,25 @@ class State:
         if chunk is None or not self.files.remove(chunk, path, self.revision, self.committed_at):
             raise DocumentError(f"{name} removes {path}, which is not there.", object=name)
 
-    # Questions
-
-    @property
-    def begun(self) -> bool:
-        """Whether a snapshot is there."""
-        return self.header is not None and not self.deleted
-
-    @property
-    def tags(self) -> dict[str, TagState]:
-        """All tags by name."""
-        return self.pins.tags
-
-    @property
-    def newest_seal(self) -> SealState | None:
-        """The newest seal of the current snapshot."""
-        return self.seals[-1] if self.seals and self.seals[-1].snapshot_id == self.snapshot_id else None
-
-    @property
-    def sealed(self) -> bool:
-        """Whether the head's data is exactly what the newest seal declared."""
-        return self.newest_seal is not None and self.newest_seal.revision >= self.data_revision
-
-    @property
-    def expiries_told_since(self) -> datetime:
-        """The time after which a checkpoint tells what expired, though nothing has it any more: two grace periods ago.
-
-        Garbage collection counts one, but on the store's clock, and a commit may be under way for half of it. The time
-        never goes back, as what one checkpoint leaves out the next one cannot tell.
-        """
-        grace = self.header.grace if self.header is not None else 0
-        return max(self.forgotten, self.committed_at - 2 * timedelta(microseconds=grace))
-
-    @property
-    def schema_id(self) -> int:
-        """The newest schema id, 0 where there is none yet."""
-        return max(self.schemas, default=0)
-
-    def live_files(self, chunk: int | None = None) -> Iterator[FileState]:
-        """Yield the live files, of one chunk or of all, by chunk and path."""
-        if chunk is None:
-            return iter(self.files)
-        files = self.files.chunk(chunk)
-        return iter([files[path] for path in sorted(files)])
-
     def at(self, revision: int) -> State:
         """Return an older state, as far as this one still knows it: every retained one.
 
         Args:
             revision: A revision that is not expired.
         """
+        found = self.without_files_at(revision)
+        found.files = self.files.at(revision)
+        return found
+
+    def without_files_at(self, revision: int) -> State:
+        """Return an older state but for its files, whose columns take time; see `at`."""
         found = State(location_id=self.location_id, format_version=first_version(self.events, self.format_version))
         for event in self.events:
             if event.revision > revision:
                 break
             found.fold(event, transaction_path(event.revision))
-        found.files = self.files.at(revision)
         found.revision = revision
         return found
-
-    def windows(self) -> tuple[Window, ...]:
-        """Return the windows that the snapshot's range is cut into; none for an unbounded or schema-only one."""
-        header = self.header
-        if header is None or header.schema_only or header.start is None or header.end is None:
-            return ()
-        return plan_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
-
-    def window(self, chunk: int) -> Window:
-        """Return a chunk's window.
-
-        Raises:
-            PlanError: There is none of that id.
-        """
-        header = self.header
-        assert header is not None
-        assert header.start is not None
-        return window_at(header.start, timedelta(microseconds=header.chunk_time_window), chunk, end=header.end)
-
-    def expected_chunks(self) -> list[int]:
-        """Return the ids of all chunks that a complete snapshot has: windows, and chunk 0 where it may hold rows."""
-        header = self.header
-        if header is None or header.schema_only:
-            return []
-        with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
-        return [UNTIMED_CHUNK] * with_chunk_0 + [window.id for window in self.windows()]
-
-    def was_sealed(self, revision: int) -> bool:
-        """Tell whether a revision is sealed, expired or not."""
-        place = bisect_left(self.seals, revision, key=attrgetter("revision"))
-        return place < len(self.seals) and self.seals[place].revision == revision
-
-    def readable(self) -> list[SealState]:
-        """Return the sealed revisions that can be read, ascending: those that are not expired, or are pinned."""
-        gone = self.expired - self.pins.revisions()
-        return [seal for seal in self.seals if seal.revision not in gone]
-
-    def retained(self) -> list[int]:
-        """Return the revisions whose files must stay, ascending: sealed ones that can be read, and the head."""
-        return sorted({*(seal.revision for seal in self.readable()), self.revision})
-
-    def completed(self, chunk: int) -> bool:
-        """Tell whether a chunk is committed as completed."""
-        known = self.chunks.get(chunk)
-        return known is not None and known.chunk.status is act.ChunkStatus.COMPLETED
-
-    def spoken_of(self, chunk: int) -> int:
-        """Return the newest revision that said what a chunk holds; a rollback says it of all. 0 for none."""
-        known = self.chunks.get(chunk)
-        return max(known.revision if known is not None else 0, self.rolled_back)
-
-    def missing(self) -> list[int]:
-        """Return the ids of expected chunks that are not completed."""
-        return [chunk for chunk in self.expected_chunks() if not self.completed(chunk)]
-
-    def status(self, chunk: int) -> act.ChunkStatus:
-        """Return a chunk's status as the manifest shows it."""
-        if chunk in self.in_progress:
-            return act.ChunkStatus.IN_PROGRESS if not self.completed(chunk) else act.ChunkStatus.COMPLETED
-        known = self.chunks.get(chunk)
-        return act.ChunkStatus.PENDING if known is None else known.chunk.status
-
-
-def _unreadable_beginning(entry: LogEntry, name: str) -> GapError:
-    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
-    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
-        return GapError(
-            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
-            "the location once more.",
-            object=name,
-        )
-    path = checkpoint_path(entry.transaction.revision)
-    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)
 
 
 def first_version(events: Iterable[Event], last: int) -> int:
@@ -444,28 +249,3 @@ def _extended(header: act.Header | None, action: act.Extend, name: str) -> act.H
     if header is None or (header.end is not None and action.end <= header.end):
         raise DocumentError(f"{name} moves the end of the range backward.", object=name)
     return act.Header(**(vars(header) | {"end": action.end}))
-
-
-def _check_follows(state: State, transaction: act.Transaction, name: str) -> None:
-    """Raise the one of five distinct errors that says why a transaction does not follow a state."""
-    if state.revision and transaction.location_id != state.location_id:
-        raise ForeignLocationError(
-            f"{name} belongs to location {transaction.location_id}; this one is {state.location_id}.", object=name
-        )
-    if transaction.revision != state.revision + 1:
-        kind = GapError if transaction.revision > state.revision else ForkError
-        raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
-    if transaction.previous_uuid != state.uuid:
-        raise ForkError(
-            f"{name} follows transaction {transaction.previous_uuid or 'none'}; "
-            f"revision {state.revision} is {state.uuid or 'none'}.",
-            object=name,
-        )
-    if transaction.previous_sha256 != state.sha256:
-        raise BrokenLinkError(
-            f"{name} carries {transaction.previous_sha256} as the checksum of revision {state.revision}, "
-            f"which is {state.sha256}.",
-            object=name,
-        )
-    if transaction.committed_at <= state.committed_at:
-        raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)

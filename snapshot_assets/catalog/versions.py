@@ -41,6 +41,23 @@ def resolve_version(text: str, state: State) -> int:
     return _of_tag(name, state)
 
 
+def version_to_pin(text: str, state: State) -> int:
+    """Return the sealed revision that a version means, the newest seal of the snapshot for "".
+
+    Raises:
+        VersionNotFoundError: See `resolve_version`; or the snapshot has no seal yet.
+    """
+    if text:
+        return resolve_version(text, state)
+    if state.newest_seal is None:
+        raise VersionNotFoundError(
+            "Nothing of the snapshot was sealed yet, so that there is nothing to pin. Export what is missing, which "
+            f"seals it, or name an older version; {_what_there_is(state)}",
+            version=text,
+        )
+    return state.newest_seal.revision
+
+
 def _of_tag(name: str, state: State) -> int:
     known = state.tags.get(name)
     if known is not None:

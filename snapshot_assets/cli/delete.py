@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if not options.with_tags:
         # before anybody is asked; deleting looks again
-        refuse_pinned((tag.name for tag in summary.tags), (each.id for each in summary.savepoints))
+        refuse_pinned(sorted(tag.tag_name for tag in summary.tags), (each.savepoint_id for each in summary.savepoints))
     if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
         say("Nothing was deleted.")
         if options.json:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.diff import ChunkChange, Difference, difference
+from snapshot_assets.catalog.diff import Change, Difference, DiffRow, Kind, difference
 from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, show, show_json, show_table
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,41 +21,55 @@ def run(options: argparse.Namespace) -> int:
     first, second = (resolve_version(version, catalog.state) for version in (options.first, options.second))
     found = difference(catalog.state, first, second)
     if options.json:
-        show_json(_as_json(catalog.store.uri, found))
+        changes = [plain(asdict(row)) for row in found.rows]
+        show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": changes})
     else:
         _show(found)
     return 0
 
 
-def _as_json(uri: str, found: Difference) -> dict[str, Any]:
-    return {
-        "uri": uri,
-        "from": found.first,
-        "to": found.second,
-        "chunks": [asdict(change) for change in found.by_chunk()],
-        "files": [asdict(file) for file in found.files],
-    }
-
-
 def _show(found: Difference) -> None:
-    changes = found.by_chunk()
-    if not changes:
-        show(f"nothing changed from revision {found.first} to revision {found.second}")
+    between = f"from revision {found.first} to revision {found.second}"
+    if not found.rows:
+        show(f"nothing changed {between}")
         return
-    show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_row(change) for change in changes])
-    added, removed = (sum(getattr(change, f"rows_{which}") for change in changes) for which in ("added", "removed"))
-    show(
-        f"{counted(len(found.files), 'file')} changed from revision {found.first} to revision {found.second}: "
-        f"+{added:,} rows, -{removed:,} rows"
-    )
+    for row in found.rows:
+        match row.kind:
+            case Kind.HEADER:
+                show(str(row.detail))
+            case Kind.SCHEMA:
+                show(f"schema {row.detail} {row.change.value}")
+            case Kind.TOMBSTONE:
+                show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
+    chunks = found.of(Kind.CHUNK)
+    if chunks:
+        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_row(row) for row in chunks])
+    show(f"{counted(len(found.of(Kind.FILE)), 'file')} changed {between}: {_rows(chunks)}")
 
 
-def _row(change: ChunkChange) -> tuple[object, ...]:
+def _rows(chunks: list[DiffRow]) -> str:
+    """Return how many rows came and went, of the chunks where that is known."""
+    added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
+    known = f"+{sum(filter(None, added)):,} rows, -{sum(filter(None, removed)):,} rows"
+    unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)
+    unknown += [f"brought back in {counted(added.count(None), 'chunk')}"] * (None in added)
+    return known + (f", and unknown numbers {' and '.join(unknown)}" if unknown else "")
+
+
+def _table(row: DiffRow) -> str:
+    return "" if row.schema is None or row.table is None else table_text(TableName(row.schema, row.table))
+
+
+def _row(row: DiffRow) -> tuple[object, ...]:
     return (
-        change.chunk,
-        f"{change.schema}.{change.table}",
-        change.change.value,
-        f"+{change.files_added} -{change.files_removed}",
-        f"+{change.rows_added:,} -{change.rows_removed:,}",
-        f"+{human_bytes(change.bytes_added)} -{human_bytes(change.bytes_removed)}",
+        row.chunk,
+        _table(row),
+        row.detail or row.change.value,
+        f"+{row.files_added} -{row.files_removed}",
+        f"+{_number(row.rows_added)} -{_number(row.rows_removed)}",
+        f"+{human_bytes(row.bytes_added or 0)} -{human_bytes(row.bytes_removed or 0)}",
     )
+
+
+def _number(rows: int | None) -> str:
+    return "?" if rows is None else f"{rows:,}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-VERSIONS = "rev:12, tag:name, savepoint:3 or ts:2025-01-31T00:00:00Z"
+VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest or ts:2025-01-31T00:00:00Z"
 """What `--at` takes."""
 
 

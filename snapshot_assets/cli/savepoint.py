@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from dataclasses import asdict
 
-from snapshot_assets.catalog.pin_list import ListedSavepoint, list_savepoints
+from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.format.units import time_text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,29 +21,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
-    found = [savepoint_facts(each) for each in list_savepoints(catalog.state)]
+    found = [plain(asdict(each)) for each in list_savepoints(catalog.state)]
     if options.json:
         show_json(found)
     elif found:
-        names = ("id", "revision", "commit_time", "created_at")
+        names = ("savepoint_id", "saved_snapshot_id", "commit_time", "create_time")
         headers = ("Savepoint", "Revision", "Commit time", "Created")
         show_table(headers, [tuple(each[name] for name in names) for each in found])
     else:
         say(f"No savepoints at {catalog.store.uri}.")
     return 0
-
-
-def savepoint_facts(savepoint: ListedSavepoint) -> dict[str, Any]:
-    """Return a savepoint as JSON holds it."""
-    return {
-        "id": savepoint.id,
-        "revision": savepoint.revision,
-        "commit_time": time_text(savepoint.committed_at),
-        "created_at": time_text(savepoint.created_at),
-        "automatic": savepoint.automatic,
-        "previous": savepoint.previous,
-        "next": savepoint.next,
-    }
 
 
 def _delete(options: argparse.Namespace) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from snapshot_assets.catalog.pin_list import list_savepoints
-from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
 from snapshot_assets.cli.catalog.compact import compact
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, only_results_on_stdout, show, show_json
-from snapshot_assets.cli.savepoint import savepoint_facts
-from snapshot_assets.engine.savepoint import compactions
+from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
+from snapshot_assets.engine.savepoint import compact_and_pin
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,19 +19,23 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         UnsealedError: The head is not sealed; nothing was done, or others committed while it was compacted.
+        ConflictError: Others changed data again and again.
     """
-    catalog = open_catalog(options, writing=True)
-    refuse_unsealed(catalog.state)
-    runs, chunks = [], 0
-    for wanted, plan in compactions(catalog):
+    runs: list[str] = []
+    chunks = 0
+
+    def compact_all(wanted: Wanted, plan: CompactionPlan) -> None:
+        nonlocal chunks
         with only_results_on_stdout():
             outcomes, run_id = compact(options, wanted, len(plan.by_chunk()))
         runs.append(run_id)
         chunks += len(outcomes)
-    savepoint = create_savepoint(catalog).savepoint
+
+    catalog = open_catalog(options, writing=True)
+    savepoint = compact_and_pin(catalog, compact_all).savepoint
     if options.json:
-        [listed] = [each for each in list_savepoints(catalog.state) if each.id == savepoint.id]
-        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | savepoint_facts(listed))
+        [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
+        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | plain(asdict(listed)))
     else:
         done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
         show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")

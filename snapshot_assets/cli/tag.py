@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pin_list import ListedTag, list_tags
 from snapshot_assets.catalog.pin_objects import ttl_text
 from snapshot_assets.catalog.pins import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.versions import version_to_pin
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.freed import would_free
 from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.errors import VersionNotFoundError
 from snapshot_assets.format.units import parse_duration, time_text
 
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
-    tag = create_tag(catalog, options.name, _revision(options, catalog), ttl)
+    tag = create_tag(catalog, options.name, version_to_pin(options.at or "", catalog.state), ttl)
     return _report(options, catalog, tag, "" if tag.new else ", as before")
 
 
@@ -42,7 +42,8 @@ def _replace(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
     known_tag(catalog.state, options.name)
-    return _report(options, catalog, replace_tag(catalog, options.name, _revision(options, catalog), ttl))
+    revision = version_to_pin(options.at or "", catalog.state)
+    return _report(options, catalog, replace_tag(catalog, options.name, revision, ttl))
 
 
 def _rename(options: argparse.Namespace) -> int:
@@ -54,30 +55,11 @@ def _ttl(options: argparse.Namespace) -> timedelta | None:
     return None if options.time_retained is None else parse_duration(options.time_retained)
 
 
-def _revision(options: argparse.Namespace, catalog: Catalog) -> int:
-    return resolve_version(options.at, catalog.state) if options.at else _newest_seal(catalog)
-
-
-def _newest_seal(catalog: Catalog) -> int:
-    """Return the revision of the snapshot's newest seal.
-
-    Raises:
-        VersionNotFoundError: It has none yet.
-    """
-    newest = catalog.state.newest_seal
-    if newest is None:
-        raise VersionNotFoundError(
-            f"Nothing of the snapshot at {catalog.store.uri} was sealed yet, so that there is nothing to pin. Export "
-            "what is missing, or name an older version with --at."
-        )
-    return newest.revision
-
-
 def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str = "") -> int:
     pinned = tag.known.tag
     if options.json:
-        [listed] = [each for each in list_tags(catalog.state) if each.name == pinned.name]
-        show_json({"uri": catalog.store.uri, "new": tag.new} | _facts(listed))
+        [listed] = [each for each in list_tags(catalog.state) if each.tag_name == pinned.name]
+        show_json({"uri": catalog.store.uri, "new": tag.new} | plain(asdict(listed)))
     else:
         life = f" for {ttl_text(pinned.ttl)}" if pinned.ttl else ""
         show(f"{catalog.store.uri}: tag {pinned.name} keeps revision {pinned.revision}{life}{remark}")
@@ -111,7 +93,7 @@ def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
     tags = list_tags(catalog.state)
     if options.json:
-        show_json([_facts(tag) for tag in tags])
+        show_json([plain(asdict(tag)) for tag in tags])
     elif tags:
         headers = ("Tag", "Revision", "Commit time", "Created", "Time retained", "Expires at")
         show_table(headers, [_row(tag) for tag in tags])
@@ -120,21 +102,7 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(tag: ListedTag) -> dict[str, Any]:
-    return {
-        "name": tag.name,
-        "revision": tag.revision,
-        "commit_time": time_text(tag.committed_at),
-        "created_at": time_text(tag.created_at),
-        "time_retained": ttl_text(tag.ttl),
-        "expires_at": None if tag.expires_at is None else time_text(tag.expires_at),
-        "automatic": tag.automatic,
-        "previous": tag.previous or None,
-        "next": tag.next or None,
-    }
-
-
 def _row(tag: ListedTag) -> tuple[object, ...]:
-    facts = _facts(tag)
-    names = ("name", "revision", "commit_time", "created_at")
-    return (*(facts[name] for name in names), facts["time_retained"] or "for ever", facts["expires_at"] or "never")
+    expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
+    times = time_text(tag.commit_time), time_text(tag.create_time)
+    return (tag.tag_name, tag.tagged_snapshot_id, *times, tag.time_retained or "for ever", expires)

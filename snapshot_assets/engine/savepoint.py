@@ -1,32 +1,76 @@
-"""What is compacted before a savepoint: everything (STORAGE, section 7 "Compact"), so that no tombstone is pending."""
+"""Savepoints: everything is compacted (STORAGE, section 7 "Compact"), so that no tombstone is pending, then pinned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.matching import match_files, pending_tombstones
+from snapshot_assets.catalog.pin_set import SavepointState
+from snapshot_assets.catalog.savepoints import UncompactedError, create_savepoint, sealed_head
 from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.compact_plan import CompactionPlan, Documents, Wanted, plan_compaction
+from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
+
+_TRIES = 10
+"""How often what is there is looked at, and compacted or pinned: three times where nobody else commits."""
 
 
-def compactions(catalog: Catalog) -> Iterator[tuple[Wanted, CompactionPlan]]:
-    """Yield what there is to compact, each on the head that the caller's run of the one before left.
+def compact_and_pin(
+    catalog: Catalog, compact: Callable[[Wanted, CompactionPlan], None], *, automatic: bool = False
+) -> SavepointState:
+    """Compact everything, then pin just that; what others commit meanwhile is compacted, too.
+
+    Args:
+        catalog: The location, opened for writing.
+        compact: Runs a compaction of the location; is told how it is planned.
+        automatic: Whether a rule makes the savepoint, and may delete it.
+
+    Raises:
+        UnsealedError: The head is not sealed, perhaps as others commit: nothing was pinned.
+        ConflictError: Others changed data again and again.
+        NoSnapshotError: There is no snapshot.
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
+    """
+    for _ in range(_TRIES):
+        catalog.refresh()
+        state = catalog.begun()
+        sealed_head(state)
+        wanted = next_compaction(catalog.store, state)
+        if wanted is not None:
+            compact(*wanted)
+            continue
+        try:
+            return create_savepoint(catalog, state.data_revision, automatic=automatic)
+        except UncompactedError:
+            continue
+    raise ConflictError(
+        f"Other writers changed data at {catalog.store.uri} again and again while it was compacted, last in revision "
+        f"{catalog.refresh().data_revision}; no savepoint was made. Run again when no export or deletion is at work.",
+        uri=catalog.store.uri,
+        revision=catalog.state.data_revision,
+    )
+
+
+def next_compaction(store: ObjectStore, state: State) -> tuple[Wanted, CompactionPlan] | None:
+    """Return what is to be compacted next before a savepoint, and how; None if nothing is.
 
     First what a compaction does by itself, then what it leaves: files that a tombstone is still pending for though
     their statistics say that they have no such row. Written anew whole, they leave no tombstone pending.
 
     Args:
-        catalog: The location, of which only the log and schema documents are read.
+        store: The location, of which only schema documents are read.
+        state: The head's state.
     """
-    for wanted_of in (lambda _: Wanted(), _still_filtered):
-        state = catalog.refresh()
-        wanted = wanted_of(state)
-        if wanted is not None:
-            plan = plan_compaction(state, Documents(catalog.store, state), wanted)
-            if plan.groups:
-                yield wanted, plan
+    documents = Documents(store, state)
+    for wanted in filter(None, (Wanted(), _still_filtered(state))):
+        plan = plan_compaction(state, documents, wanted)
+        if plan.groups:
+            return wanted, plan
+    return None
 
 
 def _still_filtered(state: State) -> Wanted | None:

@@ -176,6 +176,8 @@ def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
 def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
     """Return the first failed step's error, of the kind it was raised as: the exit status goes by it."""
     for event in result.all_events:
+        if event.is_job_failure and event.job_failure_data.error is not None:  # before any step
+            return _unforeseen("The run", event.job_failure_data.error, result.run_id)
         if event.is_step_failure:
             data = event.step_failure_data
             user = data.user_failure_data
@@ -191,7 +193,7 @@ def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
     """Return what no asset or check made a failure of, without what Dagster wraps around it.
 
     Args:
-        step: Key of the failed step.
+        step: Key of the failed step, or what else failed.
         error: Dagster's `SerializableErrorInfo` of it; None where there is none.
         run: Id of the run.
     """

@@ -1,18 +1,21 @@
 """What a plan keeps, as Dagster jobs: automatic tags and savepoints, and the expiry of what no rule keeps."""
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import time
 from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.catalog.auto_tags import Due, due
+from snapshot_assets.catalog.auto_tags import Due, due, with_tags
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag
-from snapshot_assets.catalog.retention import Expiry, expire
-from snapshot_assets.catalog.savepoints import create_savepoint, refuse_unsealed
-from snapshot_assets.engine.savepoint import compactions
+from snapshot_assets.catalog.retention import expire
+from snapshot_assets.catalog.savepoints import delete_savepoint
+from snapshot_assets.catalog.state import State
+from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
+from snapshot_assets.engine.savepoint import compact_and_pin
+from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.pipeline.upkeep import DryRunConfig, opened_catalog, plan_job, stopped_schedule
@@ -31,8 +34,9 @@ def keeping_jobs(plan: Plan) -> list[dg.JobDefinition]:
 
 def keeping_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
     """Return a daily schedule for each of the jobs, stopped; a tick that was missed is made up for by the next."""
-    at = plan.retention.tag.create_time if plan.retention.tag else _MIDNIGHT
-    return [stopped_schedule(job, f"{at.minute} {at.hour} * * *") for job in jobs]
+    rules = {f"{plan.name}_retention": plan.retention.tag, f"{plan.name}_savepoint": plan.retention.savepoint}
+    times = {name: rule.create_time if rule else _MIDNIGHT for name, rule in rules.items()}
+    return [stopped_schedule(job, f"{times[job.name].minute} {times[job.name].hour} * * *") for job in jobs]
 
 
 def _retention_op(plan: Plan) -> dg.OpDefinition:
@@ -43,64 +47,83 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     )
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            wanted = due(catalog.begun(), catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
-            if not config.dry_run:
-                _change_tags(context, plan, catalog, wanted)
-            expired = _expired(plan, catalog, dry_run=config.dry_run)
-        context.add_output_metadata(_retention_metadata(wanted, expired, dry_run=config.dry_run))
+            before, expired = catalog.begun().retained(), frozenset(catalog.state.expired)
+            wanted = due(catalog.state, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
+            if config.dry_run:
+                gone = [known.tag.name for known in wanted.tags_gone]
+                after = _foreseen(plan, catalog, wanted)
+            else:
+                gone = _change_tags(context, plan, catalog, wanted)
+                after = _expired(plan, catalog)
+        newly = after.expired - expired
+        context.add_output_metadata(
+            {
+                "dry_run": config.dry_run,
+                "tag_created": wanted.tag.name if wanted.tag else "none",
+                "tags_deleted": gone,
+                "revisions_expired": sorted(newly),
+                "revisions_kept_by_pins": len(newly & after.pins.revisions()),
+                "bytes_unneeded": sum(after.files.freed(before, after.retained()).values()),
+            }
+        )
 
     return retain
 
 
-def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, wanted: Due) -> None:
-    """Create first, then delete, so that there is never less than the rules keep."""
+def _change_tags(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog, wanted: Due) -> list[str]:
+    """Create first, then delete, so that there is never less than the rules keep; returns the names that are gone."""
     if wanted.tag is not None:
         create_tag(catalog, wanted.tag.name, wanted.tag.revision, wanted.tag.ttl, automatic=True)
-    for name in wanted.tags_gone:
-        delete_tag(catalog, name)
+    gone = [each.tag.name for each in wanted.tags_gone if delete_tag(catalog, each.tag.name, each)]
     show_tags(context, plan, catalog.refresh(), catalog.store.uri)
+    return gone
 
 
-def _expired(plan: Plan, catalog: Catalog, *, dry_run: bool) -> Expiry | None:
+def _expired(plan: Plan, catalog: Catalog) -> State:
+    """Expire what no rule keeps, and return the state that this leaves."""
     rule = plan.retention.rule
-    if rule is None:
-        return None
-    return expire(catalog, keep_last=rule.keep_last, keep_for=rule.keep_for, dry_run=dry_run)
+    if rule is not None:
+        expire(catalog, keep_last=rule.keep_last, keep_for=rule.keep_for)
+    return catalog.state
 
 
-def _retention_metadata(wanted: Due, expired: Expiry | None, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "tag_created": wanted.tag.name if wanted.tag else "none",
-        "tags_deleted": list(wanted.tags_gone),
-        "revisions_expired": list(expired.expired) if expired else [],
-        "revisions_kept_by_pins": len(expired.pinned) if expired else 0,
-        "bytes_unneeded": expired.bytes if expired else 0,
-    }
+def _foreseen(plan: Plan, catalog: Catalog, wanted: Due) -> State:
+    """Return the state that a run would leave."""
+    state = with_tags(catalog.state, wanted, catalog.now())
+    outlived = plan.retention.rule.outlived(state, catalog.now()) if plan.retention.rule else []
+    return state.after([act.Expired(tuple(outlived))]) if outlived else state
 
 
 def _savepoint_op(plan: Plan) -> dg.OpDefinition:
     @dg.op(
         name=f"{plan.name}_save",
         required_resource_keys={SNAPSHOTS, SPARK},
-        description="Compacts everything and pins it under the next number, if the plan's rule has a savepoint due.",
+        description="Compacts everything and pins it under the next number, if the plan's rule has a savepoint due, "
+        "and deletes those that it made before beyond the most that there may be.",
     )
     def save(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
-        ticks = plan.retention.savepoint.ticks if plan.retention.savepoint else None
+        rule = plan.retention.savepoint.rule if plan.retention.savepoint else None
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            wanted = due(catalog.begun(), catalog.now(), savepoint=ticks).savepoint
-            metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted is not None}
-            if wanted is not None and not config.dry_run:
-                refuse_unsealed(catalog.state)
-                metadata["chunks_compacted"] = sum(_compacted(context, plan, catalog))
-                savepoint = create_savepoint(catalog, automatic=True).savepoint
-                metadata |= {"savepoint": savepoint.id, "revision": savepoint.revision}
+            wanted = due(catalog.begun(), catalog.now(), savepoint=rule)
+            gone = [known.savepoint.id for known in wanted.savepoints_gone]
+            metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted.savepoint is not None}
+            if not config.dry_run:
+                if wanted.savepoint is not None:
+                    metadata |= _saved(context, plan, catalog)
+                gone = [number for number in gone if delete_savepoint(catalog, number)]
+            metadata["savepoints_deleted"] = gone
         context.add_output_metadata(metadata)
 
     return save
 
 
-def _compacted(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> Iterator[int]:
-    snapshots = snapshots_of(context)
-    for wanted, _ in compactions(catalog):
-        yield len(list(snapshots.compact_run(plan.name, wanted).run()))
+def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict[str, Any]:
+    """Make a savepoint; returns what is told of it."""
+    snapshots, chunks = snapshots_of(context), 0
+
+    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+        nonlocal chunks
+        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+
+    savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
+    return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}

@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.catalog.auto_tags import due
+from snapshot_assets.catalog.auto_tags import due, why_no_tag
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.facts import RevisionFacts, revision_facts
 from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.versions import resolve_version
-from snapshot_assets.errors import NoSnapshotError, SnapshotError
+from snapshot_assets.catalog.versions import version_to_pin
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
@@ -21,6 +21,7 @@ from snapshot_assets.plan import Plan
 
 _OBJECT = "manifest"
 """The metadata entry that names a tag's object, which holds the manifest of its revision."""
+_RULE = "A rule made it: rules may delete it. A tag of this name that a rule has made meanwhile is left as it is."
 
 
 class TagConfig(dg.Config):
@@ -28,12 +29,16 @@ class TagConfig(dg.Config):
 
     at: str = Field(default="", description="Version to pin, such as rev:12; the newest seal by default.")
     time_retained: str = Field(default="", description="Time to live, such as 90d; for ever by default.")
-    automatic: bool = Field(default=False, description="A rule made it: rules may delete it.")
+    automatic: bool = Field(default=False, description=_RULE)
 
 
 def tag_partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
     """Return the partitions of a plan's tags: their names."""
-    return dg.DynamicPartitionsDefinition(name=f"{plan.name}_tags")
+    return dg.DynamicPartitionsDefinition(name=_partitions_name(plan))
+
+
+def _partitions_name(plan: Plan) -> str:
+    return f"{plan.name}_tags"
 
 
 def tag_key(plan: Plan) -> dg.AssetKey:
@@ -64,33 +69,30 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         store = snapshots_of(context).store(plan.name)
         try:
             catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
-            created = create_tag(
-                catalog,
-                context.partition_key,
-                _revision(catalog.begun(), config.at, store.uri),
-                parse_duration(config.time_retained) if config.time_retained else None,
-                automatic=config.automatic,
-            )
+            known = _made(catalog, context.partition_key, config)
         except SnapshotError as error:
             raise as_failure(error) from error
-        fact = revision_facts(catalog.state)[created.known.tag.revision]
-        return dg.MaterializeResult(metadata=tag_metadata(created.known, fact, store.uri))
+        fact = revision_facts(catalog.state)[known.tag.revision]
+        return dg.MaterializeResult(metadata=tag_metadata(plan, known, fact, store.uri))
 
     return tag
 
 
-def _revision(state: State, version: str, uri: str) -> int:
-    if version:
-        return resolve_version(version, state)
-    if state.newest_seal is None:
-        raise NoSnapshotError(f"Nothing is sealed at {uri}: materialise the manifest, which seals it.", uri=uri)
-    return state.newest_seal.revision
+def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
+    """Make a tag; one that rules made is theirs, whoever of schedule and sensor was first."""
+    known = catalog.begun().tags.get(name)
+    if config.automatic and known is not None and known.tag.automatic:
+        return known
+    revision = version_to_pin(config.at, catalog.state)
+    ttl = parse_duration(config.time_retained) if config.time_retained else None
+    return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
 
 
-def tag_metadata(known: TagState, fact: RevisionFacts, uri: str) -> dict[str, Any]:
+def tag_metadata(plan: Plan, known: TagState, fact: RevisionFacts, uri: str) -> dict[str, Any]:
     """Return what links a tag to its snapshot in Dagster's UI; columns of `$tags` have their names.
 
     Args:
+        plan: The plan.
         known: The tag.
         fact: What its revision is.
         uri: The location.
@@ -104,6 +106,7 @@ def tag_metadata(known: TagState, fact: RevisionFacts, uri: str) -> dict[str, An
         "record_count": fact.rows,
         "schema_id": fact.schema_id,
         _OBJECT: f"{uri}/{tag.object.path}",
+        "sealed_by": dg.MetadataValue.asset(dg.AssetKey([plan.name, "manifest"])),
         "read_it": dg.MetadataValue.md(f"`snapshots import --from {uri} --at tag:{tag.name} --target …`"),
     }
     if tag.ttl:
@@ -122,7 +125,7 @@ def tag_job(plan: Plan) -> Any:
 
 
 def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
-    """Return the sensor that tags a plan's snapshot by its rule once the manifest sealed it, stopped until started."""
+    """Return the sensor that tags what the manifest sealed, if its rule's newest tick has no tag; it ships stopped."""
 
     @dg.asset_sensor(
         asset_key=dg.AssetKey([plan.name, "manifest"]),
@@ -130,27 +133,34 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
         job=job,
         required_resource_keys={SNAPSHOTS},
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Tags what the manifest sealed, if the plan's rule of automatic tags has one due.",
+        description="Tags what the manifest sealed, if no automatic tag was made since the last create_time.",
     )
-    def tag_sealed(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return _wanted(context, plan)
+    def tag_sealed(
+        context: dg.SensorEvaluationContext, asset_event: dg.EventLogEntry
+    ) -> dg.SensorResult | dg.SkipReason:
+        return _wanted(context, plan, asset_event.timestamp)
 
     return tag_sealed
 
 
-def _wanted(context: Any, plan: Plan) -> dg.SensorResult | dg.SkipReason:
+def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.SkipReason:
+    """Ask for the tag that is due.
+
+    A seal asks once, but each does anew, so that a run that failed is made up for by the next one.
+    """
     rule = plan.retention.tag.rule if plan.retention.tag else None
     if rule is None:
         return dg.SkipReason("The plan has no rule of automatic tags (retention.tag).")
     catalog = Catalog.open(snapshots_of(context).store(plan.name))
-    wanted = due(catalog.begun(), catalog.now(), tag=rule).tag
+    now = catalog.now()
+    wanted = due(catalog.begun(), now, tag=rule).tag
     if wanted is None:
-        return dg.SkipReason("No tag is due.")
+        return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
     config = TagConfig(
         at=f"rev:{wanted.revision}", time_retained=duration_text(wanted.ttl) if wanted.ttl else "", automatic=True
     )
     request = dg.RunRequest(
-        run_key=wanted.name,
+        run_key=f"{wanted.name} {sealed_at}",
         partition_key=wanted.name,
         run_config=dg.RunConfig(ops={f"{plan.name}__tag": config}),
     )
@@ -171,12 +181,11 @@ def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str
         state: The head's state.
         uri: The location.
     """
-    instance, key, partitions = context.instance, tag_key(plan), tag_partitions(plan).name
-    assert partitions is not None
+    instance, key, partitions = context.instance, tag_key(plan), _partitions_name(plan)
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
     facts = revision_facts(state)
     for name, known in sorted(state.tags.items()):
-        metadata = tag_metadata(known, facts[known.tag.revision], uri)
+        metadata = tag_metadata(plan, known, facts[known.tag.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:
             context.log_event(dg.AssetMaterialization(key, partition=name, metadata=metadata))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))

@@ -1,10 +1,22 @@
-"""What the tests of tags share."""
+"""What the tests of pins share."""
 
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.pin_objects import NO_OBJECT, savepoint_document, write_pin
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
+from snapshot_assets.errors import TagExistsError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import new_attempt, savepoint_path
 from snapshot_assets_tests.catalog.conftest import Writer
 
+NOW = timedelta(0)
 SEAL = 5
 """The revision that `sealed` seals."""
 
@@ -47,3 +59,74 @@ def tag_objects(store):
 
 def path_of(store, name="nightly"):
     return read_state(store).tags[name].tag.object.path
+
+
+def save(catalog, **options):
+    """Make a savepoint of the newest seal, as if all of it were compacted."""
+    return create_savepoint(catalog, catalog.refresh().data_revision, **options)
+
+
+def save_older(catalog, revision, *, automatic=False):
+    """Make a savepoint of an older revision than the newest seal, which no command does."""
+    number = catalog.refresh().pins.last_savepoint + 1
+    wanted = act.SavepointCreated(number, revision, NO_OBJECT, catalog.now(), automatic)
+    ref = write_pin(
+        catalog,
+        savepoint_path(number, new_attempt()),
+        revision,
+        lambda manifest: savepoint_document(wanted, catalog.writer_id, catalog.state.format_version, manifest),
+    )
+    catalog.commit(lambda _: [replace(wanted, object=ref)])
+
+
+def race(*calls):
+    """Run calls side by side and return what each returned or raised."""
+    results = [None] * len(calls)
+
+    def run(number):
+        try:
+            results[number] = calls[number]()
+        except TagExistsError as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def dying(store, calls, after):
+    """The store, until a process dies before or after one more writing call."""
+    left = [calls]
+
+    def method(name):
+        def call(*arguments):
+            left[0] -= 1
+            if left[0] < 0 and not after:
+                raise Killed
+            result = getattr(store, name)(*arguments)
+            if left[0] < 0:
+                raise Killed
+            return result
+
+        return call
+
+    return Changed(store, **{name: method(name) for name in ("create", "put", "delete")})
+
+
+def readable(store) -> list[int]:
+    return [seal.revision for seal in read_state(store).readable()]
+
+
+def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
+    [found] = writer.catalog.state.files.at(revision).chunk(chunk)
+    return found
+
+
+def collected(writer: Writer) -> set[str]:
+    """Return the data files that a collection deletes."""
+    before = {info.path for info in writer.store.list("data/") if info.path.endswith(".parquet")}
+    collect_garbage(Catalog.open_for_writing(writer.store), grace=NOW, unsafe=True)
+    return before - {info.path for info in writer.store.list("data/")}

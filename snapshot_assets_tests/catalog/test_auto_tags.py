@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_assets.catalog.auto_tags import Due, NewSavepoint, NewTag, TagRule, Ticks, due, tag_due
+from snapshot_assets.catalog.auto_tags import (
+    Due,
+    NewSavepoint,
+    NewTag,
+    SavepointRule,
+    TagRule,
+    Ticks,
+    check_pattern,
+    due,
+    tag_due,
+    why_no_tag,
+    with_tags,
+)
 from snapshot_assets.catalog.pin_set import SavepointState, TagState
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.errors import PlanError
@@ -35,7 +47,11 @@ def state(*tags: TagState, seals: dict[int, datetime], savepoints: tuple[Savepoi
     return found
 
 
-SEALS = {5: NOON - 3 * DAY, 7: NOON - DAY, 9: NOON - HOUR, 11: NOON + HOUR}
+def names(found: Due) -> tuple[str, ...]:
+    return tuple(known.tag.name for known in found.tags_gone)
+
+
+SEALS = {5: NOON - 3 * DAY, 7: NOON - DAY, 9: NOON - HOUR}
 
 
 @pytest.mark.parametrize(
@@ -68,16 +84,16 @@ def test_an_interval_of_other_than_whole_days_is_refused(interval: timedelta) ->
         Ticks(interval)
 
 
-def test_a_tag_names_what_was_sealed_last_by_its_tick() -> None:
+def test_a_tag_names_the_newest_seal_that_can_be_read_when_it_is_made() -> None:
     rule = TagRule(Ticks(DAY, time(12)))
-    assert tag_due(rule, state(seals=SEALS), NOON + 2 * HOUR) == NewTag("auto-2025-01-10", 9, NOON, None)
-    assert tag_due(rule, state(seals={9: NOON}), NOON) == NewTag("auto-2025-01-10", 9, NOON, None)
-    assert tag_due(rule, state(seals={11: NOON + HOUR}), NOON + 2 * HOUR) is None
-    expired = state(seals=SEALS)
-    expired.expired = {9}
-    found = tag_due(rule, expired, NOON + 2 * HOUR)
-    assert found is not None
-    assert found.revision == 7
+    assert tag_due(rule, state(seals=SEALS), NOON) == NewTag("auto-2025-01-10", 9, NOON, None)
+    later = SEALS | {11: NOON + HOUR}  # sealed past the tick, as the first of its day
+    assert tag_due(rule, state(seals=later), NOON + HOUR) == NewTag("auto-2025-01-10", 11, NOON, None)
+    first = state(seals={11: NOON + HOUR})
+    assert tag_due(rule, first, NOON + HOUR) == NewTag("auto-2025-01-10", 11, NOON, None)
+    expired = state(seals=later)
+    expired.expired = {11}
+    assert tag_due(rule, expired, NOON + HOUR) == NewTag("auto-2025-01-10", 9, NOON, None)
 
 
 def test_a_tick_has_one_tag_however_often_it_is_asked() -> None:
@@ -85,7 +101,9 @@ def test_a_tick_has_one_tag_however_often_it_is_asked() -> None:
     known = tag("auto-2025-01-10", NOON + HOUR)
     for hours in (1, 2, 23):
         assert tag_due(rule, state(known, seals=SEALS), NOON + hours * HOUR) is None
-    assert tag_due(rule, state(known, seals=SEALS), NOON + DAY) == NewTag("auto-2025-01-11", 11, NOON + DAY, 30 * DAY)
+    seals = SEALS | {11: NOON + 2 * HOUR}
+    assert tag_due(rule, state(known, seals=seals), NOON + 2 * HOUR) is None
+    assert tag_due(rule, state(known, seals=seals), NOON + DAY) == NewTag("auto-2025-01-11", 11, NOON + DAY, 30 * DAY)
     renamed = TagRule(Ticks(DAY, time(12)), "daily-{date}")  # the rule's name changed, and today has its tag already
     assert tag_due(renamed, state(known, seals=SEALS), NOON + 2 * HOUR) is None
 
@@ -97,6 +115,34 @@ def test_missed_ticks_are_made_up_for_once() -> None:
     assert found == NewTag("auto-2025-01-10", 9, NOON, None)
     made = tag(found.name, NOON + 5 * HOUR)
     assert tag_due(rule, state(before, made, seals=SEALS), NOON + 5 * HOUR) is None
+
+
+def test_a_tag_that_was_deleted_by_hand_on_its_day_is_made_again() -> None:
+    known = state(tag("auto-2025-01-10", NOON - HOUR), seals=SEALS)
+    assert tag_due(TagRule(), known, NOON) is None
+    known.pins.tags.clear()
+    assert tag_due(TagRule(), known, NOON) is not None
+
+
+@pytest.mark.parametrize(
+    ("rule", "known", "seals", "reason"),
+    [
+        (TagRule(), None, {}, "nothing is sealed"),
+        (TagRule(), tag("auto-2025-01-10", NOON - DAY, automatic=False), SEALS, "there is a tag 'auto-2025-01-10'"),
+        (TagRule(), tag("d", NOON - HOUR), SEALS, "tag 'd' was made since 2025-01-10T00:00:00Z"),
+        (
+            TagRule(default_time_retained=6 * HOUR),
+            None,
+            SEALS,
+            "6h, for which a tag lives, have gone by since 2025-01-10T00:00:00Z",
+        ),
+        (TagRule(), tag("d", NOON - DAY), SEALS, ""),
+    ],
+)
+def test_why_no_tag_is_due(rule: TagRule, known: TagState | None, seals: dict[int, datetime], reason: str) -> None:
+    head = state(*(known,) if known else (), seals=seals)
+    assert why_no_tag(rule, head, NOON) == reason
+    assert (tag_due(rule, head, NOON) is None) == bool(reason)
 
 
 def test_a_name_that_somebody_took_is_left_alone() -> None:
@@ -118,8 +164,8 @@ def test_the_oldest_automatic_tags_go_beyond_the_most_that_there_may_be() -> Non
     rule = TagRule(Ticks(DAY, time(12)), num_retained_max=3)
     found = due(known, NOON, tag=rule)
     assert found.tag is not None
-    assert found.tags_gone == ("a4", "a3")  # three with the new one
-    assert due(known, NOON - HOUR, tag=rule) == Due(tags_gone=("a4",))
+    assert names(found) == ("a4", "a3")  # three with the new one
+    assert due(known, NOON - HOUR, tag=rule) == Due(tags_gone=(tags[1],))
     assert due(known, NOON, tag=TagRule(Ticks(DAY, time(12)))).tags_gone == ()
 
 
@@ -130,9 +176,10 @@ def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() 
         tag("young", NOON - 5 * DAY, ttl=5 * DAY + timedelta(seconds=1)),
         tag("for ever", NOON - 99 * DAY, automatic=False),
     ]
-    known = state(*tags, seals={11: NOON + DAY})
-    assert due(known, NOON) == Due(tags_gone=("old", "mine"))
-    assert due(known, NOON, tag=TagRule(num_retained_max=1)).tags_gone == ("old", "mine")
+    known = state(*tags, seals={})
+    assert due(known, NOON) == Due(tags_gone=tuple(tags[:2]))
+    assert names(due(known, NOON, tag=TagRule(num_retained_max=1))) == ("old", "mine")
+    assert names(due(known, NOON + HOUR, tag=TagRule(num_retained_max=1))) == ("old", "young", "mine")
 
 
 @pytest.mark.parametrize(
@@ -141,9 +188,58 @@ def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() 
 )
 def test_a_savepoint_is_due_once_a_tick(made: datetime | None, automatic: bool, wanted: bool) -> None:
     known = (savepoint(1, made, automatic=automatic),) if made else ()
-    found = due(state(seals=SEALS, savepoints=known), NOON, savepoint=Ticks(DAY))
+    found = due(state(seals=SEALS, savepoints=known), NOON, savepoint=SavepointRule())
     assert found == Due(savepoint=NewSavepoint(NOON - 12 * HOUR) if wanted else None)
-    assert due(state(seals={}, savepoints=known), NOON, savepoint=Ticks(DAY)) == Due()
+    assert due(state(seals={}, savepoints=known), NOON, savepoint=SavepointRule()) == Due()
+
+
+def test_a_savepoint_is_due_at_its_own_time_of_day() -> None:
+    known = state(seals=SEALS, savepoints=(savepoint(1, NOON - 12 * HOUR),))
+    rule = SavepointRule(Ticks(DAY, time(12)))
+    assert due(known, NOON - timedelta(seconds=1), savepoint=rule) == Due()
+    assert due(known, NOON, savepoint=rule) == Due(savepoint=NewSavepoint(NOON))
+
+
+def test_the_oldest_automatic_savepoints_go_beyond_the_most_that_there_may_be() -> None:
+    mine = savepoint(1, NOON - 99 * DAY, automatic=False)
+    made = [savepoint(number, NOON - (5 - number) * DAY - HOUR) for number in (2, 3, 4, 5)]
+    known = state(seals=SEALS, savepoints=(mine, *made))
+    rule = SavepointRule(Ticks(DAY, time(13)), num_retained_max=2)
+    assert due(known, NOON, savepoint=rule).savepoints_gone == tuple(made[:2])  # none is due
+    found = due(known, NOON + HOUR, savepoint=rule)
+    assert found.savepoint is not None
+    assert found.savepoints_gone == tuple(made[:3])  # two with the new one
+    assert due(known, NOON, savepoint=SavepointRule()).savepoints_gone == ()
+
+
+@pytest.mark.parametrize("rule", [TagRule, SavepointRule])
+def test_rules_that_keep_none_of_what_they_make_are_refused(rule: type[TagRule | SavepointRule]) -> None:
+    with pytest.raises(PlanError, match="num_retained_max is 0"):
+        rule(num_retained_max=0)
+
+
+def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:
+    old = tag("a", NOON - 2 * DAY)
+    known = state(old, seals=SEALS)
+    wanted = due(known, NOON, tag=TagRule(num_retained_max=1))
+    then = with_tags(known, wanted, NOON)
+    assert {name: each.tag.revision for name, each in then.tags.items()} == {"auto-2025-01-10": 9}
+    assert (known.tags, known.revision) == ({"a": old}, 0)
+    assert with_tags(known, Due(), NOON) is known
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("{date}", "'{date}' is no pattern of names: '1970-01-01' cannot name a tag; a name starts with a letter or _"),
+        ("auto-{day}", "'auto-{day}' gives several days one name"),
+        ("{date}-{hour}", "'{date}-{hour}' has a part that is none of"),
+    ],
+)
+def test_a_pattern_that_names_no_tags_is_named(pattern: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        check_pattern(pattern)
+    assert message in str(caught.value)
 
 
 def test_names_are_those_of_the_tick() -> None:
@@ -157,16 +253,16 @@ def test_following_the_rule_day_by_day_keeps_the_newest_and_names_each_tick_once
     gaps: list[int], most: int, interval: int
 ) -> None:
     rule = TagRule(Ticks(interval * DAY), num_retained_max=most)
-    known, now, names = state(seals={5: NOON - 999 * DAY}), NOON, []
+    known, now, made = state(seals={5: NOON - 999 * DAY}), NOON, []
     for hours in gaps:
         now += hours * HOUR
         found = due(known, now, tag=rule)
         if found.tag is not None:
-            names.append(found.tag.name)
+            made.append(found.tag.name)
             assert rule.ticks.newest(now) == found.tag.tick
             known.pins.tags[found.tag.name] = tag(found.tag.name, now)
-        for name in found.tags_gone:
+        for name in names(found):
             del known.pins.tags[name]
         assert due(known, now, tag=rule) == Due()
-        assert list(known.pins.tags) == names[-most:]
-    assert len(names) == len(set(names))
+        assert list(known.pins.tags) == made[-most:]
+    assert len(made) == len(set(made))

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.catalog.rules import CompactedMeanwhileError
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import UncompactedError, delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.upgrade import upgrade
@@ -51,6 +51,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.schema_documents import write_schema
 
 TABLE = """
@@ -92,7 +93,7 @@ tag       +       +         newer   =
 untag     +       +         +       +
 rename    +       +         newer   taken
 retag     +       +         newer   +
-save      +       +         newer   +
+save      moved   moved     newer   +
 unsave    +       +         +       +
 collect   +       +         +       +
 upgrade   +       +         =       +
@@ -138,7 +139,7 @@ tag       +        expired
 untag     +        +
 rename    +        +
 retag     +        +
-save      +        +
+save      moved    +
 unsave    +        +
 collect   +        +
 rollback  =        expired
@@ -170,6 +171,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "taken": TagExistsError,
     "pinned": PinnedError,
     "open": UnsealedError,
+    "moved": UncompactedError,
     "none": VersionNotFoundError,
     "undoes": AcceptanceNeededError,
     "expired": VersionNotFoundError,
@@ -263,14 +265,14 @@ def _retag(writer: Writer) -> None:
 
 
 def _save(writer: Writer) -> None:
-    create_savepoint(writer.catalog)
+    save(writer.catalog)
 
 
 def _sealed_save(writer: Writer) -> None:
     """As a column, which seals first where the head is not."""
     if not writer.catalog.state.sealed:
         _seal(writer)
-    create_savepoint(writer.catalog)
+    save(writer.catalog)
 
 
 def _unsave(writer: Writer) -> None:
@@ -375,7 +377,7 @@ def _sealed_history(writer: Writer) -> None:
 
 def _saved_history(writer: Writer) -> None:
     _sealed_history(writer)
-    create_savepoint(writer.catalog)
+    save(writer.catalog)
 
 
 STARTS = {

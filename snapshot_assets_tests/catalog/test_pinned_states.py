@@ -168,11 +168,10 @@ class PinnedStates(RuleBasedStateMachine):
         self.pins[name] = revision
 
     @precondition(lambda self: not self.catalog.state.missing())
-    @rule(number=NUMBERS)
-    def save(self, number: int) -> None:
-        revision = self.readable(number)
-        seal(self.catalog)
-        savepoint = create_savepoint(self.catalog, revision).savepoint
+    @rule()
+    def save(self) -> None:
+        revision = seal(self.catalog).seal.revision
+        savepoint = create_savepoint(self.catalog, self.catalog.state.data_revision).savepoint
         assert savepoint.id == self.savepoints + 1  # none has the number of another before it
         self.pins[savepoint.id], self.savepoints = revision, savepoint.id
 

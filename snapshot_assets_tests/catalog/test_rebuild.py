@@ -42,8 +42,8 @@ from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.histories import some_history
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_checkpoints import some_history
 from snapshot_assets_tests.schema_documents import write_schema
 
 

@@ -20,17 +20,16 @@ from snapshot_assets.catalog.receipts import find_adoptable
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import LogWholeError, SnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Killed, sealed_by
-from snapshot_assets_tests.catalog.test_checkpoints import some_history
+from snapshot_assets_tests.catalog.histories import some_history
+from snapshot_assets_tests.catalog.tags import NOW, SEAL, Killed, file_of, readable, save, save_older, sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import damage, facts, flip, lose, rebuild_refuses
-from snapshot_assets_tests.catalog.test_retention import NOW, file_of, readable
 
 
 def reseal(writer: Writer, content: bytes = b"late rows") -> int:
@@ -98,9 +97,9 @@ def pinned(sealed: Writer) -> Writer:
     replace_tag(catalog, "moving", 7)
     create_tag(catalog, "gone", 7)  # 12
     delete_tag(catalog, "gone")
-    create_savepoint(catalog, SEAL, automatic=True)  # 14
-    create_savepoint(catalog)
-    create_savepoint(catalog)  # 16
+    save_older(catalog, SEAL, automatic=True)  # 14
+    save(catalog)
+    save(catalog)  # 16
     delete_savepoint(catalog, 3)
     assert catalog.state.revision == 17
     return sealed
@@ -116,7 +115,7 @@ def test_a_lost_log_leaves_the_pins_that_were_there_with_their_ids_and_kinds(pin
     assert facts(after) == facts(before)
     for revision in (SEAL, 7):
         assert manifest_of(after.at(revision)) == manifest_of(before.at(revision))
-    assert create_savepoint(Catalog.open_for_writing(pinned.store)).savepoint.id > 3
+    assert save(Catalog.open_for_writing(pinned.store)).savepoint.id > 3
 
 
 def test_savepoints_alone_prove_the_revisions_that_they_pin(pinned: Writer) -> None:
@@ -153,14 +152,14 @@ def test_a_hole_anywhere_loses_no_pin_and_gives_no_number_twice(
             assert pins(after) >= pins(before), (revision, done.lost)
             extra = {name for name, *_ in pins(after) - pins(before)}
             assert extra <= {"gone", 3}, (revision, done.lost)  # what deleted these may be what was lost
-            assert create_savepoint(Catalog.open_for_writing(store)).savepoint.id > 3
+            assert save(Catalog.open_for_writing(store)).savepoint.id > 3
         put_back(store, kept)
 
 
 def test_savepoints_that_were_lost_before_known_ones_keep_their_numbers(pinned: Writer) -> None:
     """And the checkpoint that the rebuild writes can be read."""
     before = read_state(pinned.store)
-    create_savepoint(pinned.catalog)  # 18
+    save(pinned.catalog)  # 18
     for revision in (14, 15):
         pinned.store.delete(transaction_path(revision))
     done = rebuild(pinned.store)
@@ -382,8 +381,9 @@ def test_an_end_of_the_range_that_was_undone_does_not_come_back(writer: Writer) 
     assert find_adoptable(writer.store, catalog.state, [4], catalog.state.schemas[1].sha256) == {}
 
 
-def test_of_two_objects_of_one_savepoint_one_is_taken_and_the_other_named(sealed: Writer) -> None:
+def test_of_two_objects_of_one_savepoint_one_is_taken_and_the_other_named(writer: Writer) -> None:
     """A writer was killed between its object and its commit."""
+    sealed = sealed_by(writer)
 
     def killed(*_: object) -> None:
         raise Killed
@@ -391,8 +391,9 @@ def test_of_two_objects_of_one_savepoint_one_is_taken_and_the_other_named(sealed
     other = Catalog.open_for_writing(sealed.store)
     other.commit = killed
     with suppress(Killed):
-        create_savepoint(other, SEAL)
-    create_savepoint(sealed.catalog)
+        save(other)
+    assert reseal(sealed) == 7
+    save(sealed.catalog)
     lose(sealed.store, "transactions/")
     done = rebuild(sealed.store)
     assert done.savepoints == (1,)

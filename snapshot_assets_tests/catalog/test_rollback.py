@@ -33,8 +33,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_retention import NOW, collected, file_of, readable
+from snapshot_assets_tests.catalog.tags import NOW, SEAL, Changed, collected, file_of, readable, reseal, sealed_by
 
 M = TableName("main", "m")
 MOVED = ("revision", "updated_at", "rolled_back")

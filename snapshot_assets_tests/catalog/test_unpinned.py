@@ -17,14 +17,13 @@ from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.replay import scan_log
 from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
-from snapshot_assets_tests.catalog.tags import reseal, sealed_by
-from snapshot_assets_tests.catalog.test_retention import file_of
+from snapshot_assets_tests.catalog.tags import file_of, reseal, save_older, sealed_by
 
 Ends = Callable[[Catalog], object]
 ENDS: dict[str, Ends] = {
@@ -61,7 +60,7 @@ def pinned(writer: Writer, what: str) -> str:
     if what.startswith("tag"):
         create_tag(writer.catalog, "kept", 5)
     else:
-        create_savepoint(writer.catalog, 5)
+        save_older(writer.catalog, 5)
     assert expire(writer.catalog, keep_last=1).expired == (5,)
     aged(writer, 9 * DAY)
     return file_of(writer, 5)

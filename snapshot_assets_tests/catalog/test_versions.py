@@ -8,14 +8,13 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import VersionNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, reseal, save, sealed_by
 
 MOMENT = timedelta(milliseconds=1)
 
@@ -53,7 +52,7 @@ def test_a_time_whose_revision_expired_is_the_closest_earlier_one_that_a_pin_kee
     expire(sealed, 5, 7, 9)
     state = sealed.catalog.state
     assert {resolve_version(at(sealed, revision), state) for revision in (5, 7, 9)} == {5}
-    create_savepoint(sealed.catalog)
+    save(sealed.catalog)
     expire(sealed, 11)
     assert resolve_version(at(sealed, 11), sealed.catalog.state) == 11
 

@@ -161,7 +161,9 @@ def test_show_of_the_newest_state(snapshots: Snapshots, location: Path, pruned: 
     )
     assert found["chunks"] == {"Completed": 3}
     assert found["tables"] == [{"schema": "main", "table": "m", "files": 2, "rows": 4, "bytes": 19}]
-    assert [(tag["name"], tag["revision"], tag["ttl"]) for tag in found["tags"]] == [("friday", 9, None)]
+    assert [(tag["tag_name"], tag["tagged_snapshot_id"], tag["time_retained"]) for tag in found["tags"]] == [
+        ("friday", 9, None)
+    ]
     assert [each["revision"] for each in found["seals"]] == [5, 7, 9]
     assert [each["revision"] for each in found["log"]["checkpoints"]] == [5, 7]
     assert (found["log"]["transactions"], found["log"]["oldest"]) == (7, 5)

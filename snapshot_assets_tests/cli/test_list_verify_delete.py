@@ -124,8 +124,8 @@ def test_list_as_json_shows_the_tags_of_a_location(snapshots: Snapshots, tagged:
     location, revision = tagged
     [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
     [tag] = found["tags"]
-    assert (tag["name"], tag["revision"], tag["ttl"]) == ("before-migration", revision, "7d")
-    assert parse_time(tag["created_at"]) > parse_time(found["created_at"])
+    assert (tag["tag_name"], tag["tagged_snapshot_id"], tag["time_retained"]) == ("before-migration", revision, "7d")
+    assert parse_time(tag["create_time"]) > parse_time(found["created_at"])
     assert (found["status"], found["sealed_revision"]) == ("complete", revision)
 
 

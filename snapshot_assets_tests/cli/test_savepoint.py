@@ -11,7 +11,6 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import verify
@@ -23,7 +22,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import execute
 from snapshot_assets.plan import Plan
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import reseal
+from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
 
 READINGS = TableName("main", "readings")
@@ -61,7 +60,12 @@ def test_what_needs_no_compaction_is_pinned_at_once(
     assert (done.status, compacted) == (0, [])
     assert done.out == f"{exported.as_uri()}: savepoint 1 keeps revision {head}; nothing to compact\n"
     again = savepoint(snapshots, exported, "create", "--json").json
-    assert (again["id"], again["revision"], again["run_ids"], again["chunks_compacted"]) == (2, head, [], 0)
+    assert (again["savepoint_id"], again["saved_snapshot_id"], again["run_ids"], again["chunks_compacted"]) == (
+        2,
+        head,
+        [],
+        0,
+    )
     assert savepoints(exported) == {1: head, 2: head}
 
 
@@ -74,11 +78,11 @@ def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
     )
     assert pending_tombstones(read_state(store_of(exported)))
     done = savepoint(snapshots, exported, "create", "--json").json
-    assert (done["id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
+    assert (done["savepoint_id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
     assert compacted == [Wanted(), Wanted(chunks=(1, 3), tables=(READINGS,))]
     state = read_state(store_of(exported))
     assert (state.sealed, pending_tombstones(state)) == (True, {})
-    assert done["revision"] == state.seals[-1].revision
+    assert done["saved_snapshot_id"] == state.seals[-1].revision
     assert sum(known.file.rows for known in state.live_files() if known.file.table == "readings") == 60
     assert not verify(store_of(exported)).damaged
 
@@ -108,10 +112,12 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     listed = savepoint(snapshots, location, "list", "--json").json
     known = writer.catalog.state.pins.savepoints
     assert listed[1] == {
-        "id": 2,
-        "revision": second,
+        "savepoint_id": 2,
+        "saved_snapshot_id": second,
+        "schema_id": 1,
         "commit_time": time_text(writer.catalog.state.seals[1].committed_at),
-        "created_at": time_text(known[2].savepoint.created_at),
+        "record_count": 4,
+        "create_time": time_text(known[2].savepoint.created_at),
         "automatic": False,
         "previous": 1,
         "next": None,
@@ -119,7 +125,7 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     shown = snapshots("catalog", "show", "--snapshot", location.as_uri()).out
     assert f"  savepoint: 2, revision {second}, since " in shown
     [summary] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
-    assert [each["id"] for each in summary["savepoints"]] == [1, 2]
+    assert [each["savepoint_id"] for each in summary["savepoints"]] == [1, 2]
     pinned = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes")
     assert (pinned.status, "Savepoints 1, 2 pin revisions" in pinned.err) == (2, True)
     told = savepoint(snapshots, location, "delete", "1", "--dry-run")
@@ -137,7 +143,7 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
 
 def seal_and_save(writer: Writer) -> int:
     revision = reseal(writer) if writer.catalog.state.seals else seal(writer.catalog).seal.revision
-    create_savepoint(writer.catalog)
+    save(writer.catalog)
     return revision
 
 
@@ -155,5 +161,5 @@ def test_the_job_compacts_before_a_savepoint(snapshots: Snapshots, exported: Pat
     assert done.status == 0, done.err
     assert len(done.json["run_ids"]) == 2
     state = read_state(store_of(exported))
-    assert (savepoints(exported), pending_tombstones(state)) == ({1: done.json["revision"]}, {})
+    assert (savepoints(exported), pending_tombstones(state)) == ({1: done.json["saved_snapshot_id"]}, {})
     assert not verify(store_of(exported)).damaged

@@ -14,8 +14,7 @@ from snapshot_assets.catalog.seal import seal
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_retention import file_of
+from snapshot_assets_tests.catalog.tags import SEAL, file_of, reseal, sealed_by
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 
 
@@ -58,14 +57,16 @@ def test_a_tag_is_created_of_the_newest_seal_or_of_a_version(
 def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     tag(snapshots, location, "create", "first", "--at", "5")
     done = tag(snapshots, location, "create", "friday", "--time-retained", "90d", "--json").json
-    created = parse_time(done["created_at"])
+    created = parse_time(done["create_time"])
     assert done == {
         "uri": location.as_uri(),
         "new": True,
-        "name": "friday",
-        "revision": 7,
+        "tag_name": "friday",
+        "tagged_snapshot_id": 7,
+        "schema_id": 1,
         "commit_time": time_text(writer.catalog.state.seals[1].committed_at),
-        "created_at": time_text(created),
+        "record_count": 4,
+        "create_time": time_text(created),
         "time_retained": "90d",
         "expires_at": time_text(created + 90 * DAY),
         "automatic": False,
@@ -98,7 +99,9 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
     assert tag(snapshots, location, "replace", "kept").out.endswith(": tag kept keeps revision 7\n")
     assert tags(location) == {"kept": (7, None)}
     assert (
-        tag(snapshots, location, "replace", "kept", "--at", "5", "--time-retained", "2h", "--json").json["revision"]
+        tag(snapshots, location, "replace", "kept", "--at", "5", "--time-retained", "2h", "--json").json[
+            "tagged_snapshot_id"
+        ]
         == 5
     )
     assert tags(location) == {"kept": (5, timedelta(hours=2))}

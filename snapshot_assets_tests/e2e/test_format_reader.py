@@ -16,7 +16,7 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -25,6 +25,7 @@ from snapshot_assets.errors import ExportFailedError
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.e2e.format_reader import Reader, State, fold
 
 ODD = ("odd schema/Ä", 'tä"ble%.x-1')
@@ -349,7 +350,7 @@ def test_the_reader_agrees_with_renamed_and_replaced_tags_and_savepoints(dataset
         list(run.export(range(8)))
         run.seal()
         first = run.catalog.state.seals[-1].revision
-        create_savepoint(run.catalog)
+        save(run.catalog)
         create_tag(run.catalog, "a", first, timedelta(days=7), automatic=True)
         rename_tag(run.catalog, "a", "b")
         create_tag(run.catalog, "c", first)
@@ -359,8 +360,8 @@ def test_the_reader_agrees_with_renamed_and_replaced_tags_and_savepoints(dataset
         run.seal()
         second = run.catalog.state.seals[-1].revision
         replace_tag(run.catalog, "c", second, timedelta(hours=1))
-        delete_savepoint(run.catalog, create_savepoint(run.catalog).savepoint.id)
-        create_savepoint(run.catalog, automatic=True)
+        delete_savepoint(run.catalog, save(run.catalog).savepoint.id)
+        save(run.catalog, automatic=True)
     state = sound(dataset)
     assert {name: tag.revision for name, (tag, _) in state.tags.items()} == {"b": first, "c": second}
     assert {number: each.revision for number, (each, _) in state.savepoints.items()} == {1: first, 3: second}

@@ -25,29 +25,6 @@ from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_pla
 from snapshot_assets_tests.servers.s3 import S3Server
 
 
-def configuration_file(folder: Path, options: StoreOptions) -> str:
-    """Write the options into a configuration, secrets by reference."""
-    file = folder / "snapshots.yaml"
-    file.write_text(
-        f"storage:\n  s3:\n    endpoint: {options.endpoint}\n    region: {options.region}\n    allow_http: true\n"
-        "    access_key_id: ${TEST_KEY_ID}\n    secret_access_key: ${TEST_KEY}\n    retries: 2\n"
-    )
-    return str(file)
-
-
-@pytest.fixture
-def s3_user(monkeypatch: pytest.MonkeyPatch, s3_server: S3Server, tmp_path: Path) -> Any:
-    """Return the path of a configuration that reaches the server as a given user."""
-
-    def as_user(name: str) -> str:
-        options = s3_server.as_user(name)
-        monkeypatch.setenv("TEST_KEY_ID", str(options.access_key_id))
-        monkeypatch.setenv("TEST_KEY", str(options.secret_access_key))
-        return configuration_file(tmp_path, options)
-
-    return as_user
-
-
 def s3_resource(options: StoreOptions) -> S3Resource:
     return S3Resource(
         endpoint_url=options.endpoint,

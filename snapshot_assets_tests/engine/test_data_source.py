@@ -167,7 +167,9 @@ def test_a_file_whose_statistics_exclude_the_range_is_not_opened(place: Place, l
 # Versions and drift
 
 
-def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(place: Place, load: Load) -> None:
+def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(
+    place: Place, load: Load, registered: SparkSession
+) -> None:
     place.export()
     uri = place.store.uri
     first = load(uri, "main.readings")
@@ -191,6 +193,15 @@ def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(place: Place,
         seal.sealed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     ):
         assert load(uri, "main.readings", version=version).count() == 82
+    registered.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW then USING snapshot OPTIONS (path '{uri}', table 'main.readings',"
+        " version 'tag:nightly')"
+    )
+    assert registered.sql("SELECT count(*) AS n FROM then").collect() == [(82,)]
+    changes = load(uri, "$diff", since="tag:nightly").where("kind = 'chunk'").collect()
+    assert [
+        (row.chunk, row.change, row.rows_added - row.rows_removed) for row in changes if row.table == "readings"
+    ] == [(2, "rewritten", 2)]
 
 
 def test_chunks_of_an_older_schema_are_read_in_the_newest(place: Place, load: Load) -> None:
@@ -236,6 +247,40 @@ def test_metadata_tables_show_what_the_manifest_says(exported_place: Place, load
     assert [(c["chunk"], c["checksum"], c["files"]) for c in chunks] == [
         (c["id"], c["checksum"], len(c["files"])) for c in manifest["chunks"] if c["files"]
     ]
+
+
+def test_the_columns_of_the_metadata_tables(exported_place: Place, load: Load) -> None:
+    def columns(name: str, **options: str) -> str:
+        fields = load(exported_place.store.uri, name, **options).schema.fields
+        return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
+
+    assert columns("$snapshots") == (
+        "revision bigint, snapshot_id string, sealed_at timestamp, checksum string, consistency string, "
+        "rows_outside bigint, schema_id bigint, record_count bigint, files bigint, bytes bigint"
+    )
+    assert columns("$tags") == (
+        "tag_name string, tagged_snapshot_id bigint, schema_id bigint, commit_time timestamp, record_count bigint, "
+        "create_time timestamp, time_retained string, expires_at timestamp, automatic boolean, previous string, "
+        "next string"
+    )
+    assert columns("$savepoints") == (
+        "savepoint_id bigint, saved_snapshot_id bigint, schema_id bigint, commit_time timestamp, "
+        "record_count bigint, create_time timestamp, automatic boolean, previous bigint, next bigint"
+    )
+    assert columns("$chunks") == (
+        "chunk bigint, start timestamp, end timestamp, status string, rows bigint, files bigint, bytes bigint, "
+        "checksum string, error string, revision bigint, run string"
+    )
+    assert columns("$files") == (
+        "path string, chunk bigint, schema string, table string, rows bigint, bytes bigint, sha256 string, "
+        "schema_id bigint, added bigint"
+    )
+    newest = f"rev:{exported_place.manifest()['revision']}"
+    assert columns("$diff", since=newest) == (
+        "kind string, change string, chunk bigint, schema string, table string, path string, detail string, "
+        "files_added bigint, files_removed bigint, rows_added bigint, rows_removed bigint, bytes_added bigint, "
+        "bytes_removed bigint"
+    )
 
 
 # Damage

@@ -51,6 +51,8 @@ from snapshot_assets_tests.servers.s3 import S3Server
         ),
         ({"table": "main.places", "start": RANGE["start"]}, "PlanError: table main.places has no time index"),
         ({"table": "$files", "start": RANGE["start"]}, "PlanError: $files has no rows in time"),
+        ({"table": "$diff"}, "PlanError: $diff shows what changed since a version: name it in the option since"),
+        ({"table": "main.readings", "since": "rev:7"}, "PlanError: table main.readings shows no changes: leave since"),
         ({"table": "main.readings", "verify": "maybe"}, "PlanError: option verify is 'maybe'; write true or false"),
         ({"table": "main.readings", "retries": "x"}, "PlanError: option retries is 'x'; write a whole number"),
     ],

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
 from snapshot_assets.errors import RestoreError
-from snapshot_assets_tests.catalog.test_retention import NOW
+from snapshot_assets_tests.catalog.tags import NOW
 from snapshot_assets_tests.engine.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.imports import IN_RANGE, Into

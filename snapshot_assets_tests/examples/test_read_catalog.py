@@ -26,7 +26,7 @@ from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.tombstones import delete_rows
@@ -37,6 +37,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.catalog.test_upgrade import next_version
 from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.golden.make import Exporter
@@ -102,7 +103,7 @@ def pins_that_come_and_go(catalog: Catalog) -> None:
     create_tag(catalog, "other", revision)
     rename_tag(catalog, "other", "renamed")
     replace_tag(catalog, "renamed", revision, timedelta(days=1))
-    delete_savepoint(catalog, create_savepoint(catalog).savepoint.id)
+    delete_savepoint(catalog, save(catalog).savepoint.id)
 
 
 def test_the_program_stands_on_its_own_and_is_short() -> None:

@@ -188,7 +188,7 @@ def retagger(actor: Actor) -> None:
 def saver(actor: Actor) -> None:
     catalog = actor.open()
     seal(catalog)
-    create_savepoint(catalog)
+    create_savepoint(catalog, catalog.state.data_revision)
 
 
 def unsaver(actor: Actor) -> None:
@@ -300,7 +300,7 @@ def old_world(folder: Path) -> World:
             seal(catalog)
             write_checkpoint(catalog.store, catalog.state)
     create_tag(catalog, "first", catalog.state.seals[0].revision)
-    create_savepoint(catalog)
+    create_savepoint(catalog, catalog.state.data_revision)
     expire(catalog, keep_last=2)
     _export(catalog, 3)
     _export(catalog, 3)

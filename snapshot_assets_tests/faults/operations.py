@@ -85,7 +85,7 @@ def _tagged(writer: Writer) -> None:
 
 def _saved(writer: Writer) -> None:
     _tagged(writer)
-    create_savepoint(writer.catalog)
+    create_savepoint(writer.catalog, writer.catalog.state.data_revision)
 
 
 def _long(writer: Writer) -> None:
@@ -260,7 +260,7 @@ def _replace_tag(store: ObjectStore) -> None:
 def _create_savepoint(store: ObjectStore) -> None:
     catalog = opened(store).catalog
     if not catalog.state.pins.savepoints:
-        create_savepoint(catalog)
+        create_savepoint(catalog, catalog.state.data_revision)
 
 
 def _delete_savepoint(store: ObjectStore) -> None:

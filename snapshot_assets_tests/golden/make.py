@@ -240,7 +240,7 @@ def travelled(store: ObjectStore) -> None:
     create_tag(log, "moving", sealed[0], automatic=True)
     replace_tag(log, "moving", sealed[1], automatic=True)
     for automatic in (True, False, False):
-        create_savepoint(log, automatic=automatic)
+        create_savepoint(log, log.state.data_revision, automatic=automatic)
     delete_savepoint(log, 3)
     write_checkpoint(store, log.state)
     rollback(log, sealed[0])

@@ -175,6 +175,23 @@ class Project:
         (self.location / "data" / str(chunk)).unlink()
 
 
+def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
+    """Run a job of the plan and return the metadata of its one op."""
+    ops = {op: {"config": config}} if config else {}
+    result = (
+        project.definitions()
+        .resolve_job_def(name)
+        .execute_in_process(
+            instance=project.instance,
+            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
+        )
+    )
+    records = project.instance.get_records_for_run(result.run_id).records
+    events = [record.event_log_entry.dagster_event for record in records]
+    [output] = [event for event in events if event is not None and event.is_successful_output]
+    return {key: value.value for key, value in output.step_output_data.metadata.items()}
+
+
 @contextmanager
 def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
     """Make a project; `fields` are those of its plan."""

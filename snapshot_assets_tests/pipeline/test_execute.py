@@ -15,10 +15,15 @@ def failed(error: BaseException, cause: BaseException | None = None) -> Snapshot
     def broken() -> None:
         raise error from cause
 
+    return told_of(broken)
+
+
+def told_of(asset: dg.AssetsDefinition, **resources: object) -> SnapshotError:
+    """Return what is said of a run of one asset that fails."""
+    definitions = dg.Definitions([asset], resources=resources)
     with dg.DagsterInstance.ephemeral() as instance:
         return _failure(
-            dg.materialize(
-                [broken],
+            definitions.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=instance,
                 raise_on_error=False,
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
@@ -41,3 +46,12 @@ def test_another_error_is_told_by_its_own_words() -> None:
 def test_a_run_that_was_stopped_says_that_it_can_be_repeated() -> None:
     told = failed(dg.DagsterExecutionInterruptedError())
     assert str(told).startswith("The run was stopped before its end. What it had committed stays;")
+
+
+def test_a_run_that_failed_in_none_of_its_steps_says_why() -> None:
+    @dg.asset(io_manager_key="_refused")
+    def unnamed() -> None:
+        """Never begun."""
+
+    told = told_of(unnamed, _refused=dg.mem_io_manager)
+    assert str(told) == "The run failed: ValueError: Field names cannot start with an underscore: '_refused'"

@@ -14,13 +14,16 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
+from snapshot_assets.pipeline import keeping
 from snapshot_assets.plan_retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.pipeline.project import Project, open_project
+from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.pipeline.project import Project, job, open_project
 
 RULES = RetentionFields(keep_last=1, tag={"name": "auto-{date}", "num_retained_max": 2, "default_time_retained": "7d"})
 TODAY = f"auto-{datetime.now(UTC):%Y-%m-%d}"
@@ -41,9 +44,18 @@ def writer(project: Project) -> Writer:
     writer.begin()
     writer.fill()
     seal(writer.catalog)
-    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
-    seal(writer.catalog)
+    reseal(writer, b"late rows")
     return writer
+
+
+def reseal(writer: Writer, content: bytes) -> int:
+    """Replace chunk 1 and return the revision that seals it."""
+    writer.complete(1, writer.file(1, content), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    return seal(writer.catalog).seal.revision
+
+
+def with_rules(project: Project, **rules: Any) -> Project:
+    return replace(project, plan=project.plan.model_copy(update={"retention": RetentionFields(**rules)}))
 
 
 def state(writer: Writer) -> State:
@@ -53,23 +65,6 @@ def state(writer: Writer) -> State:
 def tag(project: Project, name: str, **config: Any) -> dg.ExecuteInProcessResult:
     project.instance.add_dynamic_partitions("demo_tags", [name])
     return project.run("tag", single=name, config={"tag": config} if config else None)
-
-
-def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
-    """Run a job and return the metadata of its one op."""
-    ops = {op: {"config": config}} if config else {}
-    result = (
-        project.definitions()
-        .resolve_job_def(name)
-        .execute_in_process(
-            instance=project.instance,
-            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
-        )
-    )
-    records = project.instance.get_records_for_run(result.run_id).records
-    events = [record.event_log_entry.dagster_event for record in records]
-    [output] = [event for event in events if event is not None and event.is_successful_output]
-    return {key: value.value for key, value in output.step_output_data.metadata.items()}
 
 
 def partitions(project: Project) -> set[str]:
@@ -87,6 +82,7 @@ def test_materialising_a_partition_pins_the_newest_seal_under_its_name(project: 
     assert event.materialization.partition == "before-migration"
     assert (metadata["tagged_snapshot_id"], metadata["snapshot_id"]) == (newest.revision, newest.snapshot_id)
     assert metadata["manifest"] == f"{writer.store.uri}/{known.object.path}"
+    assert metadata["sealed_by"] == project.key("manifest")
     assert metadata["record_count"] == 4
 
 
@@ -117,15 +113,18 @@ def test_what_cannot_be_tagged_fails_with_its_words(
 def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_keeps(
     project: Project, writer: Writer
 ) -> None:
-    first, newest = (known.revision for known in state(writer).seals)
-    create_tag(writer.catalog, "outlived", newest, timedelta(hours=1))
-    create_tag(writer.catalog, "kept", first)
+    """Seals: the first expired before and is pinned, the second and third expire now, of which one is pinned."""
+    first, second = (known.revision for known in state(writer).seals)
+    create_tag(writer.catalog, "outlived", first, timedelta(hours=1))
+    expire(writer.catalog, keep_last=1)
+    third, newest = reseal(writer, b"rows of the third"), reseal(writer, b"rows of the newest")
+    create_tag(writer.catalog, "kept", third)
     told = {
         "tag_created": TODAY,
         "tags_deleted": ["outlived"],
-        "revisions_expired": [first],
+        "revisions_expired": [second, third],
         "revisions_kept_by_pins": 1,
-        "bytes_unneeded": 0,
+        "bytes_unneeded": len(b"rows") + len(b"late rows"),
     }
     assert job(project, "demo_retention", "demo_retain", dry_run=True) == told | {"dry_run": True}
     assert set(state(writer).tags) == {"outlived", "kept"}
@@ -133,16 +132,37 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
     found = state(writer)
     assert (found.tags[TODAY].tag.revision, found.tags[TODAY].tag.ttl) == (newest, timedelta(days=7))
     assert found.tags[TODAY].tag.automatic
-    assert [seal.revision for seal in found.readable()] == [first, newest]  # the tag keeps the first
+    assert [seal.revision for seal in found.readable()] == [third, newest]  # the tag keeps the third
     assert partitions(project) == set(found.tags) == {"kept", TODAY}
     assert project.instance.get_materialized_partitions(project.key("tag")) == partitions(project)
-    again = job(project, "demo_retention", "demo_retain")
-    assert (again["tag_created"], again["tags_deleted"], again["revisions_expired"]) == ("none", [], [])
+    assert job(project, "demo_retention", "demo_retain") == {
+        "dry_run": False,
+        "tag_created": "none",
+        "tags_deleted": [],
+        "revisions_expired": [],
+        "revisions_kept_by_pins": 0,
+        "bytes_unneeded": 0,
+    }
+
+
+def test_a_tag_that_is_renewed_while_the_retention_job_is_at_work_stays(
+    project: Project, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = state(writer).seals[-1].revision
+    create_tag(writer.catalog, "outlived", newest, timedelta(hours=1))
+
+    def create_late(catalog: Catalog, *arguments: Any, **options: Any) -> Any:
+        replace_tag(Catalog.open_for_writing(writer.store), "outlived", newest, timedelta(hours=1))
+        return create_tag(catalog, *arguments, **options)
+
+    monkeypatch.setattr(keeping, "create_tag", create_late)
+    assert job(project, "demo_retention", "demo_retain")["tags_deleted"] == []
+    assert set(state(writer).tags) == {"outlived", TODAY}
 
 
 def test_tags_that_are_changed_without_dagster_are_shown_as_they_are(project: Project, writer: Writer) -> None:
     first, newest = (known.revision for known in state(writer).seals)
-    project = replace(project, plan=project.plan.model_copy(update={"retention": RetentionFields()}))
+    project = with_rules(project)
     project.instance.add_dynamic_partitions("demo_tags", ["asked-for"])  # and not made yet
     create_tag(writer.catalog, "kept", first)
     create_tag(writer.catalog, "gone", newest)
@@ -160,36 +180,62 @@ def test_tags_that_are_changed_without_dagster_are_shown_as_they_are(project: Pr
     assert len(project.instance.fetch_materializations(made, limit=9).records) == 2  # once for each change
 
 
-def test_a_savepoint_that_is_due_is_made_once(project: Project, writer: Writer) -> None:
-    rules = RetentionFields(savepoint={"create_interval": "1d"})
-    project = replace(project, plan=project.plan.model_copy(update={"retention": rules}))
+def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
+    project: Project, writer: Writer
+) -> None:
+    project = with_rules(project, savepoint={"num_retained_max": 1})
+    save(writer.catalog)
+    save(writer.catalog, automatic=True)
+    told = job(project, "demo_savepoint", "demo_save", dry_run=True)
+    assert told == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
+    assert set(state(writer).pins.savepoints) == {1, 2}
     made = job(project, "demo_savepoint", "demo_save")
-    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, 1)
-    assert state(writer).pins.savepoints[1].savepoint.automatic
-    assert job(project, "demo_savepoint", "demo_save") == {"dry_run": False, "due": False}
+    assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, 3)
+    assert made["savepoints_deleted"] == [2]
+    assert {number: each.savepoint.automatic for number, each in state(writer).pins.savepoints.items()} == {
+        1: False,
+        3: True,
+    }
+    again = job(project, "demo_savepoint", "demo_save")
+    assert again == {"dry_run": False, "due": False, "savepoints_deleted": []}
 
 
-def test_no_savepoint_is_made_while_an_export_is_at_work(project: Project, writer: Writer) -> None:
-    rules = RetentionFields(savepoint={"create_interval": "1d"})
-    project = replace(project, plan=project.plan.model_copy(update={"retention": rules}))
+def test_no_savepoint_is_made_or_deleted_while_an_export_is_at_work(project: Project, writer: Writer) -> None:
+    project = with_rules(project, savepoint={"num_retained_max": 1})
+    for _ in range(2):
+        save(writer.catalog, automatic=True)
     writer.complete(1, writer.file(1, b"later rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     with pytest.raises(dg.Failure, match="is not sealed"):
         job(project, "demo_savepoint", "demo_save")
-    assert not state(writer).pins.savepoints
+    assert set(state(writer).pins.savepoints) == {1, 2}
 
 
-def test_the_sensor_asks_for_the_tag_that_is_due_when_the_manifest_sealed(project: Project, writer: Writer) -> None:
+def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Project, writer: Writer) -> None:
     definitions = project.definitions()
     [sensor] = definitions.get_repository_def().sensor_defs
     assert (sensor.name, sensor.default_status) == ("demo_tag_sealed", dg.DefaultSensorStatus.STOPPED)
     assert not _asked(sensor, definitions, project.instance).run_requests  # nothing was materialised yet
-    project.instance.report_runless_asset_event(dg.AssetMaterialization(project.key("manifest")))
-    asked = _asked(sensor, definitions, project.instance)
-    [request] = asked.run_requests
-    assert (request.partition_key, request.run_key) == (TODAY, TODAY)
-    assert [each.partition_keys for each in asked.dynamic_partitions_requests] == [[TODAY]]
-    assert tag(project, TODAY, **request.run_config["ops"]["demo__tag"]["config"]).success
-    assert state(writer).tags[TODAY].tag.automatic
+
+    old = state(writer).seals[-1].revision
+    keys, asked = set(), None
+    for _ in range(2):  # the first run is not begun, or fails: what is sealed next asks again
+        writer.catalog = Catalog.open_for_writing(writer.store)
+        sealed = reseal(writer, b"rows of today")
+        project.instance.report_runless_asset_event(dg.AssetMaterialization(project.key("manifest")))
+        asked = _asked(sensor, definitions, project.instance)
+        [request] = asked.run_requests
+        config = request.run_config["ops"]["demo__tag"]["config"]
+        assert (request.partition_key, config["at"], config["automatic"]) == (TODAY, f"rev:{sealed}", True)
+        assert [each.partition_keys for each in asked.dynamic_partitions_requests] == [[TODAY]]
+        keys.add(request.run_key)
+    assert len(keys) == 2
+    assert tag(project, TODAY, **config).success
+    assert (state(writer).tags[TODAY].tag.revision, state(writer).tags[TODAY].tag.automatic) == (sealed, True)
+
+    assert tag(project, TODAY, **config | {"at": f"rev:{old}"}).success  # one that was asked for earlier runs late
+    assert state(writer).tags[TODAY].tag.revision == sealed
+    skipped = _asked(sensor, definitions, project.instance)
+    assert (skipped.run_requests, skipped.skip_message) == ([], f"No tag is due: there is a tag '{TODAY}'.")
 
 
 def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: dg.DagsterInstance) -> Any:
@@ -200,8 +246,11 @@ def _asked(sensor: dg.SensorDefinition, definitions: dg.Definitions, instance: d
         return sensor.evaluate_tick(built)
 
 
-def test_each_keeping_job_has_a_schedule_at_the_time_of_the_rule(project: Project) -> None:
-    at = RetentionFields(tag={"create_time": "02:30"})
-    project = replace(project, plan=project.plan.model_copy(update={"retention": at}))
-    crons = {each.job_name: each.cron_schedule for each in project.definitions().get_repository_def().schedule_defs}
-    assert (crons["demo_retention"], crons["demo_savepoint"]) == ("30 2 * * *", "30 2 * * *")
+def test_each_keeping_job_has_a_schedule_at_the_time_of_its_rule(project: Project) -> None:
+    def crons(project: Project) -> tuple[object, object]:
+        schedules = project.definitions().get_repository_def().schedule_defs
+        found = {each.job_name: each.cron_schedule for each in schedules}
+        return found["demo_retention"], found["demo_savepoint"]
+
+    assert crons(with_rules(project, tag={"create_time": "02:30"})) == ("30 2 * * *", "0 0 * * *")
+    assert crons(with_rules(project, savepoint={"create_time": "23:05"})) == ("0 0 * * *", "5 23 * * *")

@@ -9,9 +9,17 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.matching import pending_tombstones
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.configuration import load_configuration
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
-from snapshot_assets_tests.pipeline.project import ROWS, START, Project, open_project
+from snapshot_assets.plan_retention import RetentionFields
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job, open_project
 
 ALL = ("schema", "chunks", "untimed_tables", "manifest")
 
@@ -235,3 +243,25 @@ def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: 
     assert restored == {"into/restored", "only/restored"}
     checks = {check.to_user_string() for check in graph.asset_check_keys if check.name == "row_counts"}
     assert checks == {"into/restored:row_counts"}
+
+
+def test_an_automatic_savepoint_is_of_what_the_job_compacted(
+    sealed: Project, make_project: Callable[..., Project]
+) -> None:
+    project = make_project(retention=RetentionFields(savepoint={}))
+    sealed.copy_location(project)
+    catalog = Catalog.open_for_writing(open_store(parse_location(project.plan.to)))
+    delete_rows(catalog, TableName("main", "readings"), "value < 5 OR value = 100")  # of the first two days
+    seal(catalog)
+    assert pending_tombstones(catalog.state)
+
+    made = job(project, "demo_savepoint", "demo_save")
+    state = project.state()
+    # First the two that lose rows, then the other three, so that the deletion is pending for no file.
+    assert (made["chunks_compacted"], made["savepoint"]) == (5, 1)
+    assert state.sealed
+    assert state.newest_seal is not None
+    assert made["revision"] == state.pins.savepoints[1].savepoint.revision == state.newest_seal.revision
+    assert not pending_tombstones(state)
+    rows = [sum(known.file.rows for known in state.live_files(day) if known.file.table == "readings") for day in (1, 2)]
+    assert rows == [ROWS[0] - 5, ROWS[1] - 1]

@@ -107,7 +107,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def s3_location(s3_server: S3Server) -> str:
     """The URI of a fresh prefix on the S3 server."""
-    return f"s3://{s3_server.bucket}/tests/{uuid.uuid4().hex}"
+    return f"s3://{s3_server.bucket}/tests/1-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -11,12 +11,15 @@ from snapshot_assets.catalog.rules_retention import Retention
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json, show_table
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
 
 
 def run(options: argparse.Namespace) -> int:
     """Expire revisions after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
     keep_for = None if options.keep_for is None else parse_duration(options.keep_for)
+    if options.keep_last is None and keep_for is None:
+        raise PlanError("Nothing says which revisions are to be kept; give --keep-last, --keep-for, or both.")
     retention = Retention(options.keep_last, keep_for)
     catalog = open_catalog(options, writing=not options.dry_run)
     expired = partial(expire, catalog, keep_last=retention.keep_last, keep_for=retention.keep_for)

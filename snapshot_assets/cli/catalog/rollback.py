@@ -9,10 +9,10 @@ from typing import Any
 from snapshot_assets.catalog.rollback import RolledBack, rollback
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.predicate_words import predicate_words
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 

@@ -8,16 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.matching import pending_tombstones
+from snapshot_assets.catalog.pin_list import list_savepoints, list_tags
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size, table_sizes
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.catalog.predicate_words import predicate_words
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
-from snapshot_assets.format.actions import SavepointCreated
 from snapshot_assets.format.names import table_text
+from snapshot_assets.format.predicate_words import predicate_words
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -56,8 +56,8 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "chunks": chunk_statuses(state),
         "tables": [asdict(size) for size in table_sizes(state)],
         "tombstones": _tombstones(state),
-        "tags": [_tag(state, name) for name in sorted(state.tags)],
-        "savepoints": [_savepoint(known.savepoint) for _, known in sorted(state.pins.savepoints.items())],
+        "tags": [asdict(tag) for tag in list_tags(state)],
+        "savepoints": [asdict(savepoint) for savepoint in list_savepoints(state)],
         "seals": [_seal(seal) for seal in state.readable()],
         "log": asdict(log_size(store)),
     }
@@ -78,15 +78,6 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
         }
         for revision, tombstone in state.tombstones.items()
     ]
-
-
-def _tag(state: State, name: str) -> dict[str, Any]:
-    tag = state.tags[name].tag
-    return {"name": name, "revision": tag.revision, "created_at": tag.created_at, "ttl": tag.ttl}
-
-
-def _savepoint(savepoint: SavepointCreated) -> dict[str, Any]:
-    return {"id": savepoint.id, "revision": savepoint.revision, "created_at": savepoint.created_at}
 
 
 def _seal(seal: SealState) -> dict[str, Any]:
@@ -124,10 +115,10 @@ def _show(facts: dict[str, Any]) -> None:
     if len(facts["seals"]) > _SHOWN_SEALS:
         show(f"  and {len(facts['seals']) - _SHOWN_SEALS} older seals")
     for tag in facts["tags"]:
-        kept = f"for {tag['ttl']}" if tag["ttl"] else "for ever"
-        show(f"  tag: {tag['name']}, revision {tag['revision']}, since {tag['created_at']} {kept}")
-    for savepoint in facts["savepoints"]:
-        show(f"  savepoint: {savepoint['id']}, revision {savepoint['revision']}, since {savepoint['created_at']}")
+        kept = f"for {tag['time_retained']}" if tag["time_retained"] else "for ever"
+        show(f"  tag: {tag['tag_name']}, revision {tag['tagged_snapshot_id']}, since {tag['create_time']} {kept}")
+    for each in facts["savepoints"]:
+        show(f"  savepoint: {each['savepoint_id']}, revision {each['saved_snapshot_id']}, since {each['create_time']}")
     for tombstone in facts["tombstones"]:
         done = "" if tombstone["pending"] else ", in no file any more"
         show(f"  tombstone: revision {tombstone['revision']}, {tombstone['table']} where {tombstone['where']}{done}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.tables import METADATA_TABLES, Asked
 from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import show_json, show_table
-from snapshot_assets.engine.reading.metadata import METADATA_TABLES, Asked
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.units import time_text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,24 +19,24 @@ def run(options: argparse.Namespace) -> int:
     table = METADATA_TABLES[name]
     if options.at and not table.versioned:
         raise PlanError(f"{name} shows the whole location: leave --at out.")
-    if bool(options.since) != (name == "$diff"):
-        raise PlanError("--since names the version that diff begins at, and goes with that table alone.")
+    if options.since and name != "$diff":
+        raise PlanError(f"{name} shows no changes: leave --since out, or show the table diff.")
+    if name == "$diff" and not options.since:
+        raise PlanError(
+            "$diff shows what changed since a version: name it, such as --since rev:12 or --since tag:friday."
+        )
     catalog = open_catalog(options, writing=False)
     head = state = catalog.state
     if options.at:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
     since = resolve_version(options.since, head) if options.since else 0
     rows = table.read(Asked(head, state, since)).to_pylist()
-    plain = [{key: _plain(value) for key, value in row.items()} for row in rows]
+    found = [plain(row) for row in rows]
     if options.json:
-        show_json(plain)
+        show_json(found)
     else:
-        show_table(table.schema.names, [[_shown(value) for value in row.values()] for row in plain])
+        show_table(table.schema.names, [[_shown(value) for value in row.values()] for row in found])
     return 0
-
-
-def _plain(value: object) -> object:
-    return time_text(value) if isinstance(value, datetime) else value
 
 
 def _shown(value: object) -> object:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
+from snapshot_assets.catalog.tables import METADATA_TABLES
 from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.engine.reading.metadata import METADATA_TABLES
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
@@ -82,8 +82,10 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         raise PlanError(f"{table} has no rows in time: leave start and end out")
     if isinstance(table, str) and "version" in given and not METADATA_TABLES[table].versioned:
         raise PlanError(f"{table} shows the whole location: leave version out")
-    if ("since" in given) != (table == "$diff"):
-        raise PlanError("the option since names the version that $diff begins at, and goes with that table alone")
+    if "since" in given and table != "$diff":
+        raise PlanError(f"table {table} shows no changes: leave since out, or read the table $diff")
+    if table == "$diff" and "since" not in given:
+        raise PlanError("$diff shows what changed since a version: name it in the option since, such as rev:12")
     if federation and isinstance(table, str):
         raise PlanError(f"{table} is a table of one writer's location: load <root>/<writer id>/<database>")
     if not federation and (alone := [name for name in _FEDERATED if name in given and name != "federation"]):

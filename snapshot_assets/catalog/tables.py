@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from snapshot_assets.catalog.diff import difference
 from snapshot_assets.catalog.facts import revision_facts
+from snapshot_assets.catalog.pin_list import list_savepoints, list_tags
 from snapshot_assets.catalog.state import State
-from snapshot_assets.format.units import duration_text
 from snapshot_assets.format.windows import Window
 
 _TIME = pa.timestamp("us", "UTC")
@@ -77,42 +77,15 @@ def _snapshots(asked: Asked) -> Iterator[tuple[Any, ...]]:
 
 
 def _tags(asked: Asked) -> Iterator[tuple[Any, ...]]:
-    facts = revision_facts(asked.head)
-    for name in sorted(asked.head.tags):
-        tag = asked.head.tags[name].tag
-        fact = facts[tag.revision]
-        yield (
-            name,
-            tag.revision,
-            fact.schema_id,
-            fact.committed_at,
-            fact.rows,
-            tag.created_at,
-            duration_text(tag.ttl) if tag.ttl else None,
-            tag.created_at + tag.ttl if tag.ttl else None,
-            tag.automatic,
-        )
+    yield from map(astuple, list_tags(asked.head))
 
 
 def _savepoints(asked: Asked) -> Iterator[tuple[Any, ...]]:
-    facts = revision_facts(asked.head)
-    for number, known in sorted(asked.head.pins.savepoints.items()):
-        savepoint = known.savepoint
-        fact = facts[savepoint.revision]
-        yield (
-            number,
-            savepoint.revision,
-            fact.schema_id,
-            fact.committed_at,
-            fact.rows,
-            savepoint.created_at,
-            savepoint.automatic,
-        )
+    yield from map(astuple, list_savepoints(asked.head))
 
 
 def _diff(asked: Asked) -> Iterator[tuple[Any, ...]]:
-    for file in difference(asked.head, asked.since, asked.state.revision).files:
-        yield file.change.value, file.chunk, file.schema, file.table, file.path, file.rows, file.bytes
+    yield from map(astuple, difference(asked.head, asked.since, asked.state.revision).rows)
 
 
 def _chunks(asked: Asked) -> Iterator[tuple[Any, ...]]:
@@ -180,6 +153,8 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             time_retained=pa.string(),
             expires_at=_TIME,
             automatic=pa.bool_(),
+            previous=pa.string(),
+            next=pa.string(),
         ),
         _tags,
     ),
@@ -192,18 +167,26 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             record_count=pa.int64(),
             create_time=_TIME,
             automatic=pa.bool_(),
+            previous=pa.int64(),
+            next=pa.int64(),
         ),
         _savepoints,
     ),
     "$diff": MetadataTable(
         _schema(
+            kind=pa.string(),
             change=pa.string(),
             chunk=pa.int64(),
             schema=pa.string(),
             table=pa.string(),
             path=pa.string(),
-            rows=pa.int64(),
-            bytes=pa.int64(),
+            detail=pa.string(),
+            files_added=pa.int64(),
+            files_removed=pa.int64(),
+            rows_added=pa.int64(),
+            rows_removed=pa.int64(),
+            bytes_added=pa.int64(),
+            bytes_removed=pa.int64(),
         ),
         _diff,
         versioned=True,
@@ -242,4 +225,6 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
     ),
 }
 """By name. `$chunks` and `$files` show the head, unsealed work included, unless a version is asked for; `$diff` what
-changed since a version. The columns of `$tags` up to `time_retained` are those of Paimon's (PIP "Tags", `$tags`)."""
+changed since a version. The columns of `$tags` up to `time_retained` are those of Paimon's (PIP "Tags", `$tags`); those
+of `$savepoints` have the same names, where Paimon has `save_time`: a savepoint has its own time and its revision's.
+"""

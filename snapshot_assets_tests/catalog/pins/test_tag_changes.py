@@ -21,23 +21,20 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, path_of, reseal, sealed_by, tag_objects
+from snapshot_assets_tests.catalog.tags import (
+    SEAL,
+    Changed,
+    Killed,
+    dying,
+    faults,
+    path_of,
+    reseal,
+    sealed_by,
+    tag_objects,
+)
 
 WEEK = timedelta(days=7)
-
-
-@pytest.fixture
-def store(any_location):
-    uri, options = any_location
-    return open_store(parse_location(uri), options)
-
-
-@pytest.fixture
-def sealed(writer) -> Writer:
-    return sealed_by(writer)
 
 
 def last_actions(store):
@@ -95,7 +92,7 @@ def test_a_rename_to_a_name_that_is_taken_or_none_is_refused_and_writes_nothing(
     create_tag(sealed.catalog, "nightly", SEAL, WEEK)
     create_tag(sealed.catalog, "friday", SEAL)
     before = tag_objects(sealed.store)
-    with pytest.raises(TagExistsError, match=r"'friday' is there already: .* asked for is revision 5 for 7d"):
+    with pytest.raises(TagExistsError, match=r"'friday' is there already: it pins revision 5 .* 'nightly' cannot be"):
         rename_tag(sealed.catalog, "nightly", "friday")
     with pytest.raises(PlanError, match="cannot name a tag"):
         rename_tag(sealed.catalog, "nightly", "a b")
@@ -165,12 +162,12 @@ def test_tags_are_listed_by_commit_time_with_their_neighbours_and_end(sealed):
     create_tag(sealed.catalog, "a", SEAL)
     state = read_state(sealed.store)
     tags = list_tags(state)
-    assert [(tag.name, tag.revision, tag.previous, tag.next) for tag in tags] == [
-        ("a", SEAL, "", "z-newest"),
-        ("b", SEAL, "", "z-newest"),
-        ("z-newest", newer, "b", ""),
+    assert [(tag.tag_name, tag.tagged_snapshot_id, tag.previous, tag.next) for tag in tags] == [
+        ("a", SEAL, None, "z-newest"),
+        ("b", SEAL, None, "z-newest"),
+        ("z-newest", newer, "b", None),
     ]
-    assert [tag.committed_at for tag in tags] == [state.seals[number].committed_at for number in (0, 0, 1)]
+    assert [tag.commit_time for tag in tags] == [state.seals[number].committed_at for number in (0, 0, 1)]
     assert [tag.expires_at for tag in tags] == [None, datetime(2125, 2, 8, 12, tzinfo=UTC), None]
 
 
@@ -205,6 +202,31 @@ def test_a_rename_that_meets_a_replacement_renames_what_replaced_it(sealed):
     assert (renamed.revision, renamed.ttl, renamed.created_at) == (newer, WEEK, met[0].created_at)
     assert {name: known.tag for name, known in read_state(sealed.store).tags.items()} == {"friday": renamed}
     assert tag_objects(sealed.store) == [renamed.object.path]
+    assert faults(sealed.store) == set()
+
+
+def test_only_the_tag_that_is_known_is_deleted(sealed):
+    old = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known
+    new = replace_tag(Catalog.open_for_writing(sealed.store), "nightly", SEAL).known
+    assert not delete_tag(sealed.catalog, "nightly", old)
+    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({"nightly": new}, [new.tag.object.path])
+    assert delete_tag(sealed.catalog, "nightly", new)
+    assert not delete_tag(sealed.catalog, "nightly", new)
+    assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [])
+
+
+def test_a_tag_that_is_renewed_while_the_known_one_is_deleted_stays(sealed):
+    old = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known
+    made = []
+
+    def create(path, data):
+        if not made:
+            made.append(replace_tag(sealed.catalog, "nightly", SEAL, WEEK).known)
+        sealed.store.create(path, data)
+
+    other = Catalog(Changed(sealed.store, create=create), read_state(sealed.store))
+    assert not delete_tag(other, "nightly", old)
+    assert read_state(sealed.store).tags == {"nightly": made[0]}
     assert faults(sealed.store) == set()
 
 
@@ -283,22 +305,3 @@ def test_a_writer_killed_at_any_call_leaves_one_whole_tag_and_orphans_at_most(se
         for path in tag_objects(sealed.store):
             sealed.store.delete(path)
     assert last == 3, "an object, a transaction, and the deletion of the old object"
-
-
-def dying(store, calls, after):
-    """The store, until a process dies before or after one more writing call."""
-    left = [calls]
-
-    def method(name):
-        def call(*arguments):
-            left[0] -= 1
-            if left[0] < 0 and not after:
-                raise Killed
-            result = getattr(store, name)(*arguments)
-            if left[0] < 0:
-                raise Killed
-            return result
-
-        return call
-
-    return Changed(store, **{name: method(name) for name in ("create", "put", "delete")})

@@ -8,8 +8,9 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.listing import TagSummary, summarize
+from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log import append
+from snapshot_assets.catalog.pin_list import list_tags
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.verify import FaultKind, verify
@@ -24,21 +25,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal, sealed_by
-
-
-@pytest.fixture
-def store(any_location):
-    uri, options = any_location
-    return open_store(parse_location(uri), options)
-
-
-@pytest.fixture
-def sealed(writer) -> Writer:
-    return sealed_by(writer)
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal
 
 
 def test_a_log_that_contradicts_itself_about_tags_is_damage(sealed):
@@ -161,13 +148,12 @@ def test_a_tag_that_is_none_is_refused_with_near_names_or_what_there_is(sealed):
         resolve_version("savepoint:before-migration", state)
 
 
-def test_the_tags_of_a_location_are_listed_by_name(sealed):
-    second = create_tag(sealed.catalog, "b", SEAL, timedelta(hours=1)).known.tag
-    first = create_tag(sealed.catalog, "a", SEAL).known.tag
-    assert summarize(sealed.store).tags == (
-        TagSummary("a", SEAL, first.created_at),
-        TagSummary("b", SEAL, second.created_at, timedelta(hours=1)),
-    )
+def test_a_summary_has_the_tags_of_a_location(sealed):
+    create_tag(sealed.catalog, "b", SEAL, timedelta(hours=1))
+    create_tag(sealed.catalog, "a", SEAL)
+    tags = summarize(sealed.store).tags
+    assert [(tag.tag_name, tag.time_retained) for tag in tags] == [("b", "1h"), ("a", None)]
+    assert tags == tuple(list_tags(read_state(sealed.store)))
 
 
 def test_a_snapshot_with_tags_is_deleted_only_with_them(sealed):

@@ -9,7 +9,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
@@ -22,21 +21,19 @@ from snapshot_assets.errors import (
     TagExistsError,
 )
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, path_of, reseal, sealed_by, tag_objects
-
-
-@pytest.fixture
-def store(any_location):
-    uri, options = any_location
-    return open_store(parse_location(uri), options)
-
-
-@pytest.fixture
-def sealed(writer) -> Writer:
-    return sealed_by(writer)
+from snapshot_assets_tests.catalog.tags import (
+    SEAL,
+    Changed,
+    Killed,
+    dying,
+    faults,
+    path_of,
+    race,
+    reseal,
+    save,
+    tag_objects,
+)
 
 
 def meeting_at_the_object(store, parties):
@@ -49,24 +46,6 @@ def meeting_at_the_object(store, parties):
             barrier.wait()
 
     return Changed(store, create=create)
-
-
-def race(*calls):
-    """Run calls side by side and return what each returned or raised."""
-    results = [None] * len(calls)
-
-    def run(number):
-        try:
-            results[number] = calls[number]()
-        except TagExistsError as error:
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 def test_of_writers_that_create_one_tag_at_once_one_wins_and_the_others_are_told(sealed):
@@ -228,7 +207,7 @@ def test_an_object_that_may_count_as_an_orphan_is_not_committed(sealed, what):
     elif what == "replaced":
         assert replace_tag(catalog, "nightly", SEAL, timedelta(days=1)).known.tag.ttl == timedelta(days=1)
     else:
-        assert create_savepoint(catalog).savepoint.id == 1
+        assert save(catalog).savepoint.id == 1
     assert slept[0] not in {info.path for info in sealed.store.list()}
     assert faults(sealed.store) == set()
 
@@ -237,24 +216,9 @@ def test_an_object_that_may_count_as_an_orphan_is_not_committed(sealed, what):
 def test_a_writer_killed_at_any_call_leaves_no_damage_and_the_next_one_finishes(sealed, after):
     """Before or after each write of creating a tag and deleting it again."""
     for last in range(100):
-        left = [last]
-
-        def dying(method, left=left):
-            def call(*arguments):
-                left[0] -= 1
-                if left[0] < 0 and not after:
-                    raise Killed
-                result = method(*arguments)
-                if left[0] < 0:
-                    raise Killed
-                return result
-
-            return call
-
         store = sealed.store
-        methods = {name: dying(getattr(store, name)) for name in ("create", "put", "delete")}
         try:
-            catalog = Catalog(Changed(store, **methods), read_state(store))
+            catalog = Catalog(dying(store, last, after), read_state(store))
             create_tag(catalog, "nightly", SEAL)
             delete_tag(catalog, "nightly")
             break

@@ -22,23 +22,10 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.units import time_text
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, faults, path_of, reseal, sealed_by, tag_objects
+from snapshot_assets_tests.catalog.tags import SEAL, faults, path_of, reseal, tag_objects
 
 HINTS = ("manifest.json", "SHA256SUMS")
-
-
-@pytest.fixture
-def store(any_location):
-    uri, options = any_location
-    return open_store(parse_location(uri), options)
-
-
-@pytest.fixture
-def sealed(writer) -> Writer:
-    return sealed_by(writer)
 
 
 def test_a_tag_is_one_object_and_one_revision_that_names_it(sealed):
@@ -102,6 +89,7 @@ def test_a_name_that_is_taken_by_another_pin_is_refused_naming_both(sealed):
         create_tag(sealed.catalog, "nightly", newer)
     assert "'nightly' is there already: it pins revision 5 for 7d since 20" in str(refused.value)
     assert f"asked for is revision {newer} without time to live" in str(refused.value)
+    assert "`snapshots tag replace nightly`" in str(refused.value)
     assert refused.value.attributes["revision"] == SEAL
     with pytest.raises(TagExistsError, match="asked for is revision 5 for 1h"):
         create_tag(sealed.catalog, "nightly", SEAL, timedelta(hours=1))

@@ -9,11 +9,12 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.listing import SavepointSummary, summarize
+from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.pin_list import list_savepoints
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import UncompactedError, create_savepoint, delete_savepoint
+from snapshot_assets.catalog.tombstones import delete_rows
 from snapshot_assets.catalog.verify import FaultKind, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.errors import (
@@ -29,23 +30,9 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
+from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, faults, reseal, sealed_by
-from snapshot_assets_tests.catalog.test_tag_changes import dying
-from snapshot_assets_tests.catalog.test_tag_races import race
-
-
-@pytest.fixture
-def store(any_location):
-    uri, options = any_location
-    return open_store(parse_location(uri), options)
-
-
-@pytest.fixture
-def sealed(writer) -> Writer:
-    return sealed_by(writer)
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, dying, faults, race, reseal, save
 
 
 def objects(store):
@@ -57,7 +44,7 @@ def savepoints(store):
 
 
 def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
-    made = create_savepoint(sealed.catalog)
+    made = save(sealed.catalog)
     assert read_state(sealed.store).pins.savepoints == {1: made}
     savepoint = made.savepoint
     assert (savepoint.id, savepoint.revision, made.committed) == (1, SEAL, 6)
@@ -71,7 +58,7 @@ def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
 def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed, automatic):
     """Literal text, so that nobody changes the format by accident."""
     sealed.catalog._clock = lambda: datetime(2025, 2, 1, 12, 0, 0, 123456, tzinfo=UTC)
-    path = create_savepoint(sealed.catalog, automatic=automatic).savepoint.object.path
+    path = save(sealed.catalog, automatic=automatic).savepoint.object.path
     manifest = sealed.store.get("manifest.json").decode().removesuffix("\n").replace("\n", "\n  ")
     said = '\n  "automatic": true,' if automatic else ""
     expected = f"""{{
@@ -88,52 +75,35 @@ def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed,
 
 
 def test_ids_only_grow_also_behind_one_that_was_deleted_and_a_checkpoint(sealed):
-    assert [create_savepoint(sealed.catalog).savepoint.id for _ in range(3)] == [1, 2, 3]
+    assert [save(sealed.catalog).savepoint.id for _ in range(3)] == [1, 2, 3]
     assert delete_savepoint(Catalog.open_for_writing(sealed.store), 3)
     assert not delete_savepoint(sealed.catalog, 3)
     sealed.catalog.refresh()
     write_checkpoint(sealed.store, sealed.catalog.state)
-    assert create_savepoint(Catalog.open_for_writing(sealed.store)).savepoint.id == 4
+    assert save(Catalog.open_for_writing(sealed.store)).savepoint.id == 4
     assert savepoints(sealed.store) == {1: SEAL, 2: SEAL, 4: SEAL}
     assert len(objects(sealed.store)) == 3
-    assert faults(sealed.store) == set()
-
-
-def test_an_older_revision_can_be_pinned_as_long_as_it_can_be_read(sealed):
-    newer = reseal(sealed)
-    create_savepoint(sealed.catalog)
-    create_savepoint(sealed.catalog, SEAL)
-    assert savepoints(sealed.store) == {1: newer, 2: SEAL}
-    with pytest.raises(VersionNotFoundError, match="Revision 6 is not sealed; sealed are 2 revisions"):
-        create_savepoint(sealed.catalog, SEAL + 1)
-    sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
-    assert create_savepoint(sealed.catalog, SEAL).savepoint.id == 3
-    for number in (2, 3):
-        delete_savepoint(sealed.catalog, number)
-    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired"):
-        create_savepoint(sealed.catalog, SEAL)
     assert faults(sealed.store) == set()
 
 
 def test_an_unsealed_head_is_refused_before_anything_is_written(sealed):
     old = next(sealed.catalog.state.live_files(1)).file.path
     sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
-    for revision in (None, SEAL):
-        with pytest.raises(UnsealedError, match=r"Revision 6, the head, is not sealed \(the newest seal is revision 5"):
-            create_savepoint(sealed.catalog, revision)
+    with pytest.raises(UnsealedError, match=r"Revision 6, the head, is not sealed \(the newest seal is revision 5"):
+        save(sealed.catalog)
     assert (objects(sealed.store), read_state(sealed.store).revision) == ([], 6)
 
 
 def test_nothing_is_pinned_where_there_is_no_snapshot_or_a_deleted_one(store):
     with pytest.raises(NoSnapshotError):
-        create_savepoint(Catalog.open_for_writing(store))
+        save(Catalog.open_for_writing(store))
     writer = Writer(store)
     writer.begin()
     with pytest.raises(UnsealedError, match=r"not sealed \(nothing is\)"):
-        create_savepoint(writer.catalog)
+        save(writer.catalog)
     writer.catalog.commit(rules.delete(writer.token))
     with pytest.raises(LocationDeletedError):
-        create_savepoint(writer.catalog)
+        save(writer.catalog)
 
 
 def test_savepoints_are_versions_by_id_and_by_their_ends(sealed):
@@ -141,10 +111,10 @@ def test_savepoints_are_versions_by_id_and_by_their_ends(sealed):
     for text in ("savepoint:1", "savepoint:latest", "savepoint:earliest", "savepoint:x", "savepoint:"):
         with pytest.raises(VersionNotFoundError, match=r"no savepoint '.*'; sealed is 1 revision"):
             resolve_version(text, state)
-    create_savepoint(sealed.catalog)
+    save(sealed.catalog)
     newer = reseal(sealed)
-    create_savepoint(sealed.catalog)
-    delete_savepoint(sealed.catalog, create_savepoint(sealed.catalog).savepoint.id)
+    save(sealed.catalog)
+    delete_savepoint(sealed.catalog, save(sealed.catalog).savepoint.id)
     state = read_state(sealed.store)
     assert resolve_version("savepoint:1", state) == resolve_version("savepoint:earliest", state) == SEAL
     assert resolve_version("savepoint:2", state) == resolve_version("savepoint:latest", state) == newer
@@ -154,29 +124,27 @@ def test_savepoints_are_versions_by_id_and_by_their_ends(sealed):
 
 
 def test_savepoints_are_listed_with_their_neighbours(sealed):
-    create_savepoint(sealed.catalog)
+    save(sealed.catalog)
+    save(sealed.catalog)
     newer = reseal(sealed)
-    create_savepoint(sealed.catalog)
-    create_savepoint(sealed.catalog, SEAL)
+    save(sealed.catalog)
     state = read_state(sealed.store)
-    assert [(each.id, each.revision, each.previous, each.next) for each in list_savepoints(state)] == [
-        (1, SEAL, None, 2),
-        (3, SEAL, None, 2),
-        (2, newer, 3, None),
+    assert [
+        (each.savepoint_id, each.saved_snapshot_id, each.previous, each.next) for each in list_savepoints(state)
+    ] == [
+        (1, SEAL, None, 3),
+        (2, SEAL, None, 3),
+        (3, newer, 2, None),
     ]
-    assert [each.committed_at for each in list_savepoints(state)][-1] == state.seals[1].committed_at
-    made = state.pins.savepoints
-    assert summarize(sealed.store).savepoints == tuple(
-        SavepointSummary(number, made[number].savepoint.revision, made[number].savepoint.created_at)
-        for number in (1, 2, 3)
-    )
+    assert [each.commit_time for each in list_savepoints(state)][-1] == state.seals[1].committed_at
+    assert summarize(sealed.store).savepoints == tuple(list_savepoints(state))
 
 
 def test_a_snapshot_with_savepoints_is_deleted_only_with_them(sealed):
-    create_savepoint(sealed.catalog)
+    save(sealed.catalog)
     with pytest.raises(PinnedError, match=r"^Savepoint 1 pins revisions of .*--with-tags"):
         delete_snapshot(sealed.store)
-    create_savepoint(sealed.catalog)
+    save(sealed.catalog)
     create_tag(sealed.catalog, "nightly", SEAL)
     with pytest.raises(PinnedError, match=r"^Tag nightly and savepoints 1, 2 pin revisions of") as refused:
         delete_snapshot(sealed.store)
@@ -186,7 +154,7 @@ def test_a_snapshot_with_savepoints_is_deleted_only_with_them(sealed):
 
 
 def test_the_damaged_missing_or_wrong_object_of_a_savepoint_is_damage_naming_it(sealed):
-    path = create_savepoint(sealed.catalog).savepoint.object.path
+    path = save(sealed.catalog).savepoint.object.path
     data = sealed.store.get(path)
     sealed.store.put(path, data[:-2] + b"x\n")
     assert faults(sealed.store) == {(FaultKind.CHECKSUM, path)}
@@ -201,7 +169,7 @@ def test_the_damaged_missing_or_wrong_object_of_a_savepoint_is_damage_naming_it(
 
 
 def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_by_garbage_collection(sealed):
-    path = create_savepoint(sealed.catalog).savepoint.object.path
+    path = save(sealed.catalog).savepoint.object.path
     old = next(sealed.catalog.state.live_files(1)).file.path
     reseal(sealed)
     sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
@@ -230,7 +198,7 @@ def garbage(writer):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_number_that_was_used_before_is_damage(sealed, number):
-    savepoint = create_savepoint(sealed.catalog).savepoint
+    savepoint = save(sealed.catalog).savepoint
     delete_savepoint(sealed.catalog, 1)
     again = act.SavepointCreated(number, SEAL, savepoint.object, savepoint.created_at)
     with pytest.raises(DocumentError, match=f"creates savepoint {number} after 1"):
@@ -244,7 +212,7 @@ def test_a_number_that_was_used_before_is_damage(sealed, number):
 
 def test_savepoints_that_are_created_at_once_get_different_numbers(sealed):
     catalogs = [Catalog.open_for_writing(sealed.store) for _ in range(4)]
-    made = race(*(lambda catalog=catalog: create_savepoint(catalog) for catalog in catalogs))
+    made = race(*(lambda catalog=catalog: save(catalog) for catalog in catalogs))
     assert sorted(each.savepoint.id for each in made) == [1, 2, 3, 4]
     assert read_state(sealed.store).pins.savepoints == {each.savepoint.id: each for each in made}
     assert sorted(objects(sealed.store)) == sorted(each.savepoint.object.path for each in made)
@@ -255,26 +223,50 @@ def test_a_number_that_another_won_is_followed_by_the_next_one(sealed):
     def create(path, data):
         sealed.store.create(path, data)
         if path.startswith("savepoint/savepoint-1-"):
-            create_savepoint(sealed.catalog)
+            save(sealed.catalog)
 
-    made = create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+    made = save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
     assert (made.savepoint.id, len(objects(sealed.store))) == (2, 2)
     assert parse_json(sealed.store.get(made.savepoint.object.path), "savepoint")["id"] == 2
     assert faults(sealed.store) == set()
 
 
-def test_what_is_sealed_while_a_savepoint_is_created_is_what_it_pins(sealed):
-    met = []
+def test_data_that_is_sealed_after_it_was_compacted_is_not_pinned(sealed):
+    compacted = sealed.catalog.state.data_revision
+    newer = reseal(sealed)
+    before = read_state(sealed.store).revision
+    with pytest.raises(UncompactedError, match=rf"Revision {newer - 1} changed data after .* at revision {compacted};"):
+        create_savepoint(sealed.catalog, compacted)
+    assert (objects(sealed.store), read_state(sealed.store).revision) == ([], before)
+    assert create_savepoint(sealed.catalog, newer - 1).savepoint.revision == newer
 
+
+@pytest.mark.parametrize(
+    "change",
+    [reseal, lambda writer: delete_rows(writer.catalog, TableName("main", "m"), "t is not null")],
+    ids=["export", "deletion"],
+)
+def test_data_that_is_sealed_while_a_savepoint_is_created_is_not_pinned(sealed, change):
     def create(path, data):
         sealed.store.create(path, data)
-        if path.startswith("savepoint/") and not met:
-            met.append(reseal(sealed))
+        if path.startswith("savepoint/"):
+            change(sealed)
 
-    made = create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
-    assert ([made.savepoint.revision], made.savepoint.id) == (met, 1)
-    assert objects(sealed.store) == [made.savepoint.object.path]
+    with pytest.raises(UncompactedError):
+        save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
+    assert read_state(sealed.store).sealed
+    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
     assert faults(sealed.store) == set()
+
+
+def test_what_changes_no_data_while_a_savepoint_is_created_does_not_hinder_it(sealed):
+    def create(path, data):
+        sealed.store.create(path, data)
+        if path.startswith("savepoint/"):
+            create_tag(sealed.catalog, "nightly", SEAL)
+
+    assert save(Catalog.open_for_writing(Changed(sealed.store, create=create))).savepoint.revision == SEAL
+    assert savepoints(sealed.store) == {1: SEAL}
 
 
 def test_a_chunk_that_comes_while_a_savepoint_is_created_ends_it(sealed):
@@ -285,20 +277,7 @@ def test_a_chunk_that_comes_while_a_savepoint_is_created_ends_it(sealed):
             sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
 
     with pytest.raises(UnsealedError):
-        create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)))
-    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
-
-
-def test_a_revision_that_expires_while_a_savepoint_is_created_is_not_pinned(sealed):
-    reseal(sealed)
-
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("savepoint/"):
-            sealed.catalog.commit(lambda _: [act.Expired((SEAL,))])
-
-    with pytest.raises(VersionNotFoundError, match="Revision 5 has expired"):
-        create_savepoint(Catalog.open_for_writing(Changed(sealed.store, create=create)), SEAL)
+        save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
     assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
 
 
@@ -307,11 +286,11 @@ def test_a_writer_killed_at_any_call_leaves_no_damage_and_the_next_one_finishes(
     for last in range(100):
         try:
             catalog = Catalog(dying(sealed.store, last, after), read_state(sealed.store))
-            delete_savepoint(catalog, create_savepoint(catalog).savepoint.id)
+            delete_savepoint(catalog, save(catalog).savepoint.id)
             break
         except Killed:
             assert not verify(sealed.store).damaged
-        made = create_savepoint(Catalog.open_for_writing(sealed.store)).savepoint.id
+        made = save(Catalog.open_for_writing(sealed.store)).savepoint.id
         assert made == read_state(sealed.store).pins.last_savepoint
         assert {kind for kind, _ in faults(sealed.store)} <= {FaultKind.ORPHAN}
         assert delete_savepoint(Catalog.open_for_writing(sealed.store), made)
@@ -325,8 +304,8 @@ def test_a_writer_killed_between_object_and_commit_leaves_its_number_free(sealed
         sealed.store.create(path, data)
 
     with pytest.raises(Killed):
-        create_savepoint(Catalog(Changed(sealed.store, create=create), read_state(sealed.store)))
+        save(Catalog(Changed(sealed.store, create=create), read_state(sealed.store)))
     [orphan] = objects(sealed.store)
     assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}
-    assert create_savepoint(sealed.catalog).savepoint.id == 1
+    assert save(sealed.catalog).savepoint.id == 1
     assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}

@@ -1,0 +1,60 @@
+"""The chain of the log: whether a transaction follows what is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.known_state import KnownState
+from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import checkpoint_path
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """A transaction and the checksum that its successor links to."""
+
+    transaction: act.Transaction
+    sha256: str
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it follows nothing: a rebuild wrote it."""
+        return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
+
+
+def check_follows(state: KnownState, transaction: act.Transaction, name: str) -> None:
+    """Raise the one of five distinct errors that says why a transaction does not follow a state."""
+    if state.revision and transaction.location_id != state.location_id:
+        raise ForeignLocationError(
+            f"{name} belongs to location {transaction.location_id}; this one is {state.location_id}.", object=name
+        )
+    if transaction.revision != state.revision + 1:
+        kind = GapError if transaction.revision > state.revision else ForkError
+        raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
+    if transaction.previous_uuid != state.uuid:
+        raise ForkError(
+            f"{name} follows transaction {transaction.previous_uuid or 'none'}; "
+            f"revision {state.revision} is {state.uuid or 'none'}.",
+            object=name,
+        )
+    if transaction.previous_sha256 != state.sha256:
+        raise BrokenLinkError(
+            f"{name} carries {transaction.previous_sha256} as the checksum of revision {state.revision}, "
+            f"which is {state.sha256}.",
+            object=name,
+        )
+    if transaction.committed_at <= state.committed_at:
+        raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)
+
+
+def unreadable_beginning(entry: LogEntry, name: str) -> GapError:
+    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
+    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+        return GapError(
+            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
+            "the location once more.",
+            object=name,
+        )
+    path = checkpoint_path(entry.transaction.revision)
+    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)

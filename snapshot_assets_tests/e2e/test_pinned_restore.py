@@ -1,0 +1,91 @@
+"""A tagged state comes back from the command line on every store, whatever was deleted, compacted and expired since."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+import snapshot_assets
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
+from snapshot_assets_tests.e2e.test_import_command import DAY_2, differing, execute
+from snapshot_assets_tests.engine.data_source import rows, store_options
+
+NOW = ("--grace", "0s", "--unsafe", "--yes")
+DAY_2_ROWS = "moment >= '2025-01-02 00:00:00Z' AND moment < '2025-01-03 00:00:00Z'"
+WHOLE = f"{RANGE[1]}/{RANGE[3]}"
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call(any_location: tuple[str, StoreOptions], s3_user: Callable[[str], str], snapshots: Snapshots) -> Call:
+    """Call `snapshots` on the location, and return what it says as JSON."""
+    configuration = s3_user("admin")
+
+    def run(*arguments: str, to: str = "--snapshot") -> Any:
+        done = snapshots("--config", configuration, *arguments, to, any_location[0], "--json")
+        assert done.status == 0, done.err
+        return done.json
+
+    return run
+
+
+@pytest.mark.slow
+def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
+    spark: SparkSession, call: Call, any_location: tuple[str, StoreOptions], source: str, tmp_path: Path
+) -> None:
+    uri, options = any_location
+    database, friday = tmp_path / "source.duckdb", tmp_path / "friday.duckdb"
+    call("export", "create", "--source", source, *RANGE, to="--to")
+    call("tag", "create", "friday", "--time-retained", "90d")
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(f"ATTACH '{friday}' AS friday; COPY FROM DATABASE source TO friday")
+
+    execute(database, f"DELETE FROM readings WHERE {DAY_2_ROWS} AND value % 2 = 0")
+    call("export", "create", "--source", source, *RANGE, "--replace", DAY_2, to="--to")
+    call("catalog", "tombstone", "--table", "main.readings", "--where", "value >= 60", "--yes")
+    execute(database, "DELETE FROM readings WHERE value >= 60")
+    assert call("savepoint", "create")["id"] == 1
+    execute(database, "UPDATE sensors SET name = 'attic' WHERE id = 1")
+    call("export", "create", "--source", source, *RANGE, "--replace", WHOLE, to="--to")
+
+    assert call("catalog", "expire", "--keep-last", "1", "--yes")["expired"]
+    call("catalog", "gc", *NOW)
+    call("catalog", "checkpoint")
+    call("catalog", "prune", *NOW)
+    for version in ("tag:friday", "savepoint:1"):
+        assert call("export", "verify", "--at", version)["faults"] == []
+
+    snapshot_assets.register(spark)
+    stored = {"path": uri, "table": "main.readings", "version": "tag:friday", **store_options(options)}
+    given = ", ".join(f"`{name}` '{value}'" for name, value in stored.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW readings_of_friday USING snapshot OPTIONS ({given})")
+    assert rows(spark.sql("SELECT count(*), min(value), max(value) FROM readings_of_friday")) == [(72, 0.0, 71.0)]
+    spark.sql("DROP VIEW readings_of_friday")
+
+    assert call("import", "--at", "tag:friday", "--target", f"duckdb://{tmp_path}/back.duckdb", to="--from")
+    assert differing(friday, tmp_path / "back.duckdb", "main.readings", "main.sensors") == []
+
+    call("catalog", "rollback", "savepoint:1", "--yes")
+    call("import", "--target", f"duckdb://{tmp_path}/rolled_back.duckdb", to="--from")
+    assert differing(database, tmp_path / "rolled_back.duckdb", "main.readings") == []
+    assert differing(friday, tmp_path / "rolled_back.duckdb", "main.sensors") == []
+
+    call("tag", "delete", "friday")
+    call("savepoint", "delete", "1")
+    call("catalog", "expire", "--keep-last", "1", "--yes")
+    time.sleep(1)  # an S3 server's clock has whole seconds, and what expired within one of them is not garbage yet
+    call("catalog", "gc", *NOW)
+    assert call("export", "verify")["faults"] == []
+    store = open_store(parse_location(uri), options)
+    named = {line.split("  ", 1)[1] for line in store.get("SHA256SUMS", limit=1 << 20).decode().splitlines()}
+    there = {info.path for info in store.list("data/") if info.path.endswith(".parquet")}
+    assert there == {path for path in named if path.endswith(".parquet")}
