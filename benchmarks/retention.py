@@ -1,7 +1,8 @@
-"""Expiry where many revisions and many tags share their files: its time must not grow with the product of the two.
+"""Expiry and garbage collection where many revisions and tags share their files: no time may grow with a product.
 
 Run as `python -m benchmarks.retention`. Every revision replaces ten of a location's files and is sealed; tags pin
-some of them, spread evenly. Then all but the newest ten are to expire.
+some of them, spread evenly. Then all but the newest ten are to expire. Last the tags are deleted, one by one, each of
+which is told as an expiry of its own, and garbage is looked for.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from snapshot_assets.catalog import catalog as catalogs
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.pins import delete_tag
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.retention import Expiry, expire
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import pretty_json
 
 REPLACED = 10
 KEPT = 10
+OBJECT = pretty_json({"version": 1, "manifest": {}})
+"""Stands for a tag's object, the size of which is another matter."""
 
 
 def make(catalog: Catalog, revisions: int, tags: int, files: int) -> None:
@@ -46,14 +53,18 @@ def make(catalog: Catalog, revisions: int, tags: int, files: int) -> None:
         )
     for number in range(tags):
         name, revision = f"t{number}", sealed[number * revisions // tags]
-        created = act.TagCreated(
-            name, revision, act.ObjectRef(f"tag/tag-{name}-00000000", "0" * 64, 1), datetime.now(UTC)
-        )
+        path = f"tag/tag-{name}-00000000"
+        catalog.store.create(path, OBJECT)
+        ref = act.ObjectRef(path, sha256_hex(OBJECT), len(OBJECT))
+        created = act.TagCreated(name, revision, ref, datetime.now(UTC))
         catalog.commit(lambda _, created=created: [created])
 
 
 def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, float]:
-    """Return the seconds of processor time that deciding an expiry takes, and committing it: medians over copies."""
+    """Return seconds of processor time: deciding an expiry and committing it, and looking for garbage without tags.
+
+    The first two are medians over copies; garbage is looked for in the last one.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = store_of(f"{folder}/made")
         catalogs.CHECKPOINT_INTERVAL = 10**9
@@ -68,6 +79,13 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
             decided.append(seconds(catalog, dry_run=True)[0])
             took, done = seconds(catalog, dry_run=False)
             committed.append(took)
+        for number in range(tags):
+            delete_tag(catalog, f"t{number}")
+        looked_for = []
+        for _ in range(rounds):
+            started = time.process_time()
+            collect_garbage(catalog, dry_run=True)
+            looked_for.append(time.process_time() - started)
     assert len(done.expired) == revisions - KEPT
     return {
         "revisions": revisions,
@@ -75,6 +93,7 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
         "files": files + revisions * REPLACED,
         "decided s": statistics.median(decided),
         "committed s": statistics.median(committed),
+        "garbage s": statistics.median(looked_for),
         "freed objects": len(done.freed),
     }
 

@@ -141,7 +141,7 @@ class UnsafePathError(DamageError):
 
 
 class LimitExceededError(DamageError):
-    """A document is larger or deeper than any that is written."""
+    """A document is larger or deeper than any that is written, or would be: then it was not written."""
 
 
 class UnsupportedVersionError(SnapshotError):

@@ -27,6 +27,7 @@ from snapshot_assets.errors import (
     ClockError,
     ConflictError,
     DamageError,
+    LimitExceededError,
     LocationDeletedError,
     NoSnapshotError,
     ObjectNotFoundError,
@@ -185,6 +186,7 @@ class Catalog:
 
         Raises:
             ConflictError: `prepare` refused, or others won a thousand races in a row.
+            LimitExceededError: The transaction would be larger than readers take; nothing was written.
             OutcomeUnknownError: The store does not say whether the commit took effect.
         """
         with self._lock:
@@ -210,6 +212,8 @@ class Catalog:
         with self._lock:
             try:
                 return write_checkpoint(self.store, self.state)
+            except LimitExceededError:
+                raise
             except (DamageError, ObjectNotFoundError) as error:
                 _LOG.warning("The state of %s is read anew for its checkpoint: %s", self.store.uri, error)
                 self.state = read_state(self.store, statistics=True)

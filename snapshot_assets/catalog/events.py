@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from snapshot_assets.catalog.pin_set import PinAction, Pins
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
-def needed_events(state: State) -> Iterator[Event]:
+
+def needed_events(state: State, *, told: bool = True) -> Iterator[Event]:
     """Yield the events from which the head and every readable revision can be folded, in their order.
 
     Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
     seals that expired, and on pins that are gone: what is kept must not depend on which checkpoints lie on the way.
-    What expired, by itself or with its last pin, is told for two more grace periods: garbage collection counts from
-    there.
+    What expired, by itself or with its last pin, is told for two more grace periods, and so are schemas that only it
+    needed: garbage collection counts from there.
+
+    Args:
+        state: The head.
+        told: Yield also what is only told for that reason.
     """
     seals = [seal.revision for seal in state.readable()]
     ends, working = _chunk_ends(state.events), _working_since(state.events)
-    since = state.expiries_told_since
+    since = state.expiries_told_since if told else _NEVER
+    schemas = _schemas_kept(state.events, seals, since)
     for event in state.events:
         young = event.committed_at > since
-        kept = tuple(_kept(event, seals, ends, working, state.pins, young=young))
+        kept = tuple(_kept(event, seals, ends, working, schemas, state.pins, young=young))
         if kept:
             yield replace(event, actions=kept)
 
@@ -62,11 +70,44 @@ def _working_since(events: Iterable[Event]) -> dict[int, int]:
     return since
 
 
+def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdded, Event | None]]:
+    """Yield each schema with the event that added it, and the one that ended its snapshot; None for the head's."""
+    living: list[tuple[Event, act.SchemaAdded]] = []
+    for event in events:
+        for action in event.actions:
+            match action:
+                case act.SchemaAdded():
+                    living.append((event, action))
+                case act.Begin() | act.Rollback():
+                    yield from ((added, schema, event) for added, schema in living)
+                    living = []
+    yield from ((added, schema, None) for added, schema in living)
+
+
+def _schemas_kept(events: Sequence[Event], seals: list[int], since: datetime) -> set[tuple[int, int]]:
+    """Return revision and id of the schemas of the head, of readable revisions, and of what went of late."""
+    expired = (
+        revision
+        for event in events
+        if event.committed_at > since
+        for action in event.actions
+        if isinstance(action, act.Expired)
+        for revision in action.revisions
+    )
+    needing = sorted({*seals, *expired})
+    return {
+        (added.revision, schema.schema_id)
+        for added, schema, end in schema_lives(events)
+        if end is None or end.committed_at > since or _sealed_between(needing, added.revision, end.revision)
+    }
+
+
 def _kept(
     event: Event,
     seals: list[int],
     ends: dict[tuple[int, int], int],
     working: dict[int, int],
+    schemas: set[tuple[int, int]],
     pins: Pins,
     *,
     young: bool,
@@ -76,6 +117,9 @@ def _kept(
             case act.Chunk():
                 end = ends.get((event.revision, action.id))
                 if end is None or _sealed_between(seals, event.revision, end):
+                    yield action
+            case act.SchemaAdded():
+                if (event.revision, action.schema_id) in schemas:
                     yield action
             case act.ChunksInProgress():
                 chunks = tuple(chunk for chunk in action.chunks if working.get(chunk) == event.revision)

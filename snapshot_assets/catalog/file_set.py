@@ -7,7 +7,7 @@ removed and came back has several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -48,6 +48,9 @@ _BATCH = 4096
 _CHUNKS_AT_HAND = 16
 _OF_A_LIFE = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
+
+Removal = tuple[int, datetime]
+"""The revision that left something unneeded, and when it was committed."""
 
 
 @dataclass(frozen=True)
@@ -344,16 +347,23 @@ class FileSet:
         found = {each: names[(added <= each) & ((removed == 0) | (removed > each))] for each in revisions}
         return {revision: min(having) for revision, having in found.items() if len(having)}
 
-    def unneeded(self, retained: Sequence[int]) -> dict[str, tuple[int, datetime]]:
-        """Return the paths of the files that no retained revision has, and what removed each last: revision and time.
+    def unneeded(self, retained: Sequence[int], expired: Mapping[int, Removal] | None = None) -> dict[str, Removal]:
+        """Return the paths of the files that no retained revision has, and what left each unneeded last.
+
+        That is what removed it, or the expiry of a revision that has it.
 
         Args:
             retained: Revisions, ascending.
+            expired: What expired of late, by revision.
         """
+        expired = expired or {}
         rest = _rest(self.merged().table, retained)
+        left = np.maximum(np.asarray(rest["removed"]), _newest_expiry(rest, expired))
+        rest = _with_column(rest, "removed", pa.array(left, COLUMNS.field("removed").type))
         last = rest.group_by("path").aggregate([("removed", "max"), ("removed_at", "max")])
         columns = (last[name].to_pylist() for name in ("path", "removed_max", "removed_at_max"))
-        return {path: (revision, at) for path, revision, at in zip(*columns, strict=True)}
+        times = dict(expired.values())
+        return {path: (revision, times.get(revision, at)) for path, revision, at in zip(*columns, strict=True)}
 
     def freed(self, before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
         """Return the bytes by path of the files that one of some revisions has, and none of others.
@@ -410,6 +420,24 @@ def _rest(table: pa.Table, retained: Sequence[int]) -> pa.Table:
     needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
     kept = pc.unique(table.filter(needed)["path"])
     return table.filter(pc.invert(pc.is_in(table["path"], kept)))
+
+
+def _newest_expiry(table: pa.Table, expired: Mapping[int, Removal]) -> np.ndarray:
+    """Return for each interval the newest revision that let one in it expire, 0 for none; of both there may be many.
+
+    Level by level the greatest of 1, 2, 4, … neighbours is known, and two of those that overlap make up any interval.
+    """
+    marks = np.array(sorted(expired), dtype=np.int64)
+    greatest = np.array([expired[int(each)][0] for each in marks], dtype=np.int64)
+    added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
+    first, end = np.searchsorted(marks, added), np.searchsorted(marks, np.where(removed == 0, _NEVER, removed))
+    found, width = np.zeros(len(added), dtype=np.int64), 1
+    while width <= len(marks):
+        rows = np.flatnonzero((end - first >= width) & (end - first < 2 * width))
+        found[rows] = np.maximum(greatest[first[rows]], greatest[end[rows] - width])
+        greatest = np.maximum(greatest[:-width], greatest[width:])
+        width *= 2
+    return found
 
 
 def _base_of(files: Sequence[FileState]) -> Base:

@@ -102,7 +102,8 @@ def _ending(known: PinState, replaced_by: int | None) -> tuple[act.Action, str]:
 
 def needed_documents(state: State) -> dict[str, int]:
     """Return by path the size of the receipts and schema documents that the head or a readable revision needs."""
-    return {ref.path: ref.bytes for event in needed_events(state) for each in event.actions for ref in _named_by(each)}
+    said = (action for event in needed_events(state, told=False) for action in event.actions)
+    return {ref.path: ref.bytes for action in said for ref in _named_by(action)}
 
 
 def _named_by(action: act.Action) -> Iterator[act.ObjectRef]:

@@ -8,27 +8,30 @@ cannot be read, and nothing is deleted.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.faults import Fault, read_object
+from snapshot_assets.catalog.file_set import Removal
 from snapshot_assets.catalog.freed import EXPIRED, needed_documents
 from snapshot_assets.catalog.lost_log import newest_state
-from snapshot_assets.catalog.pin_set import PinState, TagState
+from snapshot_assets.catalog.pinned_paths import PinnedPaths
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.unneeded import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.documents import parse_json
+from snapshot_assets.format import documents
 from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, log_revision, revision_of
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
+
+_BYTES_PER_PATH = 2048
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def collect_garbage(
     dry_run: bool = False,
     only: Collection | None = None,
 ) -> Collection:
-    """Delete what nothing needs: first the files leave the state, then the objects go.
+    """Delete what nothing needs: first the files leave the state, in as many commits as it takes, then the objects go.
 
     Cut off in between, objects are left that no transaction names; the next collection deletes them.
 
@@ -85,22 +88,24 @@ def collect_garbage(
         only: Delete nothing but what was told of here, and is still garbage.
 
     Raises:
-        PlanError: The grace period is shorter than the plan's.
+        PlanError: The grace period is shorter than the plan's, or longer than twice that.
         DamageError: The log, the object of a tag or savepoint, or a receipt cannot be read; nothing was deleted.
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
     catalog.refresh()
-    grace = checked_grace(catalog.begun(), grace, unsafe)
+    grace = _told_for(catalog.begun(), checked_grace(catalog.begun(), grace, unsafe))
     now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
-    found = _find_at_head(catalog.store, now - grace, grace)
+    pinned = PinnedPaths(catalog.store)
+    found = _find_at_head(catalog.store, now - grace, grace, pinned)
     if only is not None:
         told = {each.path for each in only.deleted}
         found = replace(found, deleted=tuple(each for each in found.deleted if each.path in told))
     if dry_run or not found.deleted:
         return found
-    catalog.commit(rules.purge(tuple(each.path for each in found.deleted)))
-    again = {each.path for each in _find_at_head(catalog.store, now - grace, grace).deleted}
-    for each in found.deleted:
+    for paths in _in_portions([each.path for each in found.deleted]):
+        catalog.commit(rules.purge(paths))
+    again = {each.path for each in _find_at_head(catalog.store, now - grace, grace, pinned).deleted}
+    for each in sorted(found.deleted, key=_can_come_back, reverse=True):
         if each.path in again:
             catalog.store.delete(each.path)
     return found
@@ -124,7 +129,35 @@ def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timede
     return grace
 
 
-def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta) -> Collection:
+def _told_for(state: State, grace: timedelta) -> timedelta:
+    """Return a grace period, if all that expired in it is told, whatever checkpoints lie on the way.
+
+    Raises:
+        PlanError: It is longer: what expired before that time might count from its removal, and go too early.
+    """
+    assert state.header is not None
+    most = 2 * timedelta(microseconds=state.header.grace)
+    if grace > most:
+        raise PlanError(
+            f"A grace period of {duration_text(grace)} is longer than twice the plan's: checkpoints tell what expired "
+            f"for {duration_text(most)} only. Give at most that, or leave it out."
+        )
+    return grace
+
+
+def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield paths in portions that one transaction holds: none of them is longer than 1 KiB (object stores' limit)."""
+    most = max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
+    for start in range(0, len(paths), most):
+        yield tuple(paths[start : start + most])
+
+
+def _can_come_back(garbage: Garbage) -> bool:
+    """Tell whether a writer may write an object of that name anew: such go first, while it is sure that nobody has."""
+    return garbage.path.startswith("schema/")
+
+
+def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta, pinned: PinnedPaths) -> Collection:
     """Return what nothing at the head needs.
 
     The head is read from storage: to a process that slept while the log after its own state was pruned, that state
@@ -133,19 +166,23 @@ def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta) -> Col
     while True:
         state = Catalog(store, newest_state(store)).begun()
         try:
-            return _find(store, state, before, grace)
+            return _find(store, state, before, grace, pinned)
         except DamageError:
             if read_state(store).revision == state.revision:
                 raise
 
 
-def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) -> Collection:
+def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, pinned: PinnedPaths) -> Collection:
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
-    needed = _needed(store, state)
     clock = _LogTimes(objects)
-    unneeded = _unneeded(state, before, clock)
+    expiries = expiries_since(state, before, clock.of)
+    unneeded = state.files.unneeded(state.retained(), expiries)
+    needed = _needed(store, state, pinned, unneeded)
     expired = _of_expired(state, unneeded)
-    rebuilt = _rebuilt_at(state, clock)
+    schemas = unneeded_documents(state, expiries)
+    unneeded |= schemas.left
+    expired |= schemas.of_expired
+    rebuilt = max(_rebuilt_at(state, clock), state.forgotten)  # of what expired before, nothing is told any more
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
@@ -162,22 +199,6 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta) 
         foreign=tuple(foreign),
         grace=grace,
     )
-
-
-def _unneeded(state: State, before: datetime, clock: _LogTimes) -> dict[str, _Removal]:
-    """Return the files that no retained revision has, and what left each unneeded last: a removal, or an expiry.
-
-    One that was needed by a revision which expired a moment ago, or lost its last pin then, may still be read by
-    somebody.
-    """
-    found = state.files.unneeded(state.retained())
-    for event in state.events:
-        for action in event.actions:
-            if isinstance(action, act.Expired) and max(event.committed_at, clock.of(event.revision)) > before:
-                others = state.files.unneeded(sorted(action.revisions))
-                for path in found.keys() - others.keys():
-                    found[path] = max(found[path], (event.revision, event.committed_at))
-    return found
 
 
 class _LogTimes:
@@ -213,9 +234,6 @@ def _is_collected(path: str) -> bool:
     return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
 
 
-_Removal = tuple[int, datetime]
-
-
 def _files_of(store: ObjectStore, path: str) -> set[str]:
     """Return the files that an object is unneeded with: a receipt's own, and what is no receipt by itself."""
     if not is_receipt(path):
@@ -227,7 +245,7 @@ def _files_of(store: ObjectStore, path: str) -> set[str]:
     return {file.path for file in receipt.files}
 
 
-def _of_expired(state: State, unneeded: Mapping[str, _Removal]) -> set[str]:
+def _of_expired(state: State, unneeded: Mapping[str, Removal]) -> set[str]:
     """Return the files that are only unneeded because revisions expired, or lost their last tag or savepoint then.
 
     Checkpoints leave the seals of such revisions out, but tell for two grace periods that they expired.
@@ -243,32 +261,22 @@ def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Ga
     return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
 
 
-def _needed(store: ObjectStore, state: State) -> set[str]:
+def _needed(store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Mapping[str, Removal]) -> set[str]:
     """Return the paths of all objects that must stay.
+
+    Args:
+        store: The location.
+        state: The head.
+        pinned: What was read of pins before.
+        unneeded: The files that no retained revision has.
 
     Raises:
         DamageError: A root cannot be read.
     """
-    needed = state.files.paths() - set(state.files.unneeded(state.retained()))
+    needed = state.files.paths() - unneeded.keys()
     needed.update(needed_documents(state))
-    for known in state.pins:
-        needed.update(_pinned_by(store, known))
+    needed.update(pinned.by(state.pins))
     for receipt, ref in adoptable_receipts(store, state, state.missing()):
         needed.add(ref.path)
         needed.update(file.path for file in receipt.files)
     return needed
-
-
-def _pinned_by(store: ObjectStore, known: PinState) -> Sequence[str]:
-    """Return the paths that a pin's own object names, and its own."""
-    path = known.pin.object.path
-    found = read_object(store, known.pin.object, True)
-    if isinstance(found, Fault):
-        raise DamageError(
-            f"The object of {known.pin}, which pins files, cannot be read: {found.message} Nothing was deleted. Delete "
-            f"the {'tag' if isinstance(known, TagState) else 'savepoint'}, or bring the object back.",
-            object=path,
-        )
-    manifest = parse_json(found, path)["manifest"]
-    files = (file["path"] for chunk in manifest["chunks"] for file in chunk["files"])
-    return [path, *files, *(file["path"] for file in manifest["schema_files"])]

@@ -6,12 +6,13 @@ which the head does not need, and that no pin keeps, is taken for expired: it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from snapshot_assets.catalog.events import schema_lives
 from snapshot_assets.catalog.found_documents import UNUSABLE, FoundSavepoint, FoundTag
-from snapshot_assets.catalog.manifest import checksum_of, manifest_of
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
 from snapshot_assets.catalog.pin_objects import NO_OBJECT, pin_document, savepoint_document, tag_document
 from snapshot_assets.catalog.pin_set import PinState, SavepointState, TagState
 from snapshot_assets.catalog.proofs import Proof
@@ -259,7 +260,7 @@ class KeptPins:
             if seal.revision not in pinned | self.state.expired and self.proof.lost_since(seal.revision)
         ]
         missing = self.state.files.paths() - self.proof.evidence.objects.keys() - self._live
-        gone = self.state.files.having(missing, unsure) if missing else {}
+        gone = self._lacking_documents(unsure) | (self.state.files.having(missing, unsure) if missing else {})
         for revision, path in gone.items():
             self.lost.append(
                 f"Revision {revision} cannot be read: {path} is missing. Whether the revision had expired is not known;"
@@ -277,6 +278,14 @@ class KeptPins:
                 "there, so what expired can be read again."
             )
 
+    def _lacking_documents(self, revisions: Sequence[int]) -> dict[int, str]:
+        """Return the revisions among some that lack a schema document which the head does not need, with its path."""
+        there = self.proof.evidence.objects.keys() | _documents(self.state)
+        if all(ref.path in there for _, added, _ in schema_lives(self.state.events) for ref in added.files):
+            return {}
+        lacking = {each: _documents(self.state.at(each)) - there for each in revisions}
+        return {revision: min(paths) for revision, paths in lacking.items() if paths}
+
     def _reserve_numbers(self) -> None:
         """Take the numbers for used that a savepoint which was made and deleted in a lost revision may have had."""
         proof, pins = self.proof, self.state.pins
@@ -292,12 +301,15 @@ class KeptPins:
             self.actions.append(act.SavepointDeleted(taken))
 
 
+def _documents(state: State) -> set[str]:
+    return set(used_schema_files(state)) if state.schemas else set()
+
+
 def _supersedes(found: FoundTag, known: PinState) -> bool:
     """Tell whether a tag is what a known one became: it was renamed or replaced."""
     if not isinstance(known, TagState):
         return False
     tag = known.tag
-    renamed = (tag.revision, tag.created_at, tag.ttl, tag.automatic)
-    return (found.revision, found.created_at, found.ttl, found.automatic) == renamed or (
-        found.name == tag.name and found.created_at > tag.created_at
-    )
+    same = (found.revision, found.created_at, found.ttl) == (tag.revision, tag.created_at, tag.ttl)
+    renamed = same and found.automatic in (tag.automatic, False)  # by hand: no rule made that name
+    return renamed or (found.name == tag.name and found.created_at > tag.created_at)

@@ -20,7 +20,8 @@ from snapshot_assets.errors import (
     SupersededError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.documents import MAX_TRANSACTION_BYTES
+from snapshot_assets.format import documents
+from snapshot_assets.format.documents import check_writable
 from snapshot_assets.format.layout import (
     TRANSACTIONS,
     checkpoint_path,
@@ -49,7 +50,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
         TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
     """
     path = transaction_path(revision)
-    data = store.get(path, limit=MAX_TRANSACTION_BYTES)
+    data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
     return LogEntry(decode_transaction(data, path), trailing_sha256(data))
 
 
@@ -64,11 +65,17 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
         Whether this very transaction is now the revision, and its entry.
 
     Raises:
+        LimitExceededError: It is larger than readers take; nothing was written.
         OutcomeUnknownError: It was sent, and the store does not answer what became of it.
         SupersededError: The revision before it is gone or another one by now; this one was taken back.
     """
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
+    advice = (
+        f"It has {len(transaction.actions)} actions; let one commit change fewer files or chunks. Instead of a "
+        "rollback, restore that revision, or export it into another location."
+    )
+    check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
     if won is Won.YES and transaction.revision > 1 and not entry.begins_anew:
@@ -99,7 +106,7 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
     """Return who won the object at `path`, None if it is not there."""
     for attempt in range(_SETTLE_TRIES):
         try:
-            data = store.get(path, limit=MAX_TRANSACTION_BYTES)
+            data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
         except ObjectNotFoundError:
             return None
         except StoreUnavailableError:

@@ -12,9 +12,10 @@ from datetime import datetime
 
 from snapshot_assets.catalog.evidence import Evidence
 from snapshot_assets.catalog.found_documents import UNUSABLE, Manifest
-from snapshot_assets.catalog.from_manifest import schema_numbers, statement_of
+from snapshot_assets.catalog.from_manifest import statement_of
 from snapshot_assets.catalog.receipts import Receipt
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.told_plans import schema_numbers
 from snapshot_assets.format import actions as act
 
 _FIRST = 1

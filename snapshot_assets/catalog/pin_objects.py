@@ -17,8 +17,9 @@ from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.documents import check_writable, pretty_json
 from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.storage.create import create_own
 
@@ -91,8 +92,14 @@ def write_pin(catalog: Catalog, path: str, revision: int, document: Callable[[Ma
         path: Where it goes; nobody else can want that.
         revision: The sealed revision to pin.
         document: Returns the object's bytes, of the revision's manifest.
+
+    Raises:
+        LimitExceededError: It is larger than readers take; nothing was written.
     """
-    data = document(manifest_of(read_state(catalog.store, through=revision)))
+    state = read_state(catalog.store, through=revision)
+    data = document(manifest_of(state))
+    advice = f"Revision {revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
+    check_writable(len(data), documents.MAX_DOCUMENT_BYTES, path, advice)
     create_own(catalog.store, path, data)
     return act.ObjectRef(path, sha256_hex(data), len(data))
 

@@ -99,7 +99,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
         return Tag(known, new=False)
 
     def renamed(known: TagState) -> act.TagCreated:
-        return replace(known.tag, name=new_name)
+        return replace(known.tag, name=new_name, automatic=False)  # a name given by hand is no rule's to delete
 
     return _supersede(catalog, name, renamed, lambda tag: act.TagRenamed(name, tag))
 

@@ -6,8 +6,10 @@ no older state for it. Pins, expiry and the format version stay as they are.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.rules_checks import check_unchanged, refuse_deleted
@@ -87,8 +89,7 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     resolve_version(f"rev:{revision}", state)
     target = next(seal for seal in state.seals if seal.revision == revision)
     then = state.at(revision)
-    since = _tombstones_since(state, revision)
-    undeleted = {number: each for number, each in since.items() if number not in then.tombstones}
+    undeleted = _undeleted(state, then)
     leaving, returning = state.files.back_to(revision)
     actions: list[act.Action] = []
     if leaving or returning or not (state.sealed and _facts(state) == _facts(then)):
@@ -111,21 +112,36 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     )
 
 
-def _tombstones_since(state: State, revision: int) -> dict[int, act.Tombstone]:
-    """Return the tombstones that deleted rows after a revision and were not undone on purpose.
+def _undeleted(state: State, then: State) -> dict[int, act.Tombstone]:
+    """Return the tombstones by which the head, or what it came from, lacks rows that an older state has.
 
-    One that a `begin` ended is among them: rows that were deleted before it do not come back unasked.
+    One that a `begin` ended is among them: rows that were deleted before it do not come back unasked, however many
+    rollbacks lie between.
     """
-    found: dict[int, act.Tombstone] = {}
+    pasts = _tombstones_so_far(state)
+    head, older = pasts[-1][1], _up_to(pasts, then.revision)
+    gone = {number: each for number, each in head.items() if number not in older}
+    return gone | {number: each for number, each in state.tombstones.items() if number not in then.tombstones}
+
+
+_Past = tuple[int, dict[int, act.Tombstone]]
+
+
+def _tombstones_so_far(state: State) -> list[_Past]:
+    """Return from which revision on which tombstones ever deleted rows of what the data came from, ascending."""
+    pasts: list[_Past] = [(0, {})]
     for event in state.events:
-        for action in event.actions if event.revision > revision else ():
+        for action in event.actions:
             match action:
                 case act.Tombstone():
-                    found[event.revision] = action
+                    pasts.append((event.revision, pasts[-1][1] | {event.revision: action}))
                 case act.Rollback():
-                    found = {number: each for number, each in found.items() if number <= action.revision}
-                    found |= action.tombstones
-    return found
+                    pasts.append((event.revision, _up_to(pasts, action.revision) | dict(action.tombstones)))
+    return pasts
+
+
+def _up_to(pasts: Sequence[_Past], revision: int) -> dict[int, act.Tombstone]:
+    return pasts[bisect_right(pasts, revision, key=itemgetter(0)) - 1][1]
 
 
 def _deleted_since(revision: int, undeleted: Mapping[int, act.Tombstone]) -> AcceptanceNeededError:

@@ -42,16 +42,23 @@ def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, by
     return SchemaContent(folder, digest, refs), files
 
 
-def write_documents(store: ObjectStore, files: Mapping[str, bytes]) -> None:
-    """Write a schema's documents where they are not there; damaged ones get the bytes that their name stands for.
+def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bool = False) -> None:
+    """Write a schema's documents; damaged ones get the bytes that their name stands for.
+
+    Those that are there are written again, unless the log names them: they may be of a snapshot that expired, and
+    garbage collection counts their age from now.
 
     Args:
         store: The location.
         files: Their bytes by path; see `describe_schema`.
+        known: Whether the head needs them.
     """
     for path, data in files.items():
         try:
-            create_own(store, path, data)
+            if known:
+                create_own(store, path, data)
+            else:
+                store.create(path, data)
         except ObjectExistsError:
             store.put(path, data)
 

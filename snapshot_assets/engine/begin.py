@@ -121,10 +121,13 @@ def begin_snapshot(
         rules.check_same_plan(catalog.state.header, header)
         if rules.schema_id_of(catalog.state, content) != catalog.state.schema_id:
             _check_same_cut(catalog, schema, fixed_tables)
-    write_documents(catalog.store, files)
+    known = rules.schema_id_of(catalog.state, content) is not None
+    write_documents(catalog.store, files, known=known)
     revision = catalog.commit(rules.begin(header, content, force=force))
     token = catalog.token()
-    catalog.commit(rules.add_schema(token, content))
+    added = catalog.commit(rules.add_schema(token, content))
+    if not known and (revision or added):  # the log names them from here on; before, they might still be collected
+        write_documents(catalog.store, files, known=True)
     if header.kind == "continuous" and header.end is not None:
         catalog.commit(rules.extend(token, header.end))
     if revision is not None:

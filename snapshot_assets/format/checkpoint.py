@@ -13,12 +13,15 @@ from google.protobuf.message import DecodeError
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_version
+from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_version, check_writable
+from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.format.transactions import decode_action, encode_action, from_micros, to_micros
 
 MAGIC = b"SNAPCKPT"
 MAX_SECTION_BYTES = 2 << 30
 """Most bytes that a section may unpack to: ten million files."""
+
+_ADVICE = "Expire revisions and collect garbage, or compact chunks into fewer files."
 
 _LENGTH, _DIGEST = 4, 32
 _HEAD = len(MAGIC) + _LENGTH
@@ -97,12 +100,17 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
     Args:
         checkpoint: The header; its sections are not looked at.
         tables: Name, column and kind of each section, and its rows.
+
+    Raises:
+        LimitExceededError: A part of it is larger than readers take.
     """
+    where = checkpoint_path(checkpoint.revision)
     body = bytearray()
     sections = []
     for name, column, kind, table in tables:
         stream = _ipc(table)
         packed = pa.compress(stream, "zstd", asbytes=True)
+        check_writable(max(stream.size, len(packed)), MAX_SECTION_BYTES, f"Section {name} of {where}", _ADVICE)
         section = pb.Section(name=name, column=column, kind=kind, offset=len(body), size=len(packed))
         section.unpacked, section.rows = stream.size, table.num_rows
         section.sha256 = hashlib.sha256(packed).digest()
@@ -120,6 +128,7 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
         sections=sections,
     )
     header = message.SerializeToString(deterministic=True)
+    check_writable(len(header), MAX_DOCUMENT_BYTES, f"The header of {where}", _ADVICE)
     head = MAGIC + len(header).to_bytes(_LENGTH, "little") + header
     return head + hashlib.sha256(head).digest() + bytes(body)
 

@@ -19,6 +19,28 @@ _BRACKETS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
 
+def check_writable(size: int, limit: int, name: str, advice: str) -> None:
+    """Refuse to write an object that no reader would take.
+
+    Args:
+        size: Its bytes.
+        limit: The most that are read.
+        name: Its path, for the message.
+        advice: What can be done instead.
+
+    Raises:
+        LimitExceededError: It is larger.
+    """
+    if size > limit:
+        raise LimitExceededError(
+            f"{name} would have {size} bytes; at most {limit} are read, so it was not written and nothing was changed. "
+            f"{advice}",
+            object=name,
+            bytes=size,
+            limit=limit,
+        )
+
+
 def pretty_json(value: Any) -> bytes:
     """Return UTF-8 JSON for people: two spaces of indent, keys as given, a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -226,6 +226,28 @@ def test_rows_that_were_deleted_come_back_only_when_asked_for(sealed: Writer) ->
         rollback(sealed.catalog, done.revision)
 
 
+def test_rows_that_were_deleted_stay_asked_for_after_rollbacks_to_and_fro(writer: Writer) -> None:
+    """A snapshot that begins ends a tombstone, but nothing forgets it: neither a rollback, nor a checkpoint."""
+    deleted = delete_rows(sealed_by(writer).catalog, M, IsNull("t")).revision
+    writer.begin(force=True)
+    writer.fill()
+    begun = seal(writer.catalog).seal.revision
+    assert (deleted, begun) == (6, 11)
+    with pytest.raises(AcceptanceNeededError, match=r"deleted, by revision 6 \(rows"):
+        rollback(writer.catalog, SEAL)
+    assert rollback(writer.catalog, SEAL, undelete=True).revision == 12
+    assert rollback(writer.catalog, begun).revision == 13
+    for older in (SEAL, 12):  # 12 has the rows of 5
+        write_checkpoint(writer.store, writer.catalog.state)
+        writer.catalog = Catalog.open_for_writing(writer.store)
+        with pytest.raises(AcceptanceNeededError, match=r"deleted, by revision 6 \(rows"):
+            rollback(writer.catalog, older)
+    assert rollback(writer.catalog, deleted).revision == 14
+    with pytest.raises(AcceptanceNeededError, match=r"deleted, by revision 6 \(rows"):
+        rollback(writer.catalog, begun)  # which knows nothing of the tombstone that holds now
+    check(writer)
+
+
 def test_newer_revisions_are_discarded_but_for_pinned_ones(sealed: Writer) -> None:
     for _ in range(2):
         reseal(sealed)

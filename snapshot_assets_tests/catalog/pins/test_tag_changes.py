@@ -146,7 +146,8 @@ def test_an_automatic_tag_says_so_in_log_and_object_and_no_other_does(sealed):
     assert (documents["auto"]["automatic"], "automatic" in documents["own"]) == (True, False)
     with pytest.raises(TagExistsError, match="made by a rule"):
         create_tag(sealed.catalog, "auto", SEAL)
-    assert rename_tag(sealed.catalog, "auto", "kept").known.tag.automatic
+    assert not rename_tag(sealed.catalog, "auto", "kept").known.tag.automatic
+    assert "automatic" not in parse_json(sealed.store.get(path_of(sealed.store, "kept")), "kept")
     assert not replace_tag(sealed.catalog, "kept", SEAL).known.tag.automatic
     assert made.tag.automatic
     assert faults(sealed.store) == set()
