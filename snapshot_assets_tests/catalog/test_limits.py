@@ -10,15 +10,13 @@ from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.replay import read_state, scan_log
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.errors import LimitExceededError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import checkpoint, documents
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, sealed_by
-from snapshot_assets_tests.catalog.test_retention import NOW
+from snapshot_assets_tests.catalog.tags import NOW, SEAL, save, sealed_by
 
 LIMIT = 8192
 """Stands for the 256 MiB of a transaction: more than any that the tests commit by chunk."""
@@ -72,7 +70,7 @@ def test_a_pin_whose_object_nobody_could_read_is_refused(writer: Writer, monkeyp
     before = [info.path for info in writer.store.list()]
     with monkeypatch.context() as patch:
         patch.setattr(documents, "MAX_DOCUMENT_BYTES", 1000)
-        for create in (lambda: create_tag(writer.catalog, "a", SEAL), lambda: create_savepoint(writer.catalog)):
+        for create in (lambda: create_tag(writer.catalog, "a", SEAL), lambda: save(writer.catalog)):
             with pytest.raises(LimitExceededError, match=r"bytes; at most 1000 .* Revision 5 has 2 files"):
                 create()
     assert [info.path for info in writer.store.list()] == before
