@@ -8,7 +8,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.freed import PinEnd, end_of_pin
-from snapshot_assets.catalog.pin_set import PinState
+from snapshot_assets.catalog.pin_set import PinState, TagState
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.freed import freed_json, show_freed, sizes
 from snapshot_assets.cli.output import say, show, show_json, show_table
@@ -56,7 +56,8 @@ def delete_pin(
     if options.json:
         show_json(_as_json(options, {"uri": uri, **which, "deleted": deleted}, ends))
     else:
-        show(f"{uri}: {known.pin} is deleted")
+        [name] = which.values()
+        show(f"{uri}: {'tag' if isinstance(known, TagState) else 'savepoint'} {name} is deleted")
     return 0
 
 

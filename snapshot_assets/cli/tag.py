@@ -6,7 +6,6 @@ import argparse
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.freed import end_of_pin
@@ -18,7 +17,7 @@ from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import show, show_json
 from snapshot_assets.cli.pins import agreed, delete_pin, not_done, show_pins
-from snapshot_assets.format.units import parse_duration
+from snapshot_assets.format.units import parse_duration, time_text
 
 _COLUMNS = {
     "Tag": "tag_name",
@@ -74,7 +73,7 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str
     pinned = tag.known.tag
     if options.json:
         [listed] = [each for each in list_tags(catalog.state) if each.tag_name == pinned.name]
-        show_json({"uri": catalog.store.uri, "new": tag.new} | _facts(listed, catalog.now()))
+        show_json({"uri": catalog.store.uri, "new": tag.new} | plain(asdict(listed)))
     else:
         life = f" for {ttl_text(pinned.ttl)}" if pinned.ttl else ""
         show(f"{catalog.store.uri}: tag {pinned.name} keeps revision {pinned.revision}{life}{remark}")
@@ -99,18 +98,13 @@ def _exists(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     catalog = open_catalog(options, writing=False)
-    found = [_facts(tag, catalog.now()) for tag in list_tags(catalog.state)]
-    if not options.json:
-        found = [tag | _words(tag) for tag in found]
+    tags = list_tags(catalog.state)
+    found = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in tags]
     return show_pins(options, "tags", found, _COLUMNS)
 
 
-def _words(tag: dict[str, Any]) -> dict[str, str]:
-    """Return how a table shows how long a tag lives."""
-    expires = (tag["expires_at"] or "never") + " (outlived)" * tag["outlived"]
-    return {"time_retained": tag["time_retained"] or "for ever", "expires_at": expires}
-
-
-def _facts(tag: ListedTag, now: datetime) -> dict[str, Any]:
-    """Return a tag as JSON holds it: `outlived` it stays until it is deleted, and keeps its revision."""
-    return {**plain(asdict(tag)), "outlived": tag.expires_at is not None and tag.expires_at <= now}
+def _words(tag: ListedTag, now: datetime) -> dict[str, str]:
+    """Return how a table shows how long a tag lives: outlived, it stays and keeps its revision until it is deleted."""
+    expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
+    outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
+    return {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}

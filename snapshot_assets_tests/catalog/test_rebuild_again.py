@@ -11,11 +11,11 @@ from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import list_log, read_state
 from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.savepoints import delete_savepoint
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, reseal, save, sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import damage, flip, lose
 from snapshot_assets_tests.catalog.test_rebuild_pins import check
 
@@ -60,7 +60,7 @@ def test_a_rebuild_that_was_lost_with_what_followed_it_is_not_taken_for_one_that
 
 def test_a_rebuild_that_was_lost_with_its_checkpoint_tells_that_the_end_was(rebuilt: Writer) -> None:
     """What it filled a hole with at 5 is not the log's end, though a manifest proves 5."""
-    savepoint = create_savepoint(rebuilt.catalog, SEAL).savepoint
+    savepoint = save(rebuilt.catalog).savepoint
     lose(rebuilt.store, checkpoint_path(6), transaction_path(6), transaction_path(7))
     done = rebuild(rebuilt.store)
     assert done.savepoints == (savepoint.id,)
@@ -70,12 +70,12 @@ def test_a_rebuild_that_was_lost_with_its_checkpoint_tells_that_the_end_was(rebu
 
 def test_no_number_is_given_twice_where_the_checkpoint_that_passed_some_over_is_lost(rebuilt: Writer) -> None:
     catalog = rebuilt.catalog
-    given = create_savepoint(catalog).savepoint.id
+    given = save(catalog).savepoint.id
     delete_savepoint(catalog, given)
     catalog.commit(rules.in_progress(catalog.token(), [1], "run"))
     lose(rebuilt.store, checkpoint_path(6), transaction_path(7), transaction_path(8))
     rebuild(rebuilt.store)
-    assert create_savepoint(Catalog.open_for_writing(rebuilt.store)).savepoint.id > given
+    assert save(Catalog.open_for_writing(rebuilt.store)).savepoint.id > given
     check(rebuilt.store)
 
 

@@ -14,7 +14,6 @@ from snapshot_assets.catalog.pins import create_tag, replace_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint
 from snapshot_assets.catalog.seal import seal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import LogWholeError
@@ -22,7 +21,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.predicates import IsNull
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, save_older, sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import damage, lose
 from snapshot_assets_tests.catalog.test_rebuild_pins import copied, put_back, reseal
 from snapshot_assets_tests.catalog.test_retention import readable
@@ -115,7 +114,7 @@ def test_a_revision_that_is_not_what_was_sealed_expires_with_its_pins_and_is_nam
     """Whatever the reason; so that nobody reads other rows than were sealed."""
     forced(writer, "replaced")
     create_tag(writer.catalog, "kept", 10)
-    create_savepoint(writer.catalog, 10)
+    save_older(writer.catalog, 10)
     writer.store.delete(transaction_path(6))
     right = kept_pins.checksum_of
     monkeypatch.setattr(kept_pins, "checksum_of", lambda state: "" if state.revision == 10 else right(state))
