@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from snapshot_assets.catalog.bounds import KINDS, Bounds, ByKind, schema_of
 from snapshot_assets.catalog.events import needed_events
-from snapshot_assets.catalog.file_set import COLUMNS, Base, FileSet
+from snapshot_assets.catalog.file_columns import COLUMNS, FileColumns
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.state import State, first_version
 from snapshot_assets.errors import DocumentError, ObjectExistsError
 from snapshot_assets.format.checkpoint import (
@@ -87,7 +88,7 @@ def _header(state: State) -> Checkpoint:
     )
 
 
-def _tables(files: Base) -> Iterator[tuple[str, str, str, pa.Table]]:
+def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
     yield FILES, "", "", files.table
     for column in sorted(files.bounds.columns):
         for kind, table in files.bounds.of(column).items():
@@ -128,7 +129,7 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
     return state
 
 
-def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> Base:
+def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, statistics: bool) -> FileColumns:
     found = [section for section in header.sections if section.name == FILES]
     if len(found) != 1:
         raise DocumentError(f"{path} has {len(found)} sections of files; expected one.", object=path)
@@ -142,4 +143,4 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
         return {each.kind: read_section(read, start, each, schema_of(each.kind), path) for each in bounds[column]}
 
     known = {column: of(column) for column in bounds} if statistics else None
-    return Base(table, Bounds(bounds, known.__getitem__ if known is not None else of))
+    return FileColumns(table, Bounds(bounds, known.__getitem__ if known is not None else of))

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.chunk_receipts import compacted_tables
-from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.rules import check_age, check_unchanged

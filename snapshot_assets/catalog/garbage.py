@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.file_set import Removal
+from snapshot_assets.catalog.file_columns import Removal
 from snapshot_assets.catalog.freed import EXPIRED, needed_documents
 from snapshot_assets.catalog.lost_log import newest_state
 from snapshot_assets.catalog.pinned_paths import PinnedPaths

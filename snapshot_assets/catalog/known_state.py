@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
-from snapshot_assets.catalog.file_set import FileSet, FileState
+from snapshot_assets.catalog.file_columns import FileState
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.pin_set import Pins, TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.matching import pending_tombstones
 from snapshot_assets.catalog.replay import read_state
 from snapshot_assets.catalog.state import State

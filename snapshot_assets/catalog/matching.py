@@ -13,7 +13,7 @@ from heapq import merge
 import numpy as np
 import pyarrow as pa
 
-from snapshot_assets.catalog.file_set import Base, FileState
+from snapshot_assets.catalog.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.outcomes import Files
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format.actions import Header, Tombstone
@@ -45,7 +45,7 @@ class Match:
 class _Part:
     """Some of a state's files, and which of them may hold rows that are asked for, and hold no others."""
 
-    base: Base
+    base: FileColumns
     files: list[FileState] | None
     may: np.ndarray
     certain: np.ndarray

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from snapshot_assets.catalog.events import schema_lives
-from snapshot_assets.catalog.file_set import Removal
+from snapshot_assets.catalog.file_columns import Removal
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.matching import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state import State

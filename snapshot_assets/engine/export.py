@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.file_set import FileState
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_young_receipt
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.engine.side_by_side import side_by_side

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.catalog import file_set
-from snapshot_assets.catalog.file_set import FileSet, FileState
+from snapshot_assets.catalog import file_columns, file_set
+from snapshot_assets.catalog.file_columns import FileState
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format.files import ColumnStatistics, DataFile
@@ -113,9 +114,9 @@ def test_whatever_happens_to_files_is_told_as_by_a_plain_list(seed: int) -> None
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Count the files that are made of columns, and the columns that are made of files."""
     calls: list[str] = []
-    for name in ("_state_of", "_base_of"):
-        call = getattr(file_set, name)
-        monkeypatch.setattr(file_set, name, lambda given, name=name, call=call: (calls.append(name), call(given))[1])
+    for module, name in ((file_columns, "_state_of"), (file_set, "columns_of")):
+        call = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda given, name=name, call=call: (calls.append(name), call(given))[1])
     return calls
 
 
@@ -144,8 +145,8 @@ def test_what_lies_over_a_checkpoint_is_turned_into_columns_once_for_each_change
     made.clear()
     for _ in range(3):
         assert match_files(State(files=files)).totals()[0] == 13
-    assert made == ["_base_of"]
+    assert made == ["columns_of"]
     files.add(data_file(2, 51), 3)
     files.remove(1, data_file(1, 50).path, 3, AT)
     assert match_files(State(files=files)).totals()[0] == 13
-    assert made == ["_base_of"] * 2
+    assert made == ["columns_of"] * 2

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_assets.catalog.bounds import Bounds, schema_of
-from snapshot_assets.catalog.file_set import COLUMNS, Base, FileSet
+from snapshot_assets.catalog.file_columns import COLUMNS, FileColumns
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.matching import match_files
 from snapshot_assets.catalog.state import State
 from snapshot_assets.engine.statistics import file_columns, row_groups
@@ -279,7 +280,7 @@ def test_a_million_files_are_looked_through_in_less_than_a_second() -> None:
     assert time.perf_counter() - started < 0.5  # 15 ms on an idle machine
 
 
-def million(count: int) -> Base:
+def million(count: int) -> FileColumns:
     """Return files, ten in each window, whose column `c` holds the file's number and the next four."""
     numbers = np.arange(count)
     columns = {name: np.zeros(count, dtype=np.int64) for name in COLUMNS.names} | {
@@ -294,4 +295,4 @@ def million(count: int) -> Base:
         "removed_at": pa.nulls(count, pa.timestamp("us", "UTC")),
     }
     bounds = pa.table([numbers, np.zeros(count, dtype=np.int64), numbers, numbers + 4], schema=schema_of("integer"))
-    return Base(pa.table(columns).cast(COLUMNS), Bounds(["c"], lambda _: {"integer": bounds}))
+    return FileColumns(pa.table(columns).cast(COLUMNS), Bounds(["c"], lambda _: {"integer": bounds}))
