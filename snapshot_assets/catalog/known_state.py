@@ -116,8 +116,9 @@ class KnownState:
         Garbage collection counts one, but on the store's clock, and a commit may be under way for half of it. The time
         never goes back, as what one checkpoint leaves out the next one cannot tell.
         """
-        grace = self.header.grace if self.header is not None else 0
-        return max(self.forgotten, self.committed_at - 2 * timedelta(microseconds=grace))
+        if self.header is None:
+            return self.forgotten
+        return max(self.forgotten, self.committed_at - 2 * timedelta(microseconds=self.header.grace))
 
     @property
     def schema_id(self) -> int:

@@ -162,10 +162,11 @@ class State:
         self.head = transaction
 
     def same_life(self, renamed: Any) -> bool:
-        """Tell whether a tag that is there keeps all but its name and object."""
+        """Tell whether a tag that is there keeps all but its name and object, and that a rule may delete it."""
         old, new = self.tags.get(renamed.name, (None, ""))[0], renamed.tag
-        names = ("revision", "created_at", "ttl", "automatic")
-        return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
+        if old is None or (new.automatic and not old.automatic):
+            return False
+        return all(getattr(old, name) == getattr(new, name) for name in ("revision", "created_at", "ttl"))
 
     def files_of(self, chunk: int) -> list[Any]:
         return [f for path, f in sorted(self.files.items()) if f.chunk == chunk]
