@@ -60,7 +60,8 @@ def forced(writer: Writer, after: str, *, sealed: bool = False) -> None:
         writer.catalog.commit(rules.in_progress(writer.catalog.token(), [1], "run"))
 
 
-AFTER = ("nothing", "tombstone", "replaced", "forced again", "back", "back and on")
+QUICK = ("tombstone", "replaced")
+AFTER = ("nothing", "forced again", "back", "back and on")
 
 
 def check_readable(writer: Writer, before: State, lost: list[int], *, accept: bool) -> None:
@@ -79,7 +80,7 @@ def check_readable(writer: Writer, before: State, lost: list[int], *, accept: bo
             assert re.search(rf"\b{known.revision}\b", told), (lost, known.revision, told)
 
 
-@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("after", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in AFTER)])
 @pytest.mark.parametrize("hints", [True, False])
 def test_each_lost_transaction_leaves_the_rows_of_what_can_be_read(writer: Writer, after: str, hints: bool) -> None:
     forced(writer, after)

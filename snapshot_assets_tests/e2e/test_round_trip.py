@@ -118,6 +118,7 @@ def test_a_database_with_everything_comes_back_from_s3(
     assert empty == ["sales.nothing"]  # Parquet keeps no rows without columns
 
 
+@pytest.mark.slow
 def test_every_type_comes_back_from_s3(
     trip: Trip, every_type: str, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:

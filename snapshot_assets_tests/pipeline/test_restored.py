@@ -84,6 +84,7 @@ def test_a_range_in_one_run_restores_every_window_with_its_own_numbers(restoring
     assert restoring.state().tags == {}  # unpinned
 
 
+@pytest.mark.slow
 def test_some_windows_leave_the_import_unfinished_and_the_others_finish_it(restoring: Project) -> None:
     keys = restoring.keys
     assert restoring.run("restored", single=keys[1]).success
