@@ -189,7 +189,7 @@ def _adoptable(state: State, wanted: act.TagCreated) -> TagState | None:
         _refuse_taken(
             tag,
             f", and asked for is {_pinned(wanted)}. Choose another name, or let that tag pin this from now on: "
-            f"`snapshots tag replace {tag.name}`.",
+            f"`snapshots tag replace {tag.name} --at rev:{wanted.revision}`.",
         )
     return known
 

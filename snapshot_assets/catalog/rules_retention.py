@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Prepare
 from snapshot_assets.catalog.rules_checks import refuse_deleted, refuse_upgraded
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
 
@@ -21,7 +21,8 @@ class Retention:
     """Which sealed revisions stay readable without a pin; what either rule keeps is kept.
 
     Attributes:
-        keep_last: So many of the newest; None for no such rule.
+        keep_last: So many of the newest; None for no such rule. What a compaction wrote anew counts as one with what it
+            was made of, and the last of these is kept: else one compaction would push out all that was ever exported.
         keep_for: Those that were sealed no longer ago than this; None for no such rule.
 
     Raises:
@@ -45,9 +46,28 @@ class Retention:
         The newest seal always stays (STORAGE, section 7).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
-        older = seals[: -(self.keep_last or 1)]
+        kept = _newest_rows(seals, _compactions(state), self.keep_last or 1)
         since = None if self.keep_for is None else now - self.keep_for
+        older = [seal for seal in seals if seal.revision not in kept]
         return [seal.revision for seal in older if since is None or seal.committed_at < since]
+
+
+def _newest_rows(seals: Sequence[SealState], compactions: Collection[int], count: int) -> set[int]:
+    """Return the newest revisions that differ by more than a compaction."""
+    following = [*(seal.revision for seal in seals[1:]), 0]
+    ends = [seal.revision for seal, after in zip(seals, following, strict=True) if after not in compactions]
+    return set(ends[-count:])
+
+
+def _compactions(state: State) -> set[int]:
+    """Return the sealed revisions at which files were compacted and nothing else was done."""
+    found = set()
+    for event in state.events:
+        chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
+        others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
+        if chunks and not others and all(chunk.exported for chunk in chunks):
+            found.add(event.revision)
+    return found
 
 
 def expire(retention: Retention, now: datetime, version: int, told: Collection[int] | None = None) -> Prepare:

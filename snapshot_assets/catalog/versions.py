@@ -16,7 +16,7 @@ from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.units import parse_time, time_text
 
 _SHOWN = 10
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ].*")
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}.*")
 _ENDS = {"earliest": min, "latest": max}
 
 
@@ -41,19 +41,18 @@ def resolve_version(text: str, state: State) -> int:
     return _of_tag(name, state)
 
 
-def version_to_pin(text: str, state: State) -> int:
-    """Return the sealed revision that a version means, the newest seal of the snapshot for "".
+def version_to_pin(text: str | None, state: State) -> int:
+    """Return the sealed revision that a version means, the newest seal of the snapshot for None.
 
     Raises:
         VersionNotFoundError: See `resolve_version`; or the snapshot has no seal yet.
     """
-    if text:
+    if text is not None:
         return resolve_version(text, state)
     if state.newest_seal is None:
         raise VersionNotFoundError(
             "Nothing of the snapshot was sealed yet, so that there is nothing to pin. Export what is missing, which "
             f"seals it, or name an older version; {_what_there_is(state)}",
-            version=text,
         )
     return state.newest_seal.revision
 

@@ -45,14 +45,14 @@ def run(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
-    tag = create_tag(catalog, options.name, version_to_pin(options.at or "", catalog.state), ttl)
+    tag = create_tag(catalog, options.name, version_to_pin(options.at, catalog.state), ttl)
     return _report(options, catalog, tag, "" if tag.new else ", as before")
 
 
 def _replace(options: argparse.Namespace) -> int:
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=not options.dry_run)
-    known, revision = known_tag(catalog.state, options.name), version_to_pin(options.at or "", catalog.state)
+    known, revision = known_tag(catalog.state, options.name), version_to_pin(options.at, catalog.state)
     ends, uri = end_of_pin(catalog.state, known, replaced_by=revision), catalog.store.uri
     if options.dry_run or not agreed(options, uri, known, ends):
         facts = {"uri": uri, "tag_name": options.name, "tagged_snapshot_id": revision, "replaced": False}

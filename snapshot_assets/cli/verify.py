@@ -14,7 +14,7 @@ from snapshot_assets.cli.output import human_bytes, show, show_json
 def run(options: argparse.Namespace) -> int:
     """Verify a snapshot; exit status 1 if it is damaged, or not sealed and so no complete snapshot."""
     store = open_log(options)
-    at = (lambda state: resolve_version(options.at, state)) if options.at else None
+    at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     report = verify(store, depth=options.depth, at=at)
     if options.json:
         show_json(_as_json(report))

@@ -33,13 +33,15 @@ class RestoreConfig(dg.Config):
         default=False,
         description="Load into tables that hold rows of others: what both have is then there twice.",
     )
-    version: str = Field(default="", description="Version to restore, such as rev:12; the newest seal by default.")
+    version: str | None = Field(
+        default=None, description="Version to restore, such as rev:12; the newest seal by default."
+    )
 
     def over(self, settings: ImportSettings) -> ImportSettings:
         """Return settings with what is configured here."""
         return dataclasses.replace(
             settings,
-            version=self.version or settings.version,
+            version=settings.version if self.version is None else self.version,
             into_nonempty=self.into_nonempty or settings.into_nonempty,
             replace=self.replace or settings.replace,
         )

@@ -27,8 +27,8 @@ _RULE = "A rule made it: rules may delete it. A tag of this name that a rule has
 class TagConfig(dg.Config):
     """Run config of the asset `tag`."""
 
-    at: str = Field(default="", description="Version to pin, such as rev:12; the newest seal by default.")
-    time_retained: str = Field(default="", description="Time to live, such as 90d; for ever by default.")
+    at: str | None = Field(default=None, description="Version to pin, such as rev:12; the newest seal by default.")
+    time_retained: str | None = Field(default=None, description="Time to live, such as 90d; for ever by default.")
     automatic: bool = Field(default=False, description=_RULE)
 
 
@@ -84,7 +84,7 @@ def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     if config.automatic and known is not None and known.tag.automatic:
         return known
     revision = version_to_pin(config.at, catalog.state)
-    ttl = parse_duration(config.time_retained) if config.time_retained else None
+    ttl = None if config.time_retained is None else parse_duration(config.time_retained)
     return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
 
 
@@ -157,7 +157,7 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
     if wanted is None:
         return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
     config = TagConfig(
-        at=f"rev:{wanted.revision}", time_retained=duration_text(wanted.ttl) if wanted.ttl else "", automatic=True
+        at=f"rev:{wanted.revision}", time_retained=duration_text(wanted.ttl) if wanted.ttl else None, automatic=True
     )
     request = dg.RunRequest(
         run_key=f"{wanted.name} {sealed_at}",

@@ -70,6 +70,7 @@ class PinnedStates(RuleBasedStateMachine):
     Attributes:
         manifests: By revision, of every one that was ever sealed.
         expired: Revisions that were given up.
+        compacted: Revisions that have the rows of those before them.
         pins: Revisions by the name of a tag or the number of a savepoint.
         savepoints: How many there ever were.
         uncommitted: Receipts of runs that ended before they committed.
@@ -83,6 +84,7 @@ class PinnedStates(RuleBasedStateMachine):
         self.writer.fill()
         self.manifests: dict[int, bytes] = {}
         self.expired: set[int] = set()
+        self.compacted: set[int | None] = set()
         self.pins: dict[str | int, int] = {}
         self.savepoints = 0
         self.pruned = False
@@ -143,7 +145,7 @@ class PinnedStates(RuleBasedStateMachine):
         chunk = chunks[number % len(chunks)]
         file, merged = self.writer.file(chunk, b"merged"), self.attempts(chunk)
         receipt, ref = self.writer.receipt(chunk, file, compaction=MERGED, supersedes=merged)
-        commit_merged(self.catalog, self.catalog.token(), receipt, ref)
+        self.compacted.add(commit_merged(self.catalog, self.catalog.token(), receipt, ref))
 
     @precondition(lambda self: not self.catalog.state.missing())
     @rule()
@@ -213,7 +215,9 @@ class PinnedStates(RuleBasedStateMachine):
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep: int) -> None:
-        older = sorted(self.manifests.keys() - self.expired)[:-keep]
+        left = sorted(self.manifests.keys() - self.expired)
+        ends = [this for this, after in zip(left, [*left[1:], 0], strict=True) if after not in self.compacted]
+        older = [each for each in left if each not in ends[-keep:]]
         assert expire(self.catalog, keep_last=keep).expired == tuple(older)
         self.expired.update(older)
 

@@ -24,6 +24,7 @@ from snapshot_assets.format.layout import is_receipt
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
+from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, readable, reseal, sealed_by
 
 
@@ -58,6 +59,28 @@ def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, 
     assert (done.expired, done.freed, done.kept) == (told.expired, told.freed, told.kept)
     assert done.revision == (before + 1 if expired else None)
     assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
+
+
+def test_what_was_only_compacted_counts_as_one_with_what_it_was_made_of(sealed: Writer) -> None:
+    """A compaction seals for each chunk: it must not push out what was exported."""
+    merged = [merge(sealed, chunk) for chunk in (1, 2)]
+    assert (merged, readable(sealed.store)) == ([12, 13], [5, 7, 9, 11, 12, 13])
+    assert expire(sealed.catalog, keep_last=4, dry_run=True).expired == (11, 12)
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    assert expire(Catalog.open_for_writing(sealed.store), keep_last=2).expired == (5, 7, 11, 12)
+    assert readable(sealed.store) == [9, 13]
+    assert reseal(sealed) == 16
+    assert expire(sealed.catalog, keep_last=2).expired == (9,)
+    assert expire(sealed.catalog, keep_last=1).expired == (13,)
+
+
+def merge(writer: Writer, chunk: int) -> int | None:
+    """Compact a chunk, which seals it too."""
+    catalog = writer.catalog
+    older = tuple(sorted({known.file.attempt for known in catalog.refresh().live_files(chunk)}))
+    file = writer.file(chunk, b"merged")
+    receipt, ref = writer.receipt(chunk, file, compaction=MERGED, supersedes=older)
+    return commit_merged(catalog, catalog.token(), receipt, ref)
 
 
 def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:

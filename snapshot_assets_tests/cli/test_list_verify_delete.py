@@ -268,3 +268,13 @@ def test_list_shows_the_members_of_a_federation(snapshots: Snapshots, source: st
         export(make_plan(source, folder.as_uri(), name=writer), store_of(folder))
     found = snapshots("export", "list", "--location", (tmp_path / "all").as_uri(), "--json").json
     assert {each["uri"] for each in found} == {(tmp_path / "all" / name / "shop").as_uri() for name in ("one", "two")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["export", "verify"], ["catalog", "show"], ["catalog", "table", "files"], ["export", "verify", "--json"]],
+)
+def test_an_empty_version_is_not_the_newest(snapshots: Snapshots, exported: Path, command: list[str]) -> None:
+    refused = snapshots(*command, "--snapshot", exported.as_uri(), "--at", "")
+    assert refused.status == 2
+    assert "There is no tag ''" in refused.err

@@ -233,6 +233,9 @@ def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, locatio
         (["rename", "friday", "other"], "'other' is there already"),
         (["replace", "fridy"], "did you mean 'friday'?"),
         (["replace", "friday", "--at", "tag:no"], "no tag 'no'"),
+        (["replace", "friday", "--at", ""], "no tag ''"),  # as of a variable that is not set
+        (["create", "new", "--at", ""], "no tag ''"),
+        (["create", "new", "--at", "2025-01-31"], "2025-01-31"),
     ],
 )
 def test_a_wrong_call_names_what_there_is_and_changes_nothing(

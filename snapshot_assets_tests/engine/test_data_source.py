@@ -193,6 +193,8 @@ def test_a_version_is_read_as_it_was_and_a_dataframe_keeps_its_own(
         seal.sealed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     ):
         assert load(uri, "main.readings", version=version).count() == 82
+    with pytest.raises(AnalysisException, match="There is no tag ''; tags are 'nightly'"):
+        load(uri, "main.readings", version="")
     registered.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW then USING snapshot OPTIONS (path '{uri}', table 'main.readings',"
         " version 'tag:nightly')"

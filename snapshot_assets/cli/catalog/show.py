@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Show what a state holds, the newest one or that of `--at`."""
     catalog = open_catalog(options, writing=False)
     state = catalog.state
-    if options.at:
+    if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, state))
     facts = _facts(catalog.store, state, with_files=options.files)
     if options.json:

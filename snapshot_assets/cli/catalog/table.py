@@ -17,19 +17,19 @@ def run(options: argparse.Namespace) -> int:
     """Show a metadata table."""
     name = f"${options.table}"
     table = METADATA_TABLES[name]
-    if options.at and not table.versioned:
+    if options.at is not None and not table.versioned:
         raise PlanError(f"{name} shows the whole location: leave --at out.")
-    if options.since and name != "$diff":
+    if options.since is not None and name != "$diff":
         raise PlanError(f"{name} shows no changes: leave --since out, or show the table diff.")
-    if name == "$diff" and not options.since:
+    if name == "$diff" and options.since is None:
         raise PlanError(
             "$diff shows what changed since a version: name it, such as --since rev:12 or --since tag:friday."
         )
     catalog = open_catalog(options, writing=False)
     head = state = catalog.state
-    if options.at:
+    if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
-    since = resolve_version(options.since, head) if options.since else 0
+    since = 0 if options.since is None else resolve_version(options.since, head)
     rows = table.read(Asked(head, state, since)).to_pylist()
     found = [plain(row) for row in rows]
     if options.json:

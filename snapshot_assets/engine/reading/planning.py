@@ -61,7 +61,7 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
     if not head.begun:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
-        since = resolve_version(options.since, head) if options.since else 0
+        since = 0 if options.since is None else resolve_version(options.since, head)
         asked = Asked(head, _state(store, head, options.version), since)
         return _plan_metadata(asked, options.table, options.columns)
     if options.version is None and not head.seals:
@@ -72,8 +72,8 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
         )
     if options.version is None and head.sealed:
         return _plan_table(store, head, options.table, options)  # tags and the like may follow the seal
-    newest = str(head.seals[-1].revision) if head.seals else None
-    return _plan_table(store, _state(store, head, options.version or newest), options.table, options)
+    version = str(head.seals[-1].revision) if options.version is None else options.version
+    return _plan_table(store, _state(store, head, version), options.table, options)
 
 
 def _state(store: ObjectStore, head: State, version: str | None) -> State:

@@ -89,7 +89,7 @@ def test_a_name_that_is_taken_by_another_pin_is_refused_naming_both(sealed):
         create_tag(sealed.catalog, "nightly", newer)
     assert "'nightly' is there already: it pins revision 5 for 7d since 20" in str(refused.value)
     assert f"asked for is revision {newer} without time to live" in str(refused.value)
-    assert "`snapshots tag replace nightly`" in str(refused.value)
+    assert "`snapshots tag replace nightly --at rev:" in str(refused.value)
     assert refused.value.attributes["revision"] == SEAL
     with pytest.raises(TagExistsError, match="asked for is revision 5 for 1h"):
         create_tag(sealed.catalog, "nightly", SEAL, timedelta(hours=1))
