@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -222,8 +223,8 @@ def test_missing_rights_name_the_operation_and_the_object(local: LocalStore, roo
     root.chmod(0o755)
     (root / "data/1/a").chmod(0o000)
     (root / "data/1").chmod(0o555)
-    with SPAWN.Pool(1) as pool:
-        outcomes = pool.apply(_try_as_nobody, (local, _reachable(root)))
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        outcomes = pool.submit(_try_as_nobody, local, _reachable(root)).result()
     (root / "data/1").chmod(0o755)
     denied = {operation: message for operation, (kind, message) in outcomes.items() if kind == "StoreDeniedError"}
     assert set(denied) == {"get", "put", "create", "open_writer", "delete"}

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -204,8 +205,8 @@ def _write_and_raise(store: ObjectStore, path: str, size: int, error: BaseExcept
 
 def test_a_pickled_store_works_in_another_process(store: ObjectStore) -> None:
     store.put("a", b"of the parent")
-    with SPAWN.Pool(1) as pool:
-        assert pool.apply(_copy, (pickle.dumps(store), "a", "b")) == b"of the parent"
+    with ProcessPoolExecutor(1, SPAWN) as pool:
+        assert pool.submit(_copy, pickle.dumps(store), "a", "b").result() == b"of the parent"
     assert store.get("b") == b"of the parent"
 
 
@@ -271,8 +272,8 @@ def _stream_for_ever(store: ObjectStore, ready) -> None:  # type: ignore[no-unty
 
 
 def test_deletions_and_creates_of_one_folder_do_not_disturb_each_other(store: ObjectStore) -> None:
-    with SPAWN.Pool(2) as pool:
-        rounds = pool.starmap(_come_and_go, [(store, "a"), (store, "b")])
+    with ProcessPoolExecutor(2, SPAWN) as pool:
+        rounds = list(pool.map(_come_and_go, [store, store], ["a", "b"]))
     assert rounds == [100, 100]
     assert paths(store) == []
 
