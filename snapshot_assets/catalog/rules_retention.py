@@ -5,15 +5,18 @@ See `rules`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from snapshot_assets.catalog.catalog import Prepare
 from snapshot_assets.catalog.rules_checks import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.checkpoint import Event
 
 
 @dataclass(frozen=True)
@@ -46,28 +49,31 @@ class Retention:
         The newest seal always stays (STORAGE, section 7).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
-        kept = _newest_rows(seals, _compactions(state), self.keep_last or 1)
+        kept = _newest_rows(seals, state.events, self.keep_last or 1)
         since = None if self.keep_for is None else now - self.keep_for
         older = [seal for seal in seals if seal.revision not in kept]
         return [seal.revision for seal in older if since is None or seal.committed_at < since]
 
 
-def _newest_rows(seals: Sequence[SealState], compactions: Collection[int], count: int) -> set[int]:
-    """Return the newest revisions that differ by more than a compaction."""
-    following = [*(seal.revision for seal in seals[1:]), 0]
-    ends = [seal.revision for seal, after in zip(seals, following, strict=True) if after not in compactions]
-    return set(ends[-count:])
+def _newest_rows(seals: Sequence[SealState], events: Sequence[Event], count: int) -> set[int]:
+    """Return the newest revisions that differ by more than a compaction of what the one before had."""
+    changes = [(event.revision, _exported(event)) for event in events if event.changes_data]
+    revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
+    ends = []
+    for this, after in pairwise(seal.revision for seal in seals):
+        between = exports[bisect_right(revisions, this) : bisect_right(revisions, after)]
+        if max(between, default=0) > this:
+            ends.append(this)
+    return set([*ends, *(seal.revision for seal in seals[-1:])][-count:])
 
 
-def _compactions(state: State) -> set[int]:
-    """Return the sealed revisions at which files were compacted and nothing else was done."""
-    found = set()
-    for event in state.events:
-        chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
-        others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
-        if chunks and not others and all(chunk.exported for chunk in chunks):
-            found.add(event.revision)
-    return found
+def _exported(event: Event) -> int:
+    """Return when the rows were exported that an event only compacts; if it does anything else, itself."""
+    chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
+    others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
+    if others or not chunks:
+        return event.revision
+    return max(chunk.exported or event.revision for chunk in chunks)
 
 
 def expire(retention: Retention, now: datetime, version: int, told: Collection[int] | None = None) -> Prepare:
