@@ -62,7 +62,7 @@ def _newest_rows(seals: Sequence[SealState], events: Sequence[Event], count: int
     ends = []
     for this, after in pairwise(seal.revision for seal in seals):
         between = exports[bisect_right(revisions, this) : bisect_right(revisions, after)]
-        if max(between, default=0) > this:
+        if not between or max(between) > this:  # what changed is not known, or was more than that
             ends.append(this)
     return set([*ends, *(seal.revision for seal in seals[-1:])][-count:])
 

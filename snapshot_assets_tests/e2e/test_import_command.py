@@ -116,6 +116,7 @@ def test_a_plan_with_a_target_imports_for_people_and_one_without_is_refused(
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.slow
 def test_tables_in_quotes_a_time_range_and_no_expressions_restore_just_that(
     snapshots: Snapshots, location: Path, target: Path, tmp_path: Path
 ) -> None:
@@ -238,6 +239,7 @@ def test_late_rows_are_replaced_when_asked_for_and_an_earlier_revision_can_be_ha
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.slow
 def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     snapshots: Snapshots, call: tuple[str, ...], target: Path, tmp_path: Path
 ) -> None:
@@ -279,6 +281,7 @@ def test_forgetting_the_ledger_deletes_the_tags_of_unfinished_imports(
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.slow
 def test_a_time_range_without_windows_restores_untimed_tables_and_lost_rows_are_loaded_again(
     snapshots: Snapshots, call: tuple[str, ...], target: Path
 ) -> None:

@@ -106,6 +106,7 @@ def same(server: PostgresqlServer, source: str, target: str) -> None:
     assert schema_dump(server, target) == schema_dump(server, source)
 
 
+@pytest.mark.slow
 def test_a_database_with_everything_comes_back_from_s3(
     trip: Trip, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
@@ -142,6 +143,7 @@ def test_pgbench_comes_back_from_s3_with_its_history_in_windows(
     same(postgresql_server, source, target)
 
 
+@pytest.mark.slow
 def test_every_type_of_duckdb_comes_back_from_a_file(trip: Trip, tmp_path: Path) -> None:
     origin = make_file(tmp_path / "origin.duckdb", *test_types.tables_of(test_types.VALUES))
     names = [TableName("main", f"t{number}") for number in range(len(test_types.VALUES))]

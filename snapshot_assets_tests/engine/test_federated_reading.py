@@ -125,6 +125,7 @@ def test_a_row_that_moved_in_time_is_there_once(root: Root) -> None:
 
 @pytest.mark.parametrize("key", ["id", "id, t"])
 @pytest.mark.parametrize("deleted", ["id = 60", "id >= 48", "id >= 0", "note = 'a' and id < 65"])
+@pytest.mark.slow
 def test_a_row_that_was_deleted_is_not_brought_back_by_an_older_writer(root: Root, key: str, deleted: str) -> None:
     """Also where the deletion took a whole file of the newer writer, or columns that are not asked for."""
     columns = KEYED.format(key=key)

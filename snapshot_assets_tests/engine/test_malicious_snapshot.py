@@ -92,6 +92,7 @@ def test_documents_nested_deeper_than_any_that_is_written_are_refused(store: Obj
     assert untouched(duck)
 
 
+@pytest.mark.slow
 def test_a_manifest_of_100_mb_of_nesting_is_refused(store: ObjectStore, duck: Into) -> None:
     Forged(tables=(table("main", "t"),)).write(store)
     store.put("manifest.json", nested(50 << 20))

@@ -181,6 +181,7 @@ def test_sql_that_leaves_its_place_is_refused_and_changes_nothing(place: str, ca
 
 
 @pytest.mark.parametrize("place", sorted(EXPRESSIONS))
+@pytest.mark.slow
 def test_without_expressions_such_text_is_refused_too_or_left_out(place: str, canary: Canary, tmp_path: Path) -> None:
     for number, evil in enumerate(canary.evil[1:2]):
         with naming(place, evil):

@@ -32,6 +32,8 @@ from snapshot_assets_tests.engine.test_rebuild import lose
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, SOME, delete, kept, rows
 from snapshot_assets_tests.faults.source import CHUNKS, add_rows
 
+pytestmark = pytest.mark.slow
+
 READINGS = TableName("main", "readings")
 EVENTS = TableName("main", "events")
 TABLES = ("main.readings", "main.events", "main.places")

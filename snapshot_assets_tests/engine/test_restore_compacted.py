@@ -48,6 +48,7 @@ def nothing_was_loaded(done: Restored) -> bool:
     return done.finished and not done.calls and {each.status for each in done.outcomes.values()} == {"skipped"}
 
 
+@pytest.mark.slow
 def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_files(
     scattered: Place, into: Into
 ) -> None:
@@ -82,6 +83,7 @@ def test_several_compactions_are_followed_and_older_versions_too(scattered: Plac
 
 
 @pytest.mark.parametrize("doubtful", ["receipts", "history", "schema"])
+@pytest.mark.slow
 def test_what_is_not_proved_counts_as_changed(
     scattered: Place, duck: Into, doubtful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

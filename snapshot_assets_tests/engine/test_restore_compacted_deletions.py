@@ -16,6 +16,8 @@ from snapshot_assets_tests.engine.imports import IN_RANGE, Into, Restored, execu
 from snapshot_assets_tests.engine.test_restore_compacted import head, known, live, nothing_was_loaded
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, READINGS, delete, without
 
+pytestmark = pytest.mark.slow
+
 ITEMS = TableName("main", "items")
 
 
@@ -94,7 +96,6 @@ def test_rows_of_another_table_that_were_deleted_are_what_changed(scattered: Pla
     assert duck.differences(scattered.source, without(FIRST_DAYS)) == {}
 
 
-@pytest.mark.slow
 def test_what_an_import_loaded_that_never_finished_may_not_be_all_that_there_was(scattered: Place, duck: Into) -> None:
     """Else rows that it did not load could be taken for those that the compaction left out."""
     duck.restore(scattered.store)
@@ -151,7 +152,6 @@ def test_duplicates_that_a_compaction_removed_are_a_change(doubled: Place, duck:
     assert duck.tables()["items"].num_rows == 20
 
 
-@pytest.mark.slow
 def test_duplicates_are_told_from_deleted_rows_that_the_target_has_lost_already(doubled: Place, duck: Into) -> None:
     delete(doubled, "id < 2", ITEMS)
     duck.restore(doubled.store, replace=True)
@@ -163,7 +163,6 @@ def test_duplicates_are_told_from_deleted_rows_that_the_target_has_lost_already(
     assert sorted(duck.tables()["items"]["id"].to_pylist()) == list(range(2, 19))
 
 
-@pytest.mark.slow
 def test_rows_that_came_and_went_between_two_imports_are_a_change(place: Place, duck: Into) -> None:
     """As many rows were added as a compaction left out."""
     place.sql("CREATE TABLE items (id INTEGER, moment TIMESTAMPTZ)")

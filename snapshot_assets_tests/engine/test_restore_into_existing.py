@@ -48,6 +48,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Into]:
 ORDERS = Filters(tables=(TableName("s", "orders"),))
 
 
+@pytest.mark.slow
 def test_a_sequence_is_set_past_what_a_later_import_loaded_too(pair: tuple[Place, Into]) -> None:
     place, into = pair
     execute(

@@ -190,6 +190,7 @@ def test_rows_deleted_after_they_were_restored_go_when_the_chunks_are_replaced(e
 
 
 @pytest.mark.parametrize("more", [False, True])
+@pytest.mark.slow
 def test_rows_deleted_before_they_were_restored_come_with_an_older_version(
     exported: Place, duck: Into, more: bool
 ) -> None:
@@ -210,6 +211,7 @@ def test_rows_deleted_before_they_were_restored_come_with_an_older_version(
     assert duck.differences(exported.source, without(f"({wanted}) or ({FIRST_DAYS})")) == {}
 
 
+@pytest.mark.slow
 def test_an_import_is_not_finished_while_a_chunk_lacks_what_was_deleted_since_or_has_it(
     exported: Place, duck: Into
 ) -> None:

@@ -182,6 +182,7 @@ def lose(writer: Writer, first: int, last: int) -> None:
 
 
 @pytest.mark.parametrize("loss", [(1, 6), (3, 3), (4, 6)])
+@pytest.mark.slow
 def test_it_reads_a_rebuilt_log_and_what_that_retains(sealed: Writer, loss: tuple[int, int]) -> None:
     sealed.store.delete(checkpoint_path(5))  # it would need nothing below it
     first = files_of(sealed.catalog.state.at(5))
@@ -213,6 +214,7 @@ def test_a_transaction_that_only_fills_a_hole_is_no_log(sealed: Writer) -> None:
     assert "1.txn needs the checkpoint of a rebuild" in refused.stderr
 
 
+@pytest.mark.slow
 def test_it_reads_tombstones_compactions_and_what_they_replaced(tmp_path: Path) -> None:
     store = open_store(parse_location((tmp_path / "location").as_uri()))
     golden_history(store)

@@ -117,6 +117,7 @@ def has_key(project: Project) -> bool:
         return connection.sql(query).fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_brings_them_back(
     restoring: Project,
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_load_that_was_cut_off_before_or_after_its_rows_goes_on_and_doubles_no
     assert {each.chunk for each in lake.target.loaded(lake.target.imports()[0].location_id)} == {1}
 
 
+@pytest.mark.slow
 def test_a_load_that_was_cut_off_in_the_middle_is_refused_where_the_format_cannot_delete(
     exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place,
     assert lake.ledger.read().claims == {}
 
 
+@pytest.mark.slow
 def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Place, lake: Lake) -> None:
     lake.restore(own, 0, 1, 2)
     before = lake.table("readings").num_rows
