@@ -114,6 +114,6 @@ def test_however_actors_interleave_no_commit_and_no_file_is_lost(world, scratch,
 
 @pytest.mark.slow
 @given(**PLAYS)
-@settings(max_examples=2000, **_SETTINGS)
+@settings(max_examples=800, **_SETTINGS)
 def test_however_actors_interleave_no_commit_and_no_file_is_lost_many_times(world, scratch, names, schedule):
     _play(world, scratch / "played", names, schedule)
