@@ -53,7 +53,7 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
     call("export", "create", "--source", source, *RANGE, "--replace", DAY_2, to="--to")
     call("catalog", "tombstone", "--table", "main.readings", "--where", "value >= 60", "--yes")
     execute(database, "DELETE FROM readings WHERE value >= 60")
-    assert call("savepoint", "create")["id"] == 1
+    assert call("savepoint", "create")["savepoint_id"] == 1
     execute(database, "UPDATE sensors SET name = 'attic' WHERE id = 1")
     call("export", "create", "--source", source, *RANGE, "--replace", WHOLE, to="--to")
 
@@ -79,8 +79,8 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
     assert differing(database, tmp_path / "rolled_back.duckdb", "main.readings") == []
     assert differing(friday, tmp_path / "rolled_back.duckdb", "main.sensors") == []
 
-    call("tag", "delete", "friday")
-    call("savepoint", "delete", "1")
+    call("tag", "delete", "friday", "--yes")
+    call("savepoint", "delete", "1", "--yes")
     call("catalog", "expire", "--keep-last", "1", "--yes")
     time.sleep(1)  # an S3 server's clock has whole seconds, and what expired within one of them is not garbage yet
     call("catalog", "gc", *NOW)
