@@ -15,6 +15,7 @@ from snapshot_assets.catalog.found_documents import UNUSABLE
 from snapshot_assets.catalog.found_files import found_files, take_files
 from snapshot_assets.catalog.from_manifest import tombstones_of
 from snapshot_assets.catalog.kept_pins import KeptPins
+from snapshot_assets.catalog.kept_receipts import name_only
 from snapshot_assets.catalog.log import Won, append
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.proofs import Proof, bury, prove, say
@@ -74,6 +75,7 @@ class Beginning:
         say(state, (revision, at, writer), remains.actions, remains.removed, remains.added)
         undeleted = _undeleted(state, tombstones)
         lost += undeleted
+        lost += name_only(state, [ref for _, ref in evidence.receipts])
         kept = KeptPins.of(proof, state, writer)
         lost += kept.lost
         differs = bool(remains.taken or kept.changes)

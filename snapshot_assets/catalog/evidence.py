@@ -124,6 +124,7 @@ def gather(store: ObjectStore) -> Evidence:
     found.start = _furthest(store, found)
     found.entries = {revision: entry for revision, entry in found.entries.items() if revision > found.start.revision}
     _leave_out_contradicted(found)
+    _leave_out_damaged(found)
     return found
 
 
@@ -249,3 +250,16 @@ def _leave_out_contradicted(found: Evidence) -> None:
                 "does not count."
             )
             del found.manifests[revision]
+
+
+def _leave_out_damaged(found: Evidence) -> None:
+    """Leave out, and note, receipts that are not what the log names them as, though they can be read."""
+    entries = [action for entry in found.entries.values() for action in entry.transaction.actions]
+    past = [action for event in found.start.events for action in event.actions]
+    named = {ref.path: ref for each in (*past, *entries) if isinstance(each, act.Chunk) for ref in each.receipts}
+    damaged = {ref.path: ref.sha256 for _, ref in found.receipts if named.get(ref.path, ref) != ref}
+    found.receipts = [each for each in found.receipts if each[1].path not in damaged]
+    found.notes += [
+        f"{path} has SHA-256 {sha256}; the log says {named[path].sha256}, so it does not count."
+        for path, sha256 in sorted(damaged.items())
+    ]

@@ -6,8 +6,10 @@ gateway, so that Spark Connect works too.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -109,13 +111,15 @@ def _last_lines(error: Exception) -> str:
 
 
 def _package_zip() -> Path:
-    """Return a zip of this package's modules, named by its content, made once per machine."""
+    """Return a zip of this package's modules, named by its content, that stays until this process ends."""
     root = Path(snapshot_assets.__file__).parent
     sources = sorted(path for path in root.rglob("*") if path.suffix in {".py", ".pyi"} or path.name == "py.typed")
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.read_bytes())
-    target = Path(tempfile.mkdtemp(prefix="snapshot-assets-")) / f"snapshot_assets-{digest.hexdigest()[:12]}.zip"
+    folder = tempfile.mkdtemp(prefix="snapshot-assets-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = Path(folder) / f"snapshot_assets-{digest.hexdigest()[:12]}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sources:
             archive.write(source, Path("snapshot_assets") / source.relative_to(root))

@@ -23,7 +23,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 HINTS = ("manifest.json", "SHA256SUMS")
 LOSSES = ("transactions", "log", "end", "hole", "some", "checkpoints", "damaged")
-OTHERS = ("", "", "hints", "pins", "a pin")
+OTHERS = ("", "", "hints", "pins", "a pin", "a receipt")
 
 _LOST = re.compile(r"Revisions? (\d+)(?: to (\d+))? (?:is|are) lost")
 _UNPROVED = "is not known."
@@ -62,8 +62,9 @@ def lose(store: ObjectStore, kind: str, other: str, number: int, length: int) ->
             for path in {"hints": HINTS, "pins": pins}[other]:
                 if path in paths:
                     spoil(path)
-        case "a pin":
-            for path in pins[number % len(pins) :][:1] if pins else []:
+        case "a pin" | "a receipt":
+            some = pins if other == "a pin" else [path for path in paths if is_receipt(path)]
+            for path in some[number % len(some) :][:1] if some else []:
                 spoil(path, damaged=length % 2 == 0)
     return before
 

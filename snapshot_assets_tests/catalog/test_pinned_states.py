@@ -316,7 +316,7 @@ class PinnedStates(RuleBasedStateMachine):
             rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, ends_at, accepted)
             rebuilt.check()
             self.go_on(after, done.revision)
-            needed = self.reachable() | damage(store).keys()  # what the log names and was lost is not rebuilt
+            needed = damage(store).keys()  # what the log names and was lost is not rebuilt
             spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
         for path, data in spoiled.items():
             store.put(path, data)
@@ -364,7 +364,8 @@ class PinnedStates(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "writer"):
-            assert damage(self.writer.store) == {}
+            found = damage(self.writer.store)
+            assert found == {}, found
 
 
 def pinned_by(state: State) -> dict[str | int, int]:
