@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import replace
-from operator import attrgetter
 
 from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
+
+_SHOWN = 10
 
 
 def name_only(state: State, found: Iterable[act.ObjectRef]) -> list[str]:
@@ -22,7 +23,7 @@ def name_only(state: State, found: Iterable[act.ObjectRef]) -> list[str]:
         found: The receipts that were found.
 
     Returns:
-        Which receipts the head and readable revisions named that they do not name now, in words.
+        What the head and readable revisions named that they do not name now, in words; nothing if that is nothing.
     """
     there = set(found)
     said = [action for event in needed_events(state, told=False) for action in event.actions]
@@ -30,10 +31,10 @@ def name_only(state: State, found: Iterable[act.ObjectRef]) -> list[str]:
     state.events = [replace(event, actions=_left_of(event.actions, there)) for event in state.events]
     for number, known in state.chunks.items():
         state.chunks[number] = replace(known, chunk=_left_of_chunk(known.chunk, there))
-    return [
-        f"{ref.path} is missing or damaged; its chunk does not name it any more."
-        for ref in sorted(named - there, key=attrgetter("path"))
-    ]
+    lacking = sorted(ref.path for ref in named - there)
+    more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
+    some = ", ".join(lacking[:_SHOWN]) + more
+    return [f"Receipts that are missing or damaged are not named any more; their chunks stay: {some}."] if some else []
 
 
 def _left_of(actions: Iterable[act.Action], there: Set[act.ObjectRef]) -> tuple[act.Action, ...]:

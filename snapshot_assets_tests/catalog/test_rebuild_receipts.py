@@ -20,7 +20,7 @@ from snapshot_assets_tests.catalog.tags import SEAL, reseal, sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import damage, flip
 from snapshot_assets_tests.catalog.test_rebuild_pins import check
 
-SAID = "{} is missing or damaged; its chunk does not name it any more."
+SAID = "Receipts that are missing or damaged are not named any more; their chunks stay: {}."
 
 
 @pytest.fixture
