@@ -86,7 +86,7 @@ class PinnedStates(RuleBasedStateMachine):
         self.writer.fill()
         self.manifests: dict[int, bytes] = {}
         self.expired: set[int] = set()
-        self.copies: dict[int | None, int] = {}
+        self.copies: dict[int, int] = {}
         self.rebuilt = False
         self.pins: dict[str | int, int] = {}
         self.savepoints = 0
@@ -149,9 +149,10 @@ class PinnedStates(RuleBasedStateMachine):
         file, merged = self.writer.file(chunk, b"merged"), self.attempts(chunk)
         receipt, ref = self.writer.receipt(chunk, file, compaction=MERGED, supersedes=merged)
         state = self.catalog.state
+        copied = state.newest_seal.revision if state.sealed and state.newest_seal is not None else None
         revision = commit_merged(self.catalog, self.catalog.token(), receipt, ref)
-        if state.sealed and state.newest_seal is not None:
-            self.copies[revision] = state.newest_seal.revision
+        if revision is not None and copied is not None:
+            self.copies[revision] = copied
 
     @precondition(lambda self: not self.catalog.state.missing())
     @rule()

@@ -17,6 +17,7 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.pins import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.seal import seal
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
@@ -249,3 +250,18 @@ def test_tombstones_of_one_snapshot_or_another_ask_for_consent(writer: Writer) -
         writer.store.delete(transaction_path(revision))
     with pytest.raises(AcceptanceNeededError, match=f"Rows of main.m were deleted at revision {buried}"):
         rebuild(writer.store)
+
+
+def test_files_that_were_collected_in_a_lost_revision_are_not_known_any_more(writer: Writer) -> None:
+    """No collection would ever find them again, for they are not there."""
+    writer.fill()
+    [gone] = writer.catalog.state.files.chunk(3)
+    replaced = writer.complete(3, writer.file(3, b"newer"), replaces=(gone,))
+    time.sleep(0.01)
+    collect_garbage(writer.catalog, grace=timedelta(0), unsafe=True)
+    seal(writer.catalog)
+    lose(writer.store, *(transaction_path(replaced + each) for each in range(3)))
+    assert rebuild(writer.store).sealed
+    state = read_state(writer.store)
+    assert gone not in state.files.paths()
+    assert not state.files.unneeded(state.retained())
