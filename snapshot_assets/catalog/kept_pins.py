@@ -287,15 +287,17 @@ class KeptPins:
         return {revision: min(paths) for revision, paths in lacking.items() if paths}
 
     def _reserve_numbers(self) -> None:
-        """Take the numbers for used that a savepoint which was made and deleted in a lost revision may have had."""
+        """Take the numbers for used that a savepoint which was made and deleted in a lost revision may have had.
+
+        No number is greater than the revision that took it: a savepoint takes one, and a rebuild those up to its own.
+        """
         proof, pins = self.proof, self.state.pins
         said = [action for action in self.actions if isinstance(action, act.SavepointCreated)]
         last = max([pins.last_savepoint, *(each.id for each in said)])
         found = max([last, *(each.id for each in proof.evidence.savepoints)])
         since = self._first_above(found - 1) or 0
-        taken = found + sum(after - max(before, since + 1) + 1 for before, after in proof.silent if after > since)
-        begun = any(entry.begins_anew for entry in proof.evidence.entries.values())
-        if begun or proof.evidence.end_is_lost:  # so may the end of the log, and an earlier rebuild took many
+        taken = max([found, *(after for _, after in proof.silent if after > since)])
+        if proof.evidence.end_is_lost:
             taken = max(taken, proof.evidence.highest)
         if taken > last:
             self.actions.append(act.SavepointDeleted(taken))
