@@ -30,7 +30,7 @@ from snapshot_assets.format.transactions import encode_transaction, trailing_sha
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
-_NOTHING = "Nothing at {} tells of a snapshot: no log, manifest, tag, savepoint or receipt can be read."
+_NOTHING = "Nothing at {} tells of a snapshot: no log, sealed manifest, tag, savepoint or receipt can be read."
 
 
 @dataclass(frozen=True)

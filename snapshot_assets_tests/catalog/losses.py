@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.found_documents import read_manifest, read_savepoint, read_tag
 from snapshot_assets.catalog.log import read_entry
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.matching import pending_tombstones
@@ -74,6 +76,28 @@ def shown_revision(store: ObjectStore) -> int:
     with suppress(ObjectNotFoundError):
         return json.loads(store.get("manifest.json"))["revision"]
     return 0
+
+
+def tells_nothing(store: ObjectStore) -> bool:
+    """Return whether nothing that can be read tells of a snapshot; what a rebuild put into holes does not."""
+    return not any(_tells(store, info.path) for info in store.list())
+
+
+def _tells(store: ObjectStore, path: str) -> bool:
+    with suppress(DamageError, ValueError, KeyError):
+        if path.endswith(".txn"):
+            return not read_entry(store, log_revision(path)).begins_anew
+        if path.endswith(".ckpt"):
+            return read_checkpoint(store, log_revision(path)).header is not None
+        if is_receipt(path):
+            return bool(read_receipt(store, path))
+        if path.startswith("tag/"):
+            return bool(read_tag(store, path))
+        if path.startswith("savepoint/"):
+            return bool(read_savepoint(store, path))
+        if path == "manifest.json":
+            return read_manifest(store, path).sealed
+    return False
 
 
 def highest_named(store: ObjectStore) -> int:
