@@ -235,9 +235,9 @@ class KeptPins:
         pins.savepoints = dict(sorted(known.items()))
         return True
 
-    def _first_above(self, number: int) -> int | None:
-        """Return the revision that first spoke of a savepoint of a greater id."""
-        kinds = act.SavepointCreated | act.SavepointDeleted
+    def _first_above(self, number: int, *, created: bool = False) -> int | None:
+        """Return the revision that first spoke of a savepoint of a greater id, or that first created one."""
+        kinds = act.SavepointCreated if created else act.SavepointCreated | act.SavepointDeleted
         for event in self.state.events:
             if any(isinstance(action, kinds) and action.id > number for action in event.actions):
                 return event.revision
@@ -295,7 +295,7 @@ class KeptPins:
         said = [action for action in self.actions if isinstance(action, act.SavepointCreated)]
         last = max([pins.last_savepoint, *(each.id for each in said)])
         found = max([last, *(each.id for each in proof.evidence.savepoints)])
-        since = self._first_above(found - 1) or 0
+        since = self._first_above(found - 1, created=True) or 0  # a deletion does not tell when
         taken = max([found, *(after for _, after in proof.silent if after > since)])
         if proof.evidence.end_is_lost:
             taken = max(taken, proof.evidence.highest)

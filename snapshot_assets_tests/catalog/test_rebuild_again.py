@@ -68,6 +68,29 @@ def test_a_rebuild_that_was_lost_with_its_checkpoint_tells_that_the_end_was(rebu
     check(rebuilt.store)
 
 
+def test_no_number_is_given_twice_where_all_that_tells_of_the_rebuild_that_passed_some_over_is_lost(
+    rebuilt: Writer,
+) -> None:
+    """What filled the hole is lost too."""
+    passed = rebuilt.catalog.state.pins.last_savepoint
+    assert passed == SEAL
+    rebuilt.catalog.commit(rules.in_progress(rebuilt.catalog.token(), [2], "run"))
+    lose(rebuilt.store, transaction_path(SEAL), transaction_path(6), checkpoint_path(6))
+    rebuild(rebuilt.store)
+    assert check(rebuilt.store).pins.last_savepoint >= passed
+
+
+def test_no_number_is_given_twice_where_only_the_deletion_of_an_older_savepoint_is_left(writer: Writer) -> None:
+    sealed_by(writer)
+    one, two = (save(writer.catalog).savepoint.id for _ in range(2))
+    delete_savepoint(writer.catalog, two)
+    deleted = writer.catalog.state.revision
+    delete_savepoint(writer.catalog, one)
+    lose(writer.store, *(transaction_path(revision) for revision in range(SEAL + 1, deleted + 1)))
+    rebuild(writer.store)
+    assert check(writer.store).pins.last_savepoint >= two
+
+
 def test_no_number_is_given_twice_where_the_checkpoint_that_passed_some_over_is_lost(rebuilt: Writer) -> None:
     catalog = rebuilt.catalog
     given = save(catalog).savepoint.id
