@@ -160,8 +160,8 @@ def _may_follow(state: State, receipt: Receipt) -> bool:
     files = [each.file for each in state.files.chunk(receipt.chunk).values()]
     live = {file.path: file.attempt for file in files if speaks_for(receipt, table_of(file))}
     named = {file.path for file in receipt.files}
-    if live.keys() == named:
-        return False
+    if live.keys() == named:  # it is known already, unless both are empty: what was added since may be gone again
+        return not named and receipt.base_revision >= known.revision
     gone = {attempt for path, attempt in live.items() if path not in named or receipt.compaction is None}
     return receipt.base_revision >= known.revision or (bool(gone) and gone == set(receipt.supersedes))
 

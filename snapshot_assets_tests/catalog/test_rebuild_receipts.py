@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.rebuild import rebuild
 from snapshot_assets.catalog.replay import read_state
@@ -81,3 +82,15 @@ def test_a_receipt_that_is_not_what_the_log_names_is_no_evidence(writer: Writer)
     assert done.revision == 6
     assert any(line.startswith(f"{ref.path} has SHA-256 ") for line in done.lost)
     assert read_state(store).files.chunk(3).keys() == files
+
+
+def test_a_chunk_that_was_filled_and_emptied_in_lost_revisions_stays_empty(writer: Writer) -> None:
+    """What emptied it says just what is known from before."""
+    writer.fill()
+    filled = writer.complete(2, writer.file(2), replaces=())
+    emptied = writer.complete(2, replaces=tuple(writer.catalog.state.files.chunk(2)))
+    writer.catalog.commit(rules.in_progress(writer.token, [3], "run"))
+    for revision in (filled, emptied):
+        writer.store.delete(transaction_path(revision))
+    assert rebuild(writer.store).taken.keys() == {2}
+    assert check(writer.store).files.chunk(2) == {}
