@@ -95,8 +95,14 @@ def take_receipts(proof: Proof, before: int | None = None, without: Collection[s
 
 
 def _not_given_up(proof: Proof) -> list[Found]:
-    """Return the receipts but those that are based on a revision before a rollback: none was committed after it."""
-    return [found for found in proof.evidence.receipts if found[0].base_revision >= proof.state.rolled_back]
+    """Return the receipts but those that are based on a revision before a rollback, or before a rebuild that is known.
+
+    None of them was committed after it, and a rebuild took what may have been before it.
+    """
+    events = proof.state.events
+    rebuilt = [event.revision for event in events for action in event.actions if isinstance(action, act.Rebuilt)]
+    since = max([proof.state.rolled_back, *rebuilt])
+    return [found for found in proof.evidence.receipts if found[0].base_revision >= since]
 
 
 def is_there(evidence: Evidence, file: DataFile) -> bool:

@@ -243,7 +243,7 @@ class Rebuilt:
         for revision in now:
             manifest = manifest_of(self.after.at(revision))
             if revision in self._exact():
-                assert pretty_json(manifest) == self.history[revision]
+                assert json.loads(pretty_json(manifest)) == json.loads(self.history[revision]), (revision, pretty_json(manifest), self.history[revision])
             else:
                 assert _proved(json.loads(pretty_json(manifest))) == _proved(json.loads(self.history[revision]))
         for revision in was - now:
