@@ -50,7 +50,8 @@ def lose(store: ObjectStore, kind: str, other: str, number: int, length: int) ->
         before[path] = data = store.get(path)
         if damaged:
             place = number * 7919 % len(data)
-            store.put(path, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            flipped = bytes([data[place] ^ 1]) + data[place + 1 :]
+            store.put(path, data[:place] + (flipped if log_revision(path) else b""))  # documents have no own checksum
         else:
             store.delete(path)
 
@@ -243,7 +244,7 @@ class Rebuilt:
         for revision in now:
             manifest = manifest_of(self.after.at(revision))
             if revision in self._exact():
-                assert json.loads(pretty_json(manifest)) == json.loads(self.history[revision]), (revision, pretty_json(manifest), self.history[revision])
+                assert pretty_json(manifest) == self.history[revision]
             else:
                 assert _proved(json.loads(pretty_json(manifest))) == _proved(json.loads(self.history[revision]))
         for revision in was - now:
