@@ -25,7 +25,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 HINTS = ("manifest.json", "SHA256SUMS")
 LOSSES = ("transactions", "log", "end", "hole", "some", "checkpoints", "damaged")
-OTHERS = ("", "", "hints", "pins", "a pin", "a receipt")
+OTHERS = ("", "", "hints", "pins", "a pin")
 
 _LOST = re.compile(r"Revisions? (\d+)(?: to (\d+))? (?:is|are) lost")
 _UNPROVED = "is not known."
@@ -65,9 +65,8 @@ def lose(store: ObjectStore, kind: str, other: str, number: int, length: int) ->
             for path in {"hints": HINTS, "pins": pins}[other]:
                 if path in paths:
                     spoil(path)
-        case "a pin" | "a receipt":
-            some = pins if other == "a pin" else [path for path in paths if is_receipt(path)]
-            for path in some[number % len(some) :][:1] if some else []:
+        case "a pin":
+            for path in pins[number % len(pins) :][:1] if pins else []:
                 spoil(path, damaged=length % 2 == 0)
     return before
 

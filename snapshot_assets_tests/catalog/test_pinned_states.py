@@ -387,7 +387,7 @@ def named_by(state: State) -> set[str]:
     return found | {ref.path for added in state.schemas.values() for ref in added.files}
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
 def test_what_can_be_read_stays_as_it_was(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(
