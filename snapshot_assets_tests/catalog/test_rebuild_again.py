@@ -122,3 +122,15 @@ def test_a_sealed_revision_that_nothing_proves_any_more_is_named_though_a_later_
     done = rebuild(writer.store)
     assert any(line.startswith(f"Revision {SEAL} cannot be read: ") for line in done.lost)
     assert [seal.revision for seal in read_state(writer.store).readable()] == [7]
+
+
+def test_what_a_rebuild_did_not_take_a_later_one_does_not_take_either(writer: Writer) -> None:
+    """Nothing of a plan from before it was committed after it; here the log's last revision was lost untold."""
+    sealed_by(writer)
+    files = tuple(writer.catalog.state.files.chunk(3))
+    writer.complete(3, writer.file(3, b"lost"), replaces=files)
+    lose(writer.store, transaction_path(SEAL - 1), transaction_path(SEAL + 1))
+    assert rebuild(writer.store).taken == {}
+    lose_transactions(writer.store)
+    assert rebuild(writer.store).taken == {}
+    assert tuple(check(writer.store).files.chunk(3)) == files
