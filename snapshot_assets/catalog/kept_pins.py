@@ -164,13 +164,14 @@ class KeptPins:
             if self._has_object(known):
                 continue
             successor = next((tag for tag in tags if _supersedes(tag, known)), None)
-            if successor is None and not self.proof.lost_since(known.committed):
-                continue
+            may_be_deleted = self.proof.lost_since(known.committed)
             data = None if successor else self._again(known)
             if data is not None:
                 self.objects[known.pin.object.path] = data
-                again = f"{known.pin.object.path} is missing and was made again"
-                self.lost.append(f"{again}; whether {known.pin} was deleted is not proved.")
+                doubt = f"; whether {known.pin} was deleted is not proved" if may_be_deleted else ""
+                self.lost.append(f"{known.pin.object.path} is missing and was made again{doubt}.")
+                continue
+            if successor is None and not may_be_deleted:
                 continue
             why = f"{successor.path} took its place" if successor else f"{known.pin.object.path} is missing"
             self.lost.append(f"Not there any more is {known.pin}: {why}.")

@@ -432,3 +432,15 @@ def test_whatever_is_lost_of_a_history_that_was_undone_and_expired_the_rest_is_w
     assert pins(after) >= {pin for pin in pins(before) if pin[1] in {seal.revision for seal in after.readable()}}
     for known in after.readable():
         assert checksum_of(after.at(known.revision)) == known.seal.checksum
+
+
+def test_a_tag_whose_replacement_was_lost_untold_gets_its_object_again(writer: Writer) -> None:
+    """The replacement deleted that object, and is at the log's end, so that nothing names it."""
+    sealed_by(writer)
+    assert reseal(writer) == 7
+    create_tag(writer.catalog, "kept", SEAL)
+    replace_tag(writer.catalog, "kept", 7)
+    lose(writer.store, "tag/", transaction_path(4), transaction_path(9))
+    [told] = [line for line in rebuild(writer.store).lost if line.startswith("tag/tag-kept-")]
+    assert told.endswith(" is missing and was made again.")
+    assert check(writer.store).tags["kept"].tag.revision == SEAL
