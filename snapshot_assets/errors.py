@@ -169,7 +169,7 @@ class TornObjectError(DamageError):
 
 
 class LostLogError(DamageError):
-    """There is data at the location, but no log."""
+    """There is data at the location, but no log, or its end is lost."""
 
 
 class ChecksumMismatchError(DamageError):

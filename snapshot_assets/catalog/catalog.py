@@ -13,12 +13,12 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.checkpoints import write_checkpoint
+from snapshot_assets.catalog.known_state import Token as Token  # what writers get from `Catalog.token`
 from snapshot_assets.catalog.log import Won, append, read_entry
 from snapshot_assets.catalog.lost_log import newest_state
 from snapshot_assets.catalog.replay import list_log, read_state
@@ -71,15 +71,6 @@ def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], dat
             ahead=ahead,
         )
     return store if seen.conditional_create else cast(ObjectStore, SingleWriterStore(store))
-
-
-@dataclass(frozen=True)
-class Token:
-    """What a writer read when it planned: every later change of it must still find the same snapshot."""
-
-    snapshot_id: str
-    revision: int
-    schema_id: int
 
 
 class Catalog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.replay import list_log
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import checkpoint_path
@@ -48,7 +48,7 @@ def checkpoint_head(catalog: Catalog) -> Written:
 
 def _refuse_damaged(catalog: Catalog, revision: int) -> None:
     try:
-        read_checkpoint(catalog.store, revision)
+        read_own_checkpoint(catalog.store, revision, list_log(catalog.store).transactions)
     except DamageError as fault:
         path = checkpoint_path(revision)
         raise DamageError(

@@ -187,9 +187,15 @@ def _newest_checkpoint(store: ObjectStore, found: Evidence) -> State:
             state = read_checkpoint(store, revision)
         except (DamageError, ObjectNotFoundError):
             continue
-        if found.location_id in ("", state.location_id):
+        there = found.entries.get(revision)
+        if found.location_id not in ("", state.location_id):
+            _note_foreign(found, checkpoint_path(revision), state.location_id)
+        elif there is None or there.sha256 == state.sha256:
             return state
-        _note_foreign(found, checkpoint_path(revision), state.location_id)
+        else:
+            _note_once(
+                found, f"{checkpoint_path(revision)} is not of {transaction_path(revision)}, so it does not count."
+            )
     return State()
 
 
@@ -222,7 +228,12 @@ def _leave_out_foreign(store: ObjectStore, found: Evidence, manifests: list[Mani
 
 
 def _note_foreign(found: Evidence, path: str, location_id: str) -> None:
-    note = f"{path} belongs to location {location_id}; this one is {found.location_id}, so it does not count."
+    _note_once(
+        found, f"{path} belongs to location {location_id}; this one is {found.location_id}, so it does not count."
+    )
+
+
+def _note_once(found: Evidence, note: str) -> None:
     if note not in found.notes:
         found.notes.append(note)
 

@@ -17,7 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.file_columns import Removal
 from snapshot_assets.catalog.freed import EXPIRED, needed_documents
-from snapshot_assets.catalog.lost_log import newest_state
+from snapshot_assets.catalog.lost_log import check_receipt, newest_state
 from snapshot_assets.catalog.pinned_paths import PinnedPaths
 from snapshot_assets.catalog.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.replay import read_state
@@ -89,6 +89,7 @@ def collect_garbage(
 
     Raises:
         PlanError: The grace period is shorter than the plan's, or longer than twice that.
+        LostLogError: The log's end was lost; nothing was deleted.
         DamageError: The log, the object of a tag or savepoint, or a receipt cannot be read; nothing was deleted.
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
@@ -188,7 +189,7 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
         if not in_layout(info.path):
             foreign.append(info.path)
         elif info.path not in needed and _is_collected(info.path):
-            files = _files_of(store, info.path) & unneeded.keys()
+            files = _files_of(store, state, info.path) & unneeded.keys()
             removed = max((unneeded[path] for path in files), default=None)
             since = max(removed[1], clock.of(removed[0])) if removed else None
             found = _garbage(info, since, not files.isdisjoint(expired))
@@ -234,14 +235,19 @@ def _is_collected(path: str) -> bool:
     return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
 
 
-def _files_of(store: ObjectStore, path: str) -> set[str]:
-    """Return the files that an object is unneeded with: a receipt's own, and what is no receipt by itself."""
+def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
+    """Return the files that an object is unneeded with: a receipt's own, and what is no receipt by itself.
+
+    Raises:
+        LostLogError: It is the receipt of a chunk that was planned on a later revision than the head.
+    """
     if not is_receipt(path):
         return {path}
     try:
         receipt, _ = read_receipt(store, path)
     except (DamageError, ObjectNotFoundError):  # torn, or collected by another since it was listed
         return set()
+    check_receipt(store, state, receipt)
     return {file.path for file in receipt.files}
 
 
@@ -271,12 +277,13 @@ def _needed(store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Map
         unneeded: The files that no retained revision has.
 
     Raises:
-        DamageError: A root cannot be read.
+        DamageError: A root cannot be read, or a receipt was planned on a later revision than the head.
     """
     needed = state.files.paths() - unneeded.keys()
     needed.update(needed_documents(state))
     needed.update(pinned.by(state.pins))
     for receipt, ref in adoptable_receipts(store, state, state.missing()):
+        check_receipt(store, state, receipt)
         needed.add(ref.path)
         needed.update(file.path for file in receipt.files)
     return needed

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
-from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.link_checks import foreign_location
 from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.own_checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.replay import FAULTS, list_log
+from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
@@ -53,6 +57,7 @@ class History:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         listing = list_log(store)
+        self._transactions = listing.transactions
         self._there = listing.left()
         self._checkpoints = listing.checkpoints
         self.head = max((*listing.transactions, *listing.checkpoints), default=0)
@@ -97,18 +102,32 @@ class History:
             return Revision(number, error=f"{path} is missing.")
         if transaction.revision != number:
             return Revision(number, error=f"{path} holds revision {transaction.revision}.")
+        if transaction.location_id not in (self._named, self._own):
+            return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
+
+    @cached_property
+    def _named(self) -> str:
+        """The location that revision 1 names."""
+        return named_location(self._store, self._transactions)[0]
+
+    @cached_property
+    def _own(self) -> str:
+        """The location that the newest checkpoint is of: below a rebuild, revision 1 may be another's."""
+        state = next(self._states(reversed(self._checkpoints)), None)
+        return self._named if state is None else state.location_id
+
+    def _states(self, checkpoints: Iterable[int]) -> Iterator[State]:
+        for checkpoint in checkpoints:
+            with suppress(*FAULTS, ObjectNotFoundError):
+                yield read_own_checkpoint(self._store, checkpoint, self._transactions)
 
     def _events(self, since: int) -> dict[int, Revision]:
         """Return what the oldest readable checkpoint, which knows most, tells of pruned revisions."""
-        for checkpoint in self._checkpoints:
-            try:
-                state = read_checkpoint(self._store, checkpoint)
-            except (*FAULTS, ObjectNotFoundError):
-                continue
+        for state in self._states(self._checkpoints):
             return {
                 event.revision: Revision(
-                    event.revision, event.committed_at, event.writer_id, event.actions, checkpoint=checkpoint
+                    event.revision, event.committed_at, event.writer_id, event.actions, checkpoint=state.revision
                 )
                 for event in state.events
                 if since <= event.revision <= self._start and event.revision not in self._there

@@ -41,6 +41,15 @@ class SealState:
     version: int
 
 
+@dataclass(frozen=True)
+class Token:
+    """What a writer read when it planned: every later change of it must still find the same snapshot."""
+
+    snapshot_id: str
+    revision: int
+    schema_id: int
+
+
 @dataclass
 class KnownState:
     """Everything that is true at one revision.

@@ -25,10 +25,7 @@ class LogEntry:
 
 def check_follows(state: KnownState, transaction: act.Transaction, name: str) -> None:
     """Raise the one of five distinct errors that says why a transaction does not follow a state."""
-    if state.revision and transaction.location_id != state.location_id:
-        raise ForeignLocationError(
-            f"{name} belongs to location {transaction.location_id}; this one is {state.location_id}.", object=name
-        )
+    check_location(state, transaction, name)
     if transaction.revision != state.revision + 1:
         kind = GapError if transaction.revision > state.revision else ForkError
         raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
@@ -46,6 +43,30 @@ def check_follows(state: KnownState, transaction: act.Transaction, name: str) ->
         )
     if transaction.committed_at <= state.committed_at:
         raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)
+
+
+def check_location(state: KnownState, transaction: act.Transaction, name: str) -> None:
+    """Raise if a transaction belongs to another location than a state."""
+    if state.revision and transaction.location_id != state.location_id:
+        raise foreign_location(name, transaction.location_id, state.location_id)
+
+
+def foreign_location(name: str, found: str, own: str, named_by: str = "") -> ForeignLocationError:
+    """Return what refuses an object of another location.
+
+    Args:
+        name: Its path.
+        found: The location that it names.
+        own: The location that it lies in.
+        named_by: The object that names that.
+    """
+    return ForeignLocationError(
+        f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. It was copied "
+        "here: move it, and whatever else came with it, away.",
+        object=name,
+        found=found,
+        expected=own,
+    )
 
 
 def unreadable_beginning(entry: LogEntry, name: str) -> GapError:

@@ -9,6 +9,7 @@ from itertools import takewhile
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.freed import Freed
 from snapshot_assets.catalog.garbage import checked_grace
+from snapshot_assets.catalog.lost_log import refuse_lost_end
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, log_revision, revision_of
@@ -64,9 +65,11 @@ def prune(
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
+        LostLogError: The log's end was lost; nothing was deleted.
         DamageError: The log or a checkpoint has a fault; nothing was deleted.
     """
     catalog.refresh()
+    refuse_lost_end(catalog.store)
     grace = checked_grace(catalog.begun(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints

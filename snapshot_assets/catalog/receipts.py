@@ -190,6 +190,7 @@ def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) 
 def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
     return (
         receipt.snapshot_id == state.snapshot_id
+        and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
         and receipt.base_revision >= state.spoken_of(receipt.chunk)
         and all(is_intact(store, file) for file in receipt.files)

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
-from snapshot_assets.catalog.link_checks import LogEntry
+from snapshot_assets.catalog.link_checks import LogEntry, foreign_location
 from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,
+    ForeignLocationError,
     ForkError,
     GapError,
     LocationDeletedError,
@@ -55,11 +57,13 @@ class Listing:
         transactions: Revisions that have a transaction, ascending.
         checkpoints: Revisions that have a checkpoint, ascending.
         foreign: Paths of anything else.
+        strays: Why checkpoints that were read are not of this log, or not of this location.
     """
 
     transactions: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    strays: list[ForeignLocationError | ForkError] = field(default_factory=list)
 
     @property
     def start(self) -> int:
@@ -122,6 +126,16 @@ def read_state(store: ObjectStore, *, through: int | None = None, statistics: bo
     return _despite_pruning(lambda: _read_state(store, through, statistics))
 
 
+def open_log(store: ObjectStore) -> tuple[State, Listing]:
+    """Return the head's state, and what lies in the log's folder; see `read_state`."""
+
+    def read() -> tuple[State, Listing]:
+        listing = list_log(store)
+        return _replayed(store, listing, False), listing
+
+    return _despite_pruning(read)
+
+
 def _despite_pruning(read: Callable[[], _Read]) -> _Read:
     """Read anew where an object is gone since it was listed: others prune the log's beginning, or delete all of it."""
     for _ in range(_READS):
@@ -135,8 +149,11 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
     if through is None:
         return _replayed(store, listing, statistics)
     if not _is_pruned(listing, through):
+        known = listing.through(through)
         try:
-            return _replayed(store, listing.through(through), statistics)
+            state = _replayed(store, known, statistics)
+            if state.revision >= max(known.checkpoints, default=0):  # else the only one that holds it was passed over
+                return state
         except DamageError:  # it may lie below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
@@ -163,7 +180,7 @@ def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
             raise entry
         if revision != state.revision + 1:
             _refuse_half_deleted(store, listing)
-            raise _gap(state.revision + 1, revision)
+            raise listing.strays[0] if listing.strays else _gap(state.revision + 1, revision)
         state.apply(entry, transaction_path(revision))
     return state
 
@@ -171,8 +188,10 @@ def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
 def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
     for revision in reversed(listing.checkpoints):
         try:
-            return read_checkpoint(store, revision, statistics=statistics)
+            return read_own_checkpoint(store, revision, listing.transactions, statistics=statistics)
         except DamageError as fault:
+            if isinstance(fault, ForeignLocationError | ForkError):
+                listing.strays.append(fault)
             _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
     return None
 
@@ -220,6 +239,7 @@ class LogScan:
     Attributes:
         state: The state after the last of the entries.
         first: The checkpoint that folding began with, 0 for none.
+        transactions: Revisions that have a transaction, ascending.
         entries: The entries folded, as far as they follow one another up to the last.
         faults: Path and error of every object that could not be read, decoded or linked.
     """
@@ -227,6 +247,7 @@ class LogScan:
     store: ObjectStore
     state: State = field(default_factory=State)
     first: int = 0
+    transactions: list[int] = field(default_factory=list)
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -254,7 +275,7 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 
 def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
-    scan = LogScan(store, foreign=listing.foreign)
+    scan = LogScan(store, transactions=listing.transactions, foreign=listing.foreign)
     known, previous = set(listing.checkpoints), listing.start
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
@@ -266,6 +287,7 @@ def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
         folding.meet(revision, entry)
         folding.meet_checkpoint(revision)
         previous = revision
+    folding.pass_over_strays(previous)
     for skipped in range(previous + 1, max(known, default=0) + 1):
         folding.miss(skipped, max(known))
         folding.meet_checkpoint(skipped)
@@ -304,7 +326,7 @@ def _not_named(path: str) -> ForkError:
 def _begin_at(scan: LogScan, revision: int) -> bool:
     """Let a scan go on from a checkpoint; False, with its fault noted, where it cannot be read."""
     try:
-        scan.state = read_checkpoint(scan.store, revision)
+        scan.state = read_own_checkpoint(scan.store, revision, scan.transactions)
     except FAULTS as fault:
         _note(scan, checkpoint_path(revision), fault)
         return False
@@ -361,6 +383,17 @@ class _Folding:
             _note(self.scan, path, _not_named(path))
         return True
 
+    def pass_over_strays(self, last: int) -> None:
+        """Note the checkpoints after the last transaction that are not of this log: they do not show that more was."""
+        for revision in [each for each in self.known if each > last]:
+            try:
+                read_own_checkpoint(self.scan.store, revision, self.scan.transactions)
+            except (ForeignLocationError, ForkError) as fault:
+                _note(self.scan, checkpoint_path(revision), fault)
+                self.known.discard(revision)
+            except FAULTS:
+                pass  # it is there: a gap is noted before it
+
     def meet_checkpoint(self, revision: int) -> None:
         """Where a checkpoint lies, compare it with the state, or go on from it if the state is lost."""
         if revision not in self.known or revision == self.scan.first:
@@ -386,7 +419,10 @@ def compare_checkpoint(store: ObjectStore, state: State) -> bool:
     """Tell whether the checkpoint at a state's revision holds exactly that state.
 
     Raises:
-        DamageError: It cannot be read.
+        DamageError: It cannot be read, or belongs to another location.
         ObjectNotFoundError: There is none.
     """
-    return same_states(read_checkpoint(store, state.revision), state)
+    found = read_checkpoint(store, state.revision)
+    if found.location_id != state.location_id:
+        raise foreign_location(checkpoint_path(state.revision), found.location_id, state.location_id)
+    return same_states(found, state)

@@ -13,6 +13,7 @@ from datetime import timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.freed import EXPIRED, TAG_DELETED, Freed, freed
+from snapshot_assets.catalog.lost_log import refuse_lost_end
 from snapshot_assets.catalog.rules_retention import Retention, outlived_tags_deleted
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format import actions as act
@@ -68,9 +69,11 @@ def expire(
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
+        LostLogError: The log's end was lost.
     """
     retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
     catalog.refresh()
+    refuse_lost_end(catalog.store)
     state, now = catalog.begun(), catalog.now()
     tags = outlived_tags_deleted(now, state.format_version, None if only is None else only.tags)
     told = None if only is None else only.expired

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from snapshot_assets.catalog.catalog import Token
+from snapshot_assets.catalog.known_state import Token
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ConflictError, LocationDeletedError, PinnedError, PlanError, SupersededError
 from snapshot_assets.format import actions as act

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.known_state import ChunkState, KnownState, SealState
-from snapshot_assets.catalog.link_checks import LogEntry, check_follows, unreadable_beginning
+from snapshot_assets.catalog.link_checks import LogEntry, check_follows, check_location, unreadable_beginning
 from snapshot_assets.catalog.pin_set import PinAction, Place
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
@@ -39,6 +39,7 @@ class State(KnownState):
         Raises:
             DamageError: It does not follow this state, or its actions contradict it.
         """
+        check_location(self, entry.transaction, name)
         if entry.begins_anew:
             raise unreadable_beginning(entry, name)
         check_follows(self, entry.transaction, name)

@@ -15,6 +15,7 @@ from typing import Literal
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
 from snapshot_assets.catalog.faults import object_faults
+from snapshot_assets.catalog.lost_log import lost_ends
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
@@ -94,6 +95,9 @@ def verify(
         VersionNotFoundError: `at` names no such revision.
     """
     scan = scan_log(store)
+    objects = {info.path: info for info in store.list()}
+    if not scan.faults:  # else the head may be a later revision than those that can be read
+        scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects.values())]
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan)
     head = scan.state
@@ -104,7 +108,6 @@ def verify(
             report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
         return report
     report.sealed, report.missing = state.sealed, len(state.missing())
-    objects = {info.path: info for info in store.list()}
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
