@@ -190,7 +190,7 @@ def _newest_checkpoint(store: ObjectStore, found: Evidence) -> State:
         there = found.entries.get(revision)
         if found.location_id not in ("", state.location_id):
             _note_foreign(found, checkpoint_path(revision), state.location_id)
-        elif there is None or there.sha256 == state.sha256:
+        elif there is None or there.fills_hole or there.sha256 == state.sha256:
             return state
         else:
             _note_once(

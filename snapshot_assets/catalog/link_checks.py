@@ -22,6 +22,11 @@ class LogEntry:
         """Whether it follows nothing: a rebuild wrote it."""
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
+    @property
+    def fills_hole(self) -> bool:
+        """Whether it only keeps others from committing at its revision: a rebuild that begins later wrote it."""
+        return any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in self.transaction.actions)
+
 
 def check_follows(state: KnownState, transaction: act.Transaction, name: str) -> None:
     """Raise the one of five distinct errors that says why a transaction does not follow a state."""
@@ -61,8 +66,8 @@ def foreign_location(name: str, found: str, own: str, named_by: str = "") -> For
         named_by: The object that names that.
     """
     return ForeignLocationError(
-        f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. It was copied "
-        "here: move it, and whatever else came with it, away.",
+        f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. One of "
+        "the two was copied here: move that one, and whatever came with it, away.",
         object=name,
         found=found,
         expected=own,
@@ -71,7 +76,7 @@ def foreign_location(name: str, found: str, own: str, named_by: str = "") -> For
 
 def unreadable_beginning(entry: LogEntry, name: str) -> GapError:
     """Say that a rebuild's checkpoint is needed and not there, or damaged."""
-    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+    if entry.fills_hole:
         return GapError(
             f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
             "the location once more.",

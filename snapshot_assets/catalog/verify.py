@@ -96,7 +96,7 @@ def verify(
     """
     scan = scan_log(store)
     objects = {info.path: info for info in store.list()}
-    if not scan.faults:  # else the head may be a later revision than those that can be read
+    if scan.state.revision >= max(scan.transactions, default=1):  # else what is later than the state is no loss
         scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects.values())]
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan)

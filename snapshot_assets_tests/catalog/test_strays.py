@@ -185,7 +185,9 @@ def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
 def test_the_refusal_names_the_object_both_locations_and_the_remedy(own: Writer, other: Writer) -> None:
     [path] = bring(other, own.store, only(checkpoint_path(9)))
     mine, theirs = own.catalog.state.location_id, other.catalog.state.location_id
-    expected = rf"{path} belongs to location {theirs}; this one is {mine} \({transaction_path(1)}\)\. .*move it.* away"
+    expected = (
+        rf"{path} belongs to location {theirs}; this one is {mine} \({transaction_path(1)}\)\. .*move that one.* away"
+    )
     with pytest.raises(ForeignLocationError, match=expected):
         Catalog.open_for_writing(own.store)
     [fault] = (fault for fault in verify(own.store).faults if fault.is_damage)
@@ -208,6 +210,20 @@ def test_a_copys_log_with_its_checkpoints_is_found_where_the_whole_log_is_read(o
     with pytest.raises(DamageError, match="nothing was pruned"):
         prune(Catalog.open_for_writing(own.store), grace=NOW, unsafe=True)
     assert objects(own.store) == there
+
+
+@pytest.mark.parametrize("revision", [6, HEAD])
+def test_a_rebuild_does_not_begin_with_a_checkpoint_of_another_past(own: Writer, copy: Writer, revision: int) -> None:
+    own.store.delete(checkpoint_path(5))
+    bring(copy, own.store, only(checkpoint_path(revision)))
+    own.store.delete(transaction_path(4))
+    before = manifest_of(own.catalog.state)
+    done = rebuild(own.store)
+    assert any(
+        line.startswith(f"{checkpoint_path(revision)} is not of {transaction_path(revision)}") for line in done.lost
+    )
+    assert manifest_of(read_state(own.store).at(HEAD)) == before
+    assert not verify(own.store).damaged
 
 
 def test_readers_pass_over_what_was_copied_here_for_an_older_checkpoint(own: Writer, other: Writer) -> None:

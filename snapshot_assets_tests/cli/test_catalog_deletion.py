@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.replay import list_log
 from snapshot_assets.catalog.seal import seal
-from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 
 NOW = ("--grace", "0s", "--unsafe")
@@ -81,6 +82,39 @@ def test_gc_deletes_exactly_what_its_dry_run_listed(snapshots: Snapshots, locati
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
     again = catalog(snapshots, "gc", location, *NOW)  # nothing to delete, nothing to ask
     assert (again.status, again.out) == (0, "0 objects, 0 B, deleted\n")
+
+
+def test_a_checkpoint_of_another_location_deletes_nothing_and_is_shown_nowhere(
+    snapshots: Snapshots, location: Path, littered: Writer, tmp_path: Path
+) -> None:
+    other = Writer(store_of(tmp_path / "another" / "location"))
+    other.begin(replace(HEADER, name="another"))
+    other.fill()
+    for _ in range(4):
+        seal(other.catalog)
+        other.complete(1, other.file(1), replaces=tuple(other.catalog.state.files.chunk(1)))
+    stray = write_checkpoint(other.store, other.catalog.state)
+    shown = [catalog(snapshots, command, location).out for command in ("show", "log")]
+    (location / stray).write_bytes(other.store.get(stray))
+    before = contents(location)
+    for command, *arguments in (
+        ("gc", *NOW, "--yes"),
+        ("prune", *NOW, "--yes"),
+        ("expire", "--keep-last", "1", "--yes"),
+    ):
+        refused = catalog(snapshots, command, location, *arguments)
+        assert (refused.status, refused.out) == (1, "")
+        for named in (stray, other.catalog.state.location_id, littered.catalog.state.location_id):
+            assert named in refused.err
+    assert contents(location) == before
+    damage = snapshots("export", "verify", "--snapshot", location.as_uri())
+    assert damage.status == 1
+    assert stray in damage.out
+    lines = catalog(snapshots, "show", location).out.splitlines()
+    assert [line for line in lines if "checkpoint: revision 12" not in line] == shown[0].splitlines()
+    told = catalog(snapshots, "log", location).out
+    assert shown[1].splitlines()[-1] in told
+    assert other.catalog.writer_id not in told
 
 
 def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
