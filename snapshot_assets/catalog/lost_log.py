@@ -24,10 +24,10 @@ from snapshot_assets.format.layout import (
     is_receipt,
     transaction_path,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
 
 _PINS = ("tag/", "savepoint/")
-_FEW_FOLDERS = 100
+_FEW, _MANY = 20, 200
 _CLOCKS_DIFFER = timedelta(minutes=10)
 """More than a writer's clock and the store's may differ by, from one writer to the next."""
 
@@ -52,7 +52,7 @@ def newest_state(store: ObjectStore) -> State:
             raise listing.strays[0]
         _check_checkpoints(store, listing)
         _check_manifest(store, state, MANIFEST)
-        check_objects(store, state, [info for folder in _PINS for info in store.list(folder)])
+        check_objects(store, state, [info.path for folder in _PINS for info in store.list(folder)])
         check_objects(store, state, _late_receipts(store, state))
     return state
 
@@ -94,20 +94,20 @@ def refuse_lost_end(store: ObjectStore) -> None:
         LostLogError: The log, or its end, was lost.
         DamageError: It has another fault.
     """
-    check_objects(store, newest_state(store), store.list("data/"))
+    check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
 
 
-def check_objects(store: ObjectStore, state: State, objects: Iterable[ObjectInfo]) -> None:
+def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
     """Refuse a state after which tags, savepoints or receipts were written for later revisions.
 
     Raises:
         LostLogError: The first of them that was.
     """
-    for error in lost_ends(store, state, objects):
+    for error in lost_ends(store, state, paths):
         raise error
 
 
-def lost_ends(store: ObjectStore, state: State, objects: Iterable[ObjectInfo]) -> Iterator[LostLogError]:
+def lost_ends(store: ObjectStore, state: State, paths: Iterable[str]) -> Iterator[LostLogError]:
     """Yield why a log's end is lost, for each tag, savepoint and receipt that proves it.
 
     What the log names was written for a revision that it has; only the others are read.
@@ -115,10 +115,10 @@ def lost_ends(store: ObjectStore, state: State, objects: Iterable[ObjectInfo]) -
     Args:
         store: The location.
         state: The head.
-        objects: Some of the location's objects; those of other kinds are passed over.
+        paths: Some of the location's objects; those of other kinds are passed over.
     """
     named = {known.pin.object.path for known in state.pins} | _named_receipts(state)
-    for path in (info.path for info in objects if info.path not in named):
+    for path in (path for path in paths if path not in named):
         try:
             if is_receipt(path):
                 check_receipt(store, state, read_receipt(store, path)[0])
@@ -181,19 +181,19 @@ def _named_receipts(state: State) -> set[str]:
     return {ref.path for chunk in chunks for ref in chunk.receipts}
 
 
-def _late_receipts(store: ObjectStore, state: State) -> list[ObjectInfo]:
+def _late_receipts(store: ObjectStore, state: State) -> list[str]:
     """Return the receipts of chunks that are not completed, and of the next one, written about the head or later.
 
     A commit that was lost last left its receipt there, unless it replaced a chunk's files.
     """
     expected = state.expected_chunks()
     chunks = {chunk for chunk in expected if not state.completed(chunk)} | {max(expected, default=0) + 1}
-    if len(chunks) > _FEW_FOLDERS:
+    if len(chunks) > _FEW:
         chunks &= {int(name) for name in store.folders("data/") if name.isdecimal()}
-    folders = [f"data/{chunk}/" for chunk in sorted(chunks)] if len(chunks) <= _FEW_FOLDERS else ["data/"]
+    folders = [f"data/{chunk}/" for chunk in sorted(chunks)] if len(chunks) <= _MANY else ["data/"]
     since = state.committed_at - _CLOCKS_DIFFER
     return [
-        info
+        info.path
         for folder in folders
         for info in store.list(folder)
         if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in chunks

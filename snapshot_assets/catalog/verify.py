@@ -97,7 +97,7 @@ def verify(
     scan = scan_log(store)
     objects = {info.path: info for info in store.list()}
     if scan.state.revision >= max(scan.transactions, default=1):  # else what is later than the state is no loss
-        scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects.values())]
+        scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects)]
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan)
     head = scan.state

@@ -117,6 +117,17 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one_and_named(sealed: 
         assert (found.checkpointed, same(found, state)) in ((4, True), (5, True))
 
 
+def test_a_revision_whose_checkpoint_is_damaged_and_whose_log_is_pruned_is_read_from_a_later_one(
+    sealed: Writer,
+) -> None:
+    state = manifest_of(read_state(sealed.store, through=4))
+    for revision in (2, 3, 4):
+        sealed.store.delete(transaction_path(revision))
+    path = checkpoint_path(4)
+    sealed.store.put(path, sealed.store.get(path)[:-1])
+    assert manifest_of(read_state(sealed.store, through=4)) == state
+
+
 def test_bounds_are_read_only_when_asked_for(sealed: Writer) -> None:
     sealed.complete(
         1, with_bounds(sealed, 1, 7), replaces=tuple(f.file.path for f in sealed.catalog.state.live_files(1))

@@ -177,6 +177,18 @@ def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_repo
     )
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_receipts_are_found_however_many_chunks_are_not_completed(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In few folders each is listed, else those that are there, else all of `data/` at once."""
+    lost = chunks(writer)
+    for name, limit in (("_FEW", min(most, 1)), ("_MANY", most)):
+        monkeypatch.setattr(f"snapshot_assets.catalog.lost_log.{name}", limit)
+    with pytest.raises(LostLogError, match=lost.proof):
+        Catalog.open_for_writing(writer.store)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rebuild_ends_the_refusal(writer: Writer, kind: Callable[[Writer], Lost]) -> None:
     lost = kind(writer)
