@@ -15,6 +15,8 @@ from snapshot_assets.catalog.pin_set import TagState
 from snapshot_assets.catalog.retention import expire
 from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.format import actions as act
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -40,6 +42,8 @@ class Head:
     Args:
         ttl: The time to live of every other tag.
     """
+
+    store = open_store(parse_location("file:///nowhere/at-all"))  # empty: nothing there is of a later revision
 
     def __init__(self, revisions: int, tags: int, ttl: timedelta | None = None) -> None:
         seals = [Revision(1 + number) for number in range(revisions)]
