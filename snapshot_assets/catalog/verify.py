@@ -1,7 +1,8 @@
 """Verification: collects every fault of a location and never stops at the first; it changes nothing.
 
 `quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` reads every byte
-besides and recomputes all three checksum layers. Both look at every revision that can be read, unless one is asked for.
+besides and recomputes all three checksum layers. Both check everything that any readable revision needs. If one
+revision is asked for, they check what that one needs, and the log, which says what that is.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from snapshot_assets.catalog.faults import object_faults
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify_checkpoints import checkpoint_faults
 from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
-from snapshot_assets.catalog.verify_retained import needed_by, older_files, older_state_faults
+from snapshot_assets.catalog.verify_retained import of_older, older_document_faults, older_files, older_seal_faults
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
@@ -87,7 +89,7 @@ def verify(
     Args:
         store: The location.
         depth: `quick` reads no data; `full` reads all.
-        at: Resolves the revision to verify, from the head's state; None for the head and all older readable ones.
+        at: Resolves the one revision to verify, from the head's state; None for the head and all older readable ones.
         progress: Called for each data file done.
 
     Raises:
@@ -105,15 +107,18 @@ def verify(
         return report
     report.sealed, report.missing = state.sealed, len(state.missing())
     objects = {info.path: info for info in store.list()}
+    only = None if at is None else state.revision
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
-    report.faults += hint_faults(store, scan)
-    checked = {ref.path for added in state.schemas.values() for ref in added.files}
-    if at is None and not scan.faults:  # what lies behind a fault may have made older revisions expire
-        report.faults += _older_faults(store, head, objects, report, checked, progress)
-    report.faults += pin_faults(store, scan, state, objects, checked)
-    report.faults += _orphans(scan, objects)
+    report.faults += checkpoint_faults(store, scan, objects, full=depth == "full")
+    report.faults += _hint_faults(store, scan, only)
+    older = at is None and not scan.faults  # what lies behind a fault may have made older revisions expire
+    if older:
+        report.faults += _older_faults(store, head, objects, report, progress)
+    report.faults += pin_faults(store, scan, state, objects, only=only, contents=not older)
+    if at is None:
+        report.faults += _orphans(scan, objects)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
 
@@ -126,6 +131,13 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
             if isinstance(action, Rebuilt) and action.lost:
                 message = f"The log was rebuilt at revision {event.revision}; lost is: {' '.join(action.lost)}"
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
+
+
+def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Iterator[Fault]:
+    """Yield the faults of the hints; for one revision, only those of its own, or of a log that lost its end."""
+    newest = scan.state.newest_seal
+    own = revision is None or (newest is not None and newest.revision == revision)
+    yield from (fault for fault in hint_faults(store, scan) if own or fault.kind is FaultKind.LOG)
 
 
 def check_files(
@@ -188,18 +200,18 @@ def _older_faults(
     head: State,
     objects: dict[str, ObjectInfo],
     report: Report,
-    checked: set[str],
     progress: Callable[[DataFile], None],
 ) -> Iterator[Fault]:
-    """Yield the faults of readable revisions before the head, but for what the head has too; adds to `checked`."""
+    """Yield the faults of readable revisions before the head, but for what the head has too."""
+    full = report.depth == "full"
     needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
-    checked.update(needed)
-    work = [(file, report.depth == "full") for file, _ in needed.values()]
+    work = [(file, full) for file, _ in needed.values()]
     for file, fault in _checked(store, work, objects, report, progress):
         if fault is not None:
-            yield replace(fault, message=f"{fault.message[:-1]}; {needed_by(head, needed[file.path][1])}")
-    if report.depth == "full":
-        yield from older_state_faults(store, head, objects, checked)
+            yield of_older(fault, head, needed[file.path][1])
+    yield from older_document_faults(store, head, objects, full=full)
+    if full:
+        yield from older_seal_faults(head)
 
 
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
