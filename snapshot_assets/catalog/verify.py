@@ -37,7 +37,7 @@ from snapshot_assets.format.actions import (
 )
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
+from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 Depth = Literal["quick", "full"]
@@ -59,6 +59,8 @@ class Report:
         missing: Chunks that are not exported.
         files: Data files checked.
         bytes: Bytes of data files read and hashed.
+        temporary_files: Temporary files of writers that are at work or were killed: no damage.
+        temporary_bytes: Their size.
     """
 
     uri: str
@@ -69,6 +71,8 @@ class Report:
     missing: int = 0
     files: int = 0
     bytes: int = 0
+    temporary_files: int = 0
+    temporary_bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -119,6 +123,8 @@ def verify(
     report.faults += pin_faults(store, scan, state, objects, only=only, contents=not older)
     if at is None:
         report.faults += _orphans(scan, objects)
+        left = [info.size for info in store.temporaries() if is_temporary(info.path)]
+        report.temporary_files, report.temporary_bytes = len(left), sum(left)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
 

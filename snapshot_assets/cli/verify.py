@@ -8,7 +8,7 @@ from dataclasses import asdict
 from snapshot_assets.catalog.verify import Report, verify
 from snapshot_assets.catalog.versions import resolve_version
 from snapshot_assets.cli.location import open_log
-from snapshot_assets.cli.output import human_bytes, show, show_json
+from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,6 +31,9 @@ def _as_json(report: Report) -> dict[str, object]:
 def _show(report: Report) -> None:
     for fault in report.faults:
         show(f"{'DAMAGE ' if fault.is_damage else 'warning'}  {fault.kind}: {fault.message}")
+    if report.temporary_files:
+        files = f"{counted(report.temporary_files, 'temporary file')}, {human_bytes(report.temporary_bytes)}"
+        show(f"{files}, of writers at work or killed: `snapshots catalog gc` deletes those older than the grace period")
     read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
     verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
     if not report.sealed and not report.damaged:

@@ -158,7 +158,7 @@ def test_any_verification_names_each_object_whose_size_is_another(whole: Whole, 
 
 
 def not_missed(whole: Whole) -> set[str]:
-    """Return the objects that a log may lack: checkpoints, and what may be gone since a pruning (FORMAT.md, section 6)."""
+    """Return the objects that a log may lack: checkpoints, and what a pruning may have deleted first."""
     checkpoints = [each for path in whole.objects if (each := checkpointed_revision(path))]
     return {*map(transaction_path, (2, 3, min(checkpoints))), *map(checkpoint_path, checkpoints)}
 
