@@ -22,6 +22,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify_checkpoints import checkpoint_faults
 from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
+from snapshot_assets.catalog.verify_remedy import Remedy, remedy_of
 from snapshot_assets.catalog.verify_retained import of_older, older_document_faults, older_files, older_seal_faults
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import (
@@ -61,6 +62,7 @@ class Report:
         bytes: Bytes of data files read and hashed.
         temporary_files: Temporary files of writers that are at work or were killed: no damage.
         temporary_bytes: Their size.
+        remedy: How the damage ends, where only older readable revisions have it and the newest state is whole.
     """
 
     uri: str
@@ -74,6 +76,7 @@ class Report:
     temporary_files: int = 0
     temporary_bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
+    remedy: Remedy | None = None
 
     @property
     def damaged(self) -> bool:
@@ -125,6 +128,8 @@ def verify(
         report.faults += _orphans(scan, objects)
         left = [info.size for info in store.temporaries() if is_temporary(info.path)]
         report.temporary_files, report.temporary_bytes = len(left), sum(left)
+    if older:
+        report.remedy = remedy_of(head, store.uri, report.faults)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
 

@@ -42,12 +42,17 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
 
 def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
     """Return the fault of an object that only older revisions need, which names them and their pins."""
-    named = ", ".join(map(str, revisions[:_SHOWN]))
-    more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
-    needing = f"revision{'s' * (len(revisions) > 1)} {named}{more}{pinned} need{'s' * (len(revisions) == 1)} it."
+    needing = f"{some_of(revisions)}{pinned} need{'s' * (len(revisions) == 1)} it."
     return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
+
+
+def some_of(revisions: Sequence[int]) -> str:
+    """Return revisions in words: the first few, and how many more."""
+    named = ", ".join(map(str, revisions[:_SHOWN]))
+    more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
+    return f"revision{'s' * (len(revisions) > 1)} {named}{more}"
 
 
 def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
