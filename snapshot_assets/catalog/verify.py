@@ -38,7 +38,7 @@ from snapshot_assets.format.actions import (
 )
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, transaction_path
+from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 Depth = Literal["quick", "full"]
@@ -120,7 +120,7 @@ def verify(
     report.faults += _seal_faults(state)
     report.faults += checkpoint_faults(store, scan, objects, full=depth == "full")
     report.faults += _hint_faults(store, scan, only)
-    older = at is None and not scan.faults  # what lies behind a fault may have made older revisions expire
+    older = at is None and _reached_the_head(scan, objects)
     if older:
         report.faults += _older_faults(store, head, objects, report, progress)
     report.faults += pin_faults(store, scan, state, objects, only=only, contents=not older)
@@ -142,6 +142,11 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
             if isinstance(action, Rebuilt) and action.lost:
                 message = f"The log was rebuilt at revision {event.revision}; lost is: {' '.join(action.lost)}"
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
+
+
+def _reached_the_head(scan: LogScan, objects: dict[str, ObjectInfo]) -> bool:
+    """Whether the log was read to its end; what lies behind a fault may have made older revisions expire."""
+    return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
 
 
 def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Iterator[Fault]:

@@ -84,7 +84,7 @@ def older_document_faults(
         chunk, info = chunk_of(ref.path), objects.get(ref.path)
         if info is not None and info.size != ref.bytes:
             return [Fault(FaultKind.SIZE, ref.path, f"{ref.path} has {info.size} bytes; expected {ref.bytes}.", chunk)]
-        return list(object_faults(store, ref, info is not None, chunk)) if full or info is None else []
+        return list(object_faults(store, ref, True, chunk)) if full or info is None else []
 
     with ThreadPoolExecutor(_READERS) as pool:
         for ref, faults in zip(needed, pool.map(check, needed), strict=True):

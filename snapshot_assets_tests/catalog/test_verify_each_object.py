@@ -151,6 +151,14 @@ def test_a_full_verification_names_each_object_of_which_one_bit_is_another(whole
             assert whole.damaged() == paths
 
 
+def test_a_damaged_checkpoint_hides_no_other_damage(whole: Whole) -> None:
+    others, *log = together(whole)
+    for paths in log:
+        if any(map(checkpointed_revision, paths)):
+            with whole.changed({path: flipped(whole.objects[path], 0) for path in others | paths}):
+                assert whole.damaged() == others | paths
+
+
 @pytest.mark.parametrize("change", SIZES)
 def test_any_verification_names_each_object_whose_size_is_another(whole: Whole, change: str) -> None:
     for paths in together(whole):
