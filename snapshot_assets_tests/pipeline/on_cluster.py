@@ -1,6 +1,6 @@
 """A driver of `local-cluster`: everything that a plan does in Spark, with executors that lack this package.
 
-Run as `python -m snapshot_assets_tests.pipeline.on_cluster FOLDER EXECUTORS_PYTHON`; the last line of its output is JSON.
+Run as `python -m snapshot_assets_tests.pipeline.on_cluster FOLDER EXECUTORS_PYTHON`; its last line is JSON.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def kill_executor(_: int) -> list[int]:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
     os.kill(parent(os.getppid()), signal.SIGKILL)
-    return [signal.sigwait([signal.SIGTERM])]
+    signal.pause()
+    return []
 
 
 def main(folder: Path, python: str) -> dict[str, Any]:
@@ -109,8 +110,12 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     restored.finish()
     found["after"] = seen_by_executors(spark)
     try:
-        list(SparkRunner(spark).map(kill_executor_here, [1]))
+        list(SparkRunner(spark).map(kill_executor, [1]))
     except TaskLostError as error:
         found["lost"] = str(error)
     spark.stop()
     return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{json.dumps(main(Path(sys.argv[1]), sys.argv[2]))}\n")
