@@ -40,7 +40,7 @@ def test_executors_that_lack_the_package_export_read_delete_compact_and_restore(
 ) -> None:
     assert found["daemon"] is None
     assert found["before"] == [str(executors_python), "No module named 'snapshot_assets'"]
-    assert found["exported"] == ["completed"] * 4
+    assert found["exported"] == ["exported"] * 4
     assert (found["read"], found["part"]) == (72, 36)
     assert found["frames"] == {"main.readings": 72, "main.sensors": 2}
     assert (found["left"], found["compacted"], found["restored"]) == (42, 30, 44)
