@@ -49,9 +49,9 @@ _UNCHOSEN = "python3"
 def session_config(config: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a session: `SPARK_CONFIG`, over it the given ones, and what suits their master."""
     settings = SPARK_CONFIG | _logging() | dict(config)
-    # Only where workers run this interpreter as this process does is this package sure to be found by their daemon.
-    in_this_process = settings["spark.master"].partition("[")[0] == "local"
-    preloaded = in_this_process and worker_python(settings) == sys.executable
+    # A daemon runs before the package is sent, so it must find it as this process does; `local-cluster` runs elsewhere.
+    beside_this = settings["spark.master"].partition("[")[0] == "local"
+    preloaded = beside_this and worker_python(settings) == sys.executable
     return (_DAEMON if preloaded else {}) | settings
 
 
@@ -67,6 +67,7 @@ def _logging() -> dict[str, str]:
 _REQUIRED = {"spark.sql.session.timeZone": "UTC"}
 _prepared: WeakSet[SparkSession] = WeakSet()
 _preparing = threading.Lock()
+_starting = threading.Lock()
 
 
 def worker_python(settings: Mapping[str, str]) -> str | None:
@@ -88,16 +89,17 @@ def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
     PySpark takes the interpreter from the environment alone; `spark.pyspark.python` is read by `spark-submit`. The
     environment is as before afterwards: another session may be a cluster's.
     """
-    python, before = worker_python(settings), dict(os.environ)
-    if python:
-        # Without the second, Spark's start script runs the workers' interpreter, which may not exist here.
-        os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
-    try:
-        yield
-    finally:
-        for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
-            os.environ.pop(name, None)
-            os.environ |= {name: before[name]} if name in before else {}
+    with _starting:  # two threads would take each other's variables for those of before
+        python, before = worker_python(settings), dict(os.environ)
+        if python:
+            # Without the second, Spark's start script runs the workers' interpreter, which may not exist here.
+            os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
+        try:
+            yield
+        finally:
+            for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
+                os.environ.pop(name, None)
+                os.environ |= {name: before[name]} if name in before else {}
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:
