@@ -28,13 +28,14 @@ def found(executors_python: Path, tmp_path_factory: pytest.TempPathFactory) -> A
         env=kept | {"SPARK_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1100,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_executors_that_lack_the_package_export_read_delete_compact_and_restore(
     found: dict[str, Any], executors_python: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_executors_that_lack_the_package_export_read_delete_compact_and_restore(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_lost_executor_is_told_as_one(found: dict[str, Any]) -> None:
     assert "Job aborted due to stage failure" in found["lost"]
     assert "ExecutorLostFailure" in found["lost"]

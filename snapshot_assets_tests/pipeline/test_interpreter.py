@@ -35,13 +35,14 @@ def unactivated(bare_python: Path, tmp_path: Path) -> dict[str, str]:
 def run(arguments: list[str], environment: dict[str, str], folder: Path) -> str:
     """Run this interpreter with arguments; returns its output."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=550
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=1100
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     return done.stdout
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_workers_run_this_interpreter_where_a_users_own_asset_starts_spark(
     unactivated: dict[str, str], tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_workers_run_this_interpreter_where_a_users_own_asset_starts_spark(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_workers_run_this_interpreter_where_the_command_line_starts_spark(
     unactivated: dict[str, str], tmp_path: Path
 ) -> None:
