@@ -28,7 +28,7 @@ from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import session_config, use_this_python
+from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
@@ -207,13 +207,21 @@ def options_of(s3: S3Resource) -> StoreOptions:
     )
 
 
+class SparkResource(LazyPySparkResource):
+    """A Spark session that starts on first use, and whose workers run `engine.session.worker_python`."""
+
+    def _init_session(self) -> None:
+        with worker_python_chosen(self.spark_config):
+            super()._init_session()
+
+
 def spark_resource(**config: str) -> LazyPySparkResource:
     """Return a Spark session resource that starts on first use.
 
     Args:
         **config: Settings over `SPARK_CONFIG`, dots written as they are, such as `{"spark.master": "local[2]"}`.
     """
-    return LazyPySparkResource(spark_config=session_config(config))
+    return SparkResource(spark_config=session_config(config))
 
 
 def snapshots_resource(
@@ -231,7 +239,6 @@ def snapshots_resource(
     @contextmanager
     def snapshots(context: dg.InitResourceContext) -> Iterator[Snapshots]:
         def session() -> SparkSession:
-            use_this_python()
             spark: SparkSession = getattr(context.resources, SPARK).spark_session
             return spark
 
