@@ -19,6 +19,7 @@ from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan import Plan
 
@@ -144,7 +145,7 @@ def run_compaction(
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
     alone = Configuration(configuration.sources, configuration.storage, (plan,), configuration.path)
-    return build_definitions(alone, **settings)
+    return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
 
 
 def _execute(

@@ -19,6 +19,7 @@ from snapshot_assets.configuration import Configuration
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan import Plan
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
@@ -76,7 +77,11 @@ class Project:
 
     def definitions(self) -> dg.Definitions:
         sources = {alias: DatabaseAddress(alias, uri) for alias, uri in self.sources.items()}
-        built = build_definitions(Configuration(sources, plans=(self.plan,)))
+        built = build_definitions(
+            Configuration(sources, plans=(self.plan,)),
+            executor=dg.in_process_executor,
+            resources={SPARK: spark_resource()},
+        )
         return dg.Definitions.merge(built, dg.Definitions(assets=self.user_assets, resources=self.resources))
 
     def run(
