@@ -12,6 +12,7 @@ from snapshot_assets.catalog.garbage import Collection
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seal import Sealed
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.summary import outside_text, rows_outside
 from snapshot_assets.catalog.verify import Fault
 from snapshot_assets.engine.compact import Compacted
 from snapshot_assets.engine.compact_plan import CompactionPlan
@@ -61,6 +62,8 @@ def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
 def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     """Return the metadata of the manifest's materialization."""
     manifest = manifest_of(state)
+    outside = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
+    told = {"rows_outside_by_table": dg.MetadataValue.table(outside), "not_exported": outside_text(state)}
     return {
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
@@ -75,6 +78,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
         "hashed_bytes": sealed.hashed_bytes,
         "newly_sealed": sealed.new,
+        **(told if outside else {}),
     }
 
 
