@@ -52,9 +52,10 @@ def check_head(store: ObjectStore, state: State, now: datetime, *, verified: int
 def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
     """Return the paths of the files whose turn it is to be hashed again: all of them, if they are small enough.
 
-    Else it is a run of files in the order of their paths, which goes on from the last file to the first. Each day it
-    starts a golden section of all bytes further on. So starts spread evenly, whatever the interval between two calls,
-    and every file has its turn after about `2 * bytes / most` of them, though nobody records what was hashed.
+    Else it is a run of files in the order of their paths, which goes on from the last file to the first. Each day the
+    run starts a golden section of all bytes further on. These starts spread evenly, whatever the interval between two
+    calls. So every file has its turn though nothing records what was hashed: of a snapshot of `n * most` bytes, after
+    `2 * n` daily calls, and `5 * n` at other regular intervals.
 
     Args:
         files: All files.
