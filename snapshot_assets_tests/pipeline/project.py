@@ -140,11 +140,16 @@ class Project:
             newest.setdefault(record.partition_key, metadata)
         return newest
 
+    def log(self) -> list[str]:
+        """Return what was written to the logs of all runs."""
+        runs = [run.run_id for run in self.instance.get_runs()]
+        return [log.user_message for run in runs for log in self.instance.all_logs(run)]
+
     def checks(self, asset: str, check: str) -> dict[str | None, bool]:
         """Return whether the newest result of each partition passed."""
         return {key: evaluation.passed for key, evaluation in self._evaluations(asset, check).items()}
 
-    def faults(self, asset: str, check: str, partition: str) -> str:
+    def faults(self, asset: str, check: str, partition: str | None) -> str:
         """Return the table of faults that a partition's newest result shows."""
         return str(self._evaluations(asset, check)[partition].metadata["first_faults"])
 
