@@ -62,8 +62,6 @@ def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
 def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
     """Return the metadata of the manifest's materialization."""
     manifest = manifest_of(state)
-    outside = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
-    told = {"rows_outside_by_table": dg.MetadataValue.table(outside), "not_exported": outside_text(state)}
     return {
         "location": dg.MetadataValue.text(uri),
         "snapshot_id": state.snapshot_id,
@@ -78,8 +76,14 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
         "hashed_bytes": sealed.hashed_bytes,
         "newly_sealed": sealed.new,
-        **(told if outside else {}),
+        **_outside_metadata(state),
     }
+
+
+def _outside_metadata(state: State) -> dict[str, Any]:
+    """Return which rows of the source a seal leaves out, by table; nothing where it leaves none out."""
+    rows = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
+    return {"not_exported": outside_text(state), "rows_outside_by_table": dg.MetadataValue.table(rows)} if rows else {}
 
 
 def fault_metadata(faults: list[Fault]) -> dict[str, Any]:

@@ -228,14 +228,10 @@ def make_ui(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    process = subprocess.Popen(
-        ["make", "--old-file=install", "ui", f"UI_PORT={port}", f"BIN={BIN}"],
-        cwd=ROOT,
-        env=kept | {"DAGSTER_HOME": str(folder / "dagster"), "SNAPSHOTS_CONFIG": str(folder / "snapshots.yaml")},
-        stdout=(folder / "stdout").open("wb"),
-        stderr=(folder / "stderr").open("wb"),
-        start_new_session=True,
-    )
+    own = {"DAGSTER_HOME": str(folder / "dagster"), "SNAPSHOTS_CONFIG": str(folder / "snapshots.yaml")}
+    command = ["make", "--old-file=install", "ui", f"UI_PORT={port}", f"BIN={BIN}"]
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        process = subprocess.Popen(command, cwd=ROOT, env=kept | own, stdout=out, stderr=err, start_new_session=True)
     try:
         yield lambda query, **variables: ask(port, query, variables)
     finally:

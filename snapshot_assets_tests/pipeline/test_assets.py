@@ -176,7 +176,7 @@ def test_windows_that_cron_cannot_express_run_alike(make_project):
     found = project.materialized("manifest")[None]
     assert found["rows_outside"] == sum(ROWS) - 78 == 42
     assert found["not_exported"] == "42 rows outside 2013-01-01T00:00:00Z … 2013-01-05T06:00:00Z were not exported"
-    assert [record.data for record in found["rows_outside_by_table"]] == [
+    assert [record.data for record in found["rows_outside_by_table"].records] == [
         {"schema": "main", "table": "readings", "rows": 42}
     ]
     assert any(found["not_exported"] in line for line in project.log())
