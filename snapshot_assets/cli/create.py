@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
@@ -86,6 +85,10 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
     if replaced and not request.nothing_to_do(plan, state):
         runs.insert(0, (todo, False))  # a replace leaves a snapshot that can be sealed, so it must be whole
     work = _Work()
+
+    def skip(tables: Sequence[TableName]) -> None:
+        work.skipped = tables
+
     instance = open_instance()
     say(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
@@ -104,7 +107,7 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
                 force=force,
                 replace=again,
                 on_outcome=note,
-                on_skipped=partial(setattr, work, "skipped"),
+                on_skipped=skip,
             )
     return work
 

@@ -114,7 +114,7 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         state = run.catalog.state
         if run.skipped:
             snapshots_of(context).on_skipped(run.skipped)
-            context.log.warning(skipped_text(run.skipped))
+            context.log.info(skipped_text(run.skipped))
         return dg.MaterializeResult(
             metadata={
                 "tables_skipped": [str(name) for name in run.skipped],
@@ -199,7 +199,7 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         except SnapshotError as error:
             raise as_failure(error) from error
         if outside := outside_text(run.catalog.state):
-            context.log.warning(outside)
+            context.log.info(outside)
         return dg.MaterializeResult(metadata=seal_metadata(sealed, run.catalog.state, run.store.uri))
 
     return manifest

@@ -76,6 +76,8 @@ def test_nothing_is_set_that_is_not_asked_for(project):
 
 
 USERS_PROJECT = """
+import sys
+
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
@@ -91,7 +93,7 @@ def orders() -> None:
 own_spark = LazyPySparkResource(
     spark_config={
         "spark.master": "local[2]", "spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false",
-        "spark.app.name": "the project's own",
+        "spark.app.name": "the project's own", "spark.pyspark.python": sys.executable,
     }
 )
 own = dg.Definitions(assets=[orders], executor=dg.multiprocess_executor, resources={"pyspark": own_spark})
