@@ -144,7 +144,7 @@ def test_create_reports_what_it_leaves_out(snapshots: Snapshots, source: str, lo
         f"plans: {{short: {{source: '{source}', to: '{location.as_uri()}', untimed_tables: skip, null_time: fail,"
         " start_time: 2025-01-02T00:00:00Z, end_time: 2025-01-03T00:00:00Z}}\n"
     )
-    call = ("export", "create", "--plan", "short", "--config", str(tmp_path / "snapshots.yaml"))
+    call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan", "short")
     first = snapshots(*call)
     assert first.status == 0, first.err
     outside = "  48 rows outside 2025-01-02T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
