@@ -96,8 +96,10 @@ own_spark = LazyPySparkResource(
         "spark.app.name": "the project's own", "spark.pyspark.python": sys.executable,
     }
 )
-own = dg.Definitions(assets=[orders], executor=dg.multiprocess_executor, resources={"pyspark": own_spark})
-defs = dg.Definitions.merge(own, build_definitions(load_configuration("snapshots.yaml")))
+defs = dg.Definitions.merge(
+    dg.Definitions(assets=[orders], executor=dg.multiprocess_executor, resources={"pyspark": own_spark}),
+    build_definitions(load_configuration("snapshots.yaml")),
+)
 """
 
 PLANS = """
