@@ -16,6 +16,7 @@ from typing import Literal
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
 from snapshot_assets.catalog.faults import object_faults
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
@@ -164,7 +165,7 @@ def check_files(
     *,
     chunk: int | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
-    hashed: Callable[[int], bool] = lambda _: True,
+    hashed: Callable[[FileState], bool] = lambda _: True,
 ) -> Iterator[Fault]:
     """Yield the faults of live data files.
 
@@ -175,10 +176,10 @@ def check_files(
         report: Its depth says whether files are hashed; it gets the counts.
         chunk: Check the files of one chunk only.
         progress: Called for each file done.
-        hashed: At depth `full`, whether a file added at this revision is to be hashed.
+        hashed: At depth `full`, whether a file is to be hashed.
     """
     full = report.depth == "full"
-    work = [(known.file, full and hashed(known.added)) for known in state.live_files(chunk)]
+    work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
     for _, fault in _checked(store, work, objects, report, progress):
         if fault is not None:
             yield fault

@@ -31,7 +31,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -93,6 +93,7 @@ class Snapshots:
         requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
         force: Names of plans whose snapshot is begun anew.
         on_outcome: Told of every chunk as soon as it is committed.
+        on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
         on_loaded: Told of every chunk as soon as it is restored.
         on_compacted: Told of every chunk as soon as it is compacted.
         imports: By plan name, what restricts its import.
@@ -106,6 +107,7 @@ class Snapshots:
     requested: dict[str, RequestedRange] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
+    on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
     imports: dict[str, ImportSettings] = field(default_factory=dict)
