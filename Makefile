@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS := -n 2 --dist loadfile
 DEMO := $(CURDIR)/demo
+UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
@@ -35,8 +36,12 @@ $(DAGSTER_HOME)/dagster.yaml: | dagster.yaml
 demo: install $(DAGSTER_HOME)/dagster.yaml  ## Export real flight data to a verified snapshot below ./demo, and check it
 	$(BIN)/python -m snapshot_assets.demo
 
+# `dagster dev`, which starts the same two, is superseded by a package of its own. Where one ends, so does the other.
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's instance (http://127.0.0.1:3000)
-	$(BIN)/dagster dev --host 127.0.0.1 --port 3000
+	@trap 'kill $$(jobs -p); wait' EXIT; \
+	$(BIN)/dagster-daemon run & \
+	$(BIN)/dagster-webserver --host 127.0.0.1 --port $(UI_PORT) & \
+	wait -n
 
 test: install  ## Run the tests (under 10 minutes on 2 cores)
 	$(BIN)/pytest -q $(WORKERS)

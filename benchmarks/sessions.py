@@ -2,13 +2,10 @@
 
 from pyspark.sql import SparkSession
 
-from snapshot_assets.engine.session import session_config, use_this_python
+from snapshot_assets.pipeline.resources import spark_resource
 
 
 def benchmark_session() -> SparkSession:
     """Start a session; not part of what is measured."""
-    use_this_python()
-    builder = SparkSession.builder
-    for name, value in session_config({}).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session: SparkSession = spark_resource().spark_session
+    return session

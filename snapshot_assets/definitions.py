@@ -4,5 +4,9 @@ import dagster as dg
 
 from snapshot_assets.configuration import load_configuration
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 
-defs: dg.Definitions = build_definitions(load_configuration())
+# A run of a plan is one process, so that its steps share one Spark session and one state of the source.
+defs: dg.Definitions = build_definitions(
+    load_configuration(), executor=dg.in_process_executor, resources={SPARK: spark_resource()}
+)

@@ -10,6 +10,7 @@ from hypothesis import settings
 
 pytest_plugins = [
     "snapshot_assets_tests.servers.postgresql",
+    "snapshot_assets_tests.servers.pythons",
     "snapshot_assets_tests.servers.s3",
     "snapshot_assets_tests.servers.spark",
 ]

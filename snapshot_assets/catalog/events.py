@@ -84,6 +84,18 @@ def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdd
     yield from ((added, schema, None) for added, schema in living)
 
 
+def document_lives(events: Sequence[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
+    """Yield each receipt and schema document, the revision that named it, and the one that ended that, if any."""
+    ends = _chunk_ends(events)
+    for event in events:
+        for action in event.actions:
+            if isinstance(action, act.Chunk):
+                end = ends.get((event.revision, action.id))
+                yield from ((ref, event.revision, end) for ref in action.receipts)
+    for added, schema, ended in schema_lives(events):
+        yield from ((ref, added.revision, None if ended is None else ended.revision) for ref in schema.files)
+
+
 def _schemas_kept(events: Sequence[Event], seals: list[int], since: datetime) -> set[tuple[int, int]]:
     """Return revision and id of the schemas of the head, of readable revisions, and of what went of late."""
     expired = (

@@ -41,12 +41,14 @@ class Fault:
     Attributes:
         object: Path of the object concerned.
         chunk: Chunk concerned, if one is.
+        revisions: Older readable revisions that need the object, where the newest state does not.
     """
 
     kind: FaultKind
     object: str
     message: str
     chunk: int | None = None
+    revisions: tuple[int, ...] = ()
 
     @property
     def is_damage(self) -> bool:

@@ -26,7 +26,7 @@ from snapshot_assets.catalog.unneeded import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, log_revision, revision_of
+from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, is_temporary, log_revision, revision_of
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
@@ -40,7 +40,8 @@ class Garbage:
 
     Attributes:
         reason: `replaced` (no retained revision has it any more), `expired` (likewise, and one that expired had it, as
-            far as the log still says), `orphan` (no transaction names it, or none that still counts) or `probe`.
+            far as the log still says), `orphan` (no transaction names it, or none that still counts), `probe`, or
+            `temporary` (the local driver's file of an object that a writer began and did not finish).
         since: When it was written, or when it became unneeded, whichever is later; on the store's clock, or by the
             log's own times, where these are later.
     """
@@ -194,6 +195,8 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
             since = max(removed[1], clock.of(removed[0])) if removed else None
             found = _garbage(info, since, not files.isdisjoint(expired))
             garbage.append(replace(found, since=max(found.since, rebuilt)))
+    left = (info for info in store.temporaries() if is_temporary(info.path))
+    garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in left)
     return Collection(
         deleted=tuple(each for each in garbage if each.since <= before),
         waiting=tuple(each for each in garbage if each.since > before),

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state import State
+from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -70,6 +72,23 @@ def chunk_statuses(state: State) -> dict[str, int]:
     """Return how many chunks have each status, as the manifest shows it."""
     chunks = {*state.expected_chunks(), *state.chunks, *state.in_progress}
     return dict(sorted(Counter(str(state.status(chunk)) for chunk in chunks).items()))
+
+
+def rows_outside(state: State) -> tuple[RowsOutside, ...]:
+    """Return by table how many rows of the source lay outside the range when the snapshot was sealed last."""
+    return state.newest_seal.seal.rows_outside if state.newest_seal else ()
+
+
+def outside_text(state: State) -> str:
+    """Return for people how many rows outside the range were not exported; "" where all were."""
+    rows, header = sum(each.rows for each in rows_outside(state)), state.header
+    if not rows or header is None or header.start is None or header.end is None:
+        return ""
+    counted = f"{rows:,} rows" if rows > 1 else "1 row"
+    return (
+        f"{counted} outside {time_text(header.start)} … {time_text(header.end)} {'were' if rows > 1 else 'was'} "
+        "not exported"
+    )
 
 
 def log_size(store: ObjectStore) -> LogSize:

@@ -1,7 +1,8 @@
 """Verification: collects every fault of a location and never stops at the first; it changes nothing.
 
 `quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` reads every byte
-besides and recomputes all three checksum layers. Both look at every revision that can be read, unless one is asked for.
+besides and recomputes all three checksum layers. Both check everything that any readable revision needs. If one
+revision is asked for, they check what that one needs, and the log, which says what that is.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Literal
 from snapshot_assets.catalog.faults import Fault as Fault  # what verification gives its callers
 from snapshot_assets.catalog.faults import FaultKind as FaultKind
 from snapshot_assets.catalog.faults import object_faults
+from snapshot_assets.catalog.file_columns import FileState
 from snapshot_assets.catalog.lost_log import lost_ends
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify_checkpoints import checkpoint_faults
 from snapshot_assets.catalog.verify_hints import hint_faults
 from snapshot_assets.catalog.verify_pins import pin_faults
-from snapshot_assets.catalog.verify_retained import needed_by, older_files, older_state_faults
+from snapshot_assets.catalog.verify_remedy import Remedy, remedy_of
+from snapshot_assets.catalog.verify_retained import of_older, older_document_faults, older_files, older_seal_faults
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
@@ -36,7 +40,7 @@ from snapshot_assets.format.actions import (
 )
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, in_layout, transaction_path
+from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, log_revision, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 Depth = Literal["quick", "full"]
@@ -58,6 +62,9 @@ class Report:
         missing: Chunks that are not exported.
         files: Data files checked.
         bytes: Bytes of data files read and hashed.
+        temporary_files: Temporary files of writers that are at work or were killed: no damage.
+        temporary_bytes: Their size.
+        remedy: How the damage ends, where only older readable revisions have it and the newest state is whole.
     """
 
     uri: str
@@ -68,7 +75,10 @@ class Report:
     missing: int = 0
     files: int = 0
     bytes: int = 0
+    temporary_files: int = 0
+    temporary_bytes: int = 0
     faults: list[Fault] = field(default_factory=list)
+    remedy: Remedy | None = None
 
     @property
     def damaged(self) -> bool:
@@ -88,7 +98,7 @@ def verify(
     Args:
         store: The location.
         depth: `quick` reads no data; `full` reads all.
-        at: Resolves the revision to verify, from the head's state; None for the head and all older readable ones.
+        at: Resolves the one revision to verify, from the head's state; None for the head and all older readable ones.
         progress: Called for each data file done.
 
     Raises:
@@ -108,15 +118,22 @@ def verify(
             report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
         return report
     report.sealed, report.missing = state.sealed, len(state.missing())
+    only = None if at is None else state.revision
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
-    report.faults += hint_faults(store, scan)
-    checked = {ref.path for added in state.schemas.values() for ref in added.files}
-    if at is None and not scan.faults:  # what lies behind a fault may have made older revisions expire
-        report.faults += _older_faults(store, head, objects, report, checked, progress)
-    report.faults += pin_faults(store, scan, state, objects, checked)
-    report.faults += _orphans(scan, objects)
+    report.faults += checkpoint_faults(store, scan, objects, full=depth == "full")
+    report.faults += _hint_faults(store, scan, only)
+    older = at is None and _reached_the_head(scan, objects)
+    if older:
+        report.faults += _older_faults(store, head, objects, report, progress)
+    report.faults += pin_faults(store, scan, state, objects, only=only, contents=not older)
+    if at is None:
+        report.faults += _orphans(scan, objects)
+        left = [info.size for info in store.temporaries() if is_temporary(info.path)]
+        report.temporary_files, report.temporary_bytes = len(left), sum(left)
+    if older:
+        report.remedy = remedy_of(head, store.uri, report.faults)
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
 
@@ -131,6 +148,18 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
+def _reached_the_head(scan: LogScan, objects: dict[str, ObjectInfo]) -> bool:
+    """Whether the log was read to its end; what lies behind a fault may have made older revisions expire."""
+    return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
+
+
+def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Iterator[Fault]:
+    """Yield the faults of the hints; for one revision, only those of its own, or of a log that lost its end."""
+    newest = scan.state.newest_seal
+    own = revision is None or (newest is not None and newest.revision == revision)
+    yield from (fault for fault in hint_faults(store, scan) if own or fault.kind is FaultKind.LOG)
+
+
 def check_files(
     store: ObjectStore,
     state: State,
@@ -139,7 +168,7 @@ def check_files(
     *,
     chunk: int | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
-    hashed: Callable[[int], bool] = lambda _: True,
+    hashed: Callable[[FileState], bool] = lambda _: True,
 ) -> Iterator[Fault]:
     """Yield the faults of live data files.
 
@@ -150,10 +179,10 @@ def check_files(
         report: Its depth says whether files are hashed; it gets the counts.
         chunk: Check the files of one chunk only.
         progress: Called for each file done.
-        hashed: At depth `full`, whether a file added at this revision is to be hashed.
+        hashed: At depth `full`, whether a file is to be hashed.
     """
     full = report.depth == "full"
-    work = [(known.file, full and hashed(known.added)) for known in state.live_files(chunk)]
+    work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
     for _, fault in _checked(store, work, objects, report, progress):
         if fault is not None:
             yield fault
@@ -191,18 +220,18 @@ def _older_faults(
     head: State,
     objects: dict[str, ObjectInfo],
     report: Report,
-    checked: set[str],
     progress: Callable[[DataFile], None],
 ) -> Iterator[Fault]:
-    """Yield the faults of readable revisions before the head, but for what the head has too; adds to `checked`."""
+    """Yield the faults of readable revisions before the head, but for what the head has too."""
+    full = report.depth == "full"
     needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
-    checked.update(needed)
-    work = [(file, report.depth == "full") for file, _ in needed.values()]
+    work = [(file, full) for file, _ in needed.values()]
     for file, fault in _checked(store, work, objects, report, progress):
         if fault is not None:
-            yield replace(fault, message=f"{fault.message[:-1]}; {needed_by(head, needed[file.path][1])}")
-    if report.depth == "full":
-        yield from older_state_faults(store, head, objects, checked)
+            yield of_older(fault, head, needed[file.path][1])
+    yield from older_document_faults(store, head, objects, full=full)
+    if full:
+        yield from older_seal_faults(head)
 
 
 def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 
 from snapshot_assets.catalog.faults import Fault, FaultKind, read_object
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
@@ -16,29 +15,39 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 
 def pin_faults(
-    store: ObjectStore, scan: LogScan, verified: State, objects: dict[str, ObjectInfo], others: AbstractSet[str]
+    store: ObjectStore,
+    scan: LogScan,
+    verified: State,
+    objects: dict[str, ObjectInfo],
+    *,
+    only: int | None,
+    contents: bool,
 ) -> Iterator[Fault]:
-    """Yield the faults of all tags and savepoints at the head.
+    """Yield the faults of the tags and savepoints at the head.
 
-    A pin's object is read. The files of the revision it pins are looked for with their sizes, not read: verifying
-    that revision reads them.
+    A pin's object is read. The files of the revision it pins are at most looked for with their sizes, not read:
+    verifying that revision reads them.
 
     Args:
         store: The location.
         scan: Its log.
         verified: The state whose own files are checked already.
         objects: The location's objects by path.
-        others: Paths of what is checked already besides.
+        only: The revision whose pins are checked; None for all.
+        contents: Whether to look for the files of the pinned revisions, as nothing else verifies these.
     """
     pins = defaultdict(list)
     for known in scan.state.pins:
-        pins[known.pin.revision].append(known)
-    checked = {path for path, _, _ in _needed(verified)} | others
+        if only in (None, known.pin.revision):
+            pins[known.pin.revision].append(known)
+    checked = {path for path, _, _ in _needed(verified)}
+    checked.update(ref.path for added in verified.schemas.values() for ref in added.files)
     for revision, pinning in sorted(pins.items()):
         state = scan.state.at(revision)
         for known in pinning:
             yield from _pin_faults(store, scan, state, known, objects)
-        yield from _file_faults(state, pinning[0], checked, objects)
+        if contents:
+            yield from _file_faults(state, pinning[0], checked, objects)
 
 
 def _pin_faults(

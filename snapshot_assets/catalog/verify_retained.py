@@ -1,22 +1,29 @@
-"""Verification of the older revisions that can be read: their files, each once however many revisions have it."""
+"""Verification of the older revisions that can be read: what only they need, once however many revisions need it."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.catalog.events import document_lives
 from snapshot_assets.catalog.faults import Fault, FaultKind, object_faults
-from snapshot_assets.catalog.manifest import checksum_of, used_schema_files
+from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state import SealState, State, first_version
+from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.layout import chunk_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 _SHOWN = 5
+_READERS = 4
 
 
 def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
@@ -33,40 +40,68 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
         yield known[0][0].file, [int(each) for _, one, other in known for each in retained[one:other]]
 
 
-def needed_by(state: State, revisions: Sequence[int]) -> str:
-    """Return, for a message, which revisions and pins need something."""
-    named = ", ".join(map(str, revisions[:_SHOWN]))
-    more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
+def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
+    """Return the fault of an object that only older revisions need, which names them and their pins."""
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
-    return f"revision{'s' * (len(revisions) > 1)} {named}{more}{pinned} need{'s' * (len(revisions) == 1)} it."
+    needing = f"{some_of(revisions)}{pinned} need{'s' * (len(revisions) == 1)} it."
+    return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
 
 
-def older_state_faults(
-    store: ObjectStore, head: State, objects: dict[str, ObjectInfo], checked: set[str]
+def some_of(revisions: Sequence[int]) -> str:
+    """Return revisions in words: the first few, and how many more."""
+    named = ", ".join(map(str, revisions[:_SHOWN]))
+    more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
+    return f"revision{'s' * (len(revisions) > 1)} {named}{more}"
+
+
+def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
+    """Return the receipts and schema documents that readable revisions name and the head does not, with these."""
+    readable, heads = [sealed.revision for sealed in state.readable()], set()
+    found: defaultdict[ObjectRef, set[int]] = defaultdict(set)
+    for ref, added, end in document_lives(state.events):
+        if end is None:
+            heads.add(ref)
+        else:
+            found[ref].update(readable[bisect_left(readable, added) : bisect_left(readable, end)])
+    return {ref: sorted(revisions) for ref, revisions in found.items() if revisions and ref not in heads}
+
+
+def older_document_faults(
+    store: ObjectStore, head: State, objects: dict[str, ObjectInfo], *, full: bool
 ) -> Iterator[Fault]:
-    """Yield what of readable revisions is not as it was sealed: checksums, and documents of their schemas.
+    """Yield the faults of the receipts and schema documents that only older readable revisions name.
 
     Args:
         store: The location.
-        head: The head's state; if it is sealed, that seal is checked with it.
+        head: The head's state.
         objects: The location's objects by path.
-        checked: Paths of documents that are checked already; those that are checked here are added.
+        full: Read them; otherwise only their sizes are compared.
     """
+    needed = _older_documents(head)
+
+    def check(ref: ObjectRef) -> list[Fault]:
+        chunk, info = chunk_of(ref.path), objects.get(ref.path)
+        if info is not None and info.size != ref.bytes:
+            return [Fault(FaultKind.SIZE, ref.path, f"{ref.path} has {info.size} bytes; expected {ref.bytes}.", chunk)]
+        return list(object_faults(store, ref, True, chunk)) if full or info is None else []
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for ref, faults in zip(needed, pool.map(check, needed), strict=True):
+            yield from (of_older(fault, head, needed[ref]) for fault in faults)
+
+
+def older_seal_faults(head: State) -> Iterator[Fault]:
+    """Yield the readable revisions that are not what was sealed; the head's own seal is checked with the head."""
     own = head.newest_seal if head.sealed else None
     for sealed, then in _sealed_states(head):
         if sealed == own:
             continue
-        for path, (ref, _) in used_schema_files(then).items():
-            if path not in checked:
-                checked.add(path)
-                for fault in object_faults(store, ref, path in objects):
-                    needed = needed_by(head, [sealed.revision])
-                    yield Fault(fault.kind, path, f"{fault.message[:-1]}; {needed}", fault.chunk)
         found, expected = checksum_of(then), sealed.seal.checksum
         if found != expected:
             message = f"Revision {sealed.revision} has checksum {found}; its seal says {expected}."
-            yield Fault(FaultKind.SNAPSHOT_CHECKSUM, transaction_path(sealed.revision), message)
+            path = transaction_path(sealed.revision)
+            yield Fault(FaultKind.SNAPSHOT_CHECKSUM, path, message, revisions=(sealed.revision,))
 
 
 def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.rules import refuse_pinned
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import open_location
-from snapshot_assets.cli.output import human_bytes, say, show, show_json
+from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json
 from snapshot_assets.errors import NoSnapshotError
 
 
@@ -33,13 +34,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
         say("Nothing was deleted.")
         if options.json:
-            show_json({"uri": store.uri, "deleted": False, "objects": 0, "foreign": []})
+            show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
         return 1
     deletion = delete_snapshot(store, with_tags=options.with_tags)
     for path in deletion.foreign:
         say(f"left alone: {path} is not part of the format")
     if options.json:
-        show_json({"uri": store.uri, "deleted": True, "objects": deletion.objects, "foreign": list(deletion.foreign)})
+        show_json({"uri": store.uri, "deleted": True} | asdict(deletion))
     else:
-        show(f"Deleted {deletion.objects} objects of {store.uri}.")
+        left = f" and {counted(deletion.temporary, 'temporary file')}" if deletion.temporary else ""
+        show(f"Deleted {deletion.objects} objects{left} of {store.uri}.")
     return 0

@@ -57,10 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _session() -> SparkSession:
     """Return the session that reaches a Spark catalog; the import's assets then run in it too."""
-    from snapshot_assets.engine.session import use_this_python
     from snapshot_assets.pipeline.resources import spark_resource
 
-    use_this_python()
     with only_results_on_stdout():
         session: SparkSession = spark_resource().spark_session
     return session

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_
 from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.format.windows import TimeRange, closed_count, window_at
 from snapshot_assets.plan import Plan
@@ -54,6 +54,19 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
     if not kept and not schema.views:
         raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
     return schema.model_copy(update={"tables": kept})
+
+
+def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:
+    """Return the tables of the source that the plan's rule for untimed tables leaves out."""
+    if plan.untimed_tables != "skip":
+        return ()
+    return tuple(table.table_name for table in schema.tables if table.time_index is None)
+
+
+def skipped_text(tables: Sequence[TableName]) -> str:
+    """Return for people which tables `skipped_tables` names."""
+    named = ", ".join(map(table_text, tables))
+    return f"not exported, without a time index (untimed_tables: skip): {named}"
 
 
 def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: RequestedRange, now: datetime) -> Header:

@@ -27,6 +27,7 @@ from snapshot_assets.engine.begin import (
     exported_schema,
     header_of,
     requested_range,
+    skipped_tables,
 )
 from snapshot_assets.engine.export import ChunkPlan, Export, Outcome, Runner, export_chunks
 from snapshot_assets.engine.frames import FrameChunk, merged_schema
@@ -35,7 +36,7 @@ from snapshot_assets.engine.sources import Session, Source, open_source
 from snapshot_assets.engine.tasks import ChunkWork, Provenance, Task
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.format.relations import DatabaseSchema, TableName
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
@@ -54,6 +55,7 @@ class ExportRun:
         force: Begin a new snapshot in place of the one that is there, once.
         session: Returns the Spark session, for a source that is a Spark catalog.
         most_parts: Most slices of one table's scan.
+        skipped: Tables of the source that are not exported because they have no time index, once the source is open.
     """
 
     plan: Plan
@@ -66,6 +68,7 @@ class ExportRun:
     session: Session = SparkSession.active
     most_parts: int = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    skipped: tuple[TableName, ...] = ()
     _catalog: Catalog | None = None
     _source: Source | None = None
     _schema: DatabaseSchema | None = None
@@ -116,7 +119,8 @@ class ExportRun:
         if self._source is None or self._schema is None:
             self._seen = self._head()
             source = self._resources.enter_context(open_source(self.address, self.session, self.most_parts))
-            schema = exported_schema(self.plan, source.extract(self.plan.selection))
+            found = source.extract(self.plan.selection)
+            schema, self.skipped = exported_schema(self.plan, found), skipped_tables(self.plan, found)
             # Asked once: PostgreSQL's LSN moves on, while the snapshot that is read stays.
             self._fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             self._source, self._schema = source, schema

@@ -1,7 +1,8 @@
 """The Spark session: how one is configured, how this package reaches its executors, and what Spark's errors mean.
 
-Nothing else in the package knows how Spark runs Python, and nothing at all uses RDDs, `sparkContext` or the JVM
-gateway, so that Spark Connect works too.
+Nothing else in the package knows how Spark runs Python, and nothing at all needs RDDs, `sparkContext` or the JVM
+gateway, so that Spark Connect works too. Executors import this module from a zip, so it opens no file of the package
+when it is imported.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from weakref import WeakSet
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import SparkSession
 
-import snapshot_assets
+from snapshot_assets.databases.spark.failures import error_text
 from snapshot_assets.errors import TaskFailedError, TaskLostError
-
-_LOGGING = Path(__file__).with_name("log4j2.properties")
 
 SPARK_CONFIG: dict[str, str] = {
     "spark.master": "local[*,4]",
     "spark.app.name": "snapshot_assets",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
@@ -39,26 +40,66 @@ SPARK_CONFIG: dict[str, str] = {
 }
 """What a session needs, and sensible defaults. `local[*,4]` lets a task that dies be tried four times in all."""
 
-_LOCAL_CONFIG = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
+_DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
+_PYTHON, _PYTHON_VARIABLE, _DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
+_UNCHOSEN = "python3"
+"""What PySpark runs where it found no variable: whatever the path of the worker's machine has first."""
 
 
 def session_config(config: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a session: `SPARK_CONFIG`, over it the given ones, and what suits their master."""
-    settings = SPARK_CONFIG | dict(config)
-    return (_LOCAL_CONFIG if is_local(settings["spark.master"]) else {}) | settings
+    settings = SPARK_CONFIG | _logging() | dict(config)
+    # A daemon runs before the package is sent, so it must find it as this process does; `local-cluster` runs elsewhere.
+    beside_this = settings["spark.master"].partition("[")[0] == "local"
+    preloaded = beside_this and worker_python(settings) == sys.executable
+    return (_DAEMON if preloaded else {}) | settings
+
+
+@cache
+def _logging() -> dict[str, str]:
+    """Return the option that configures the driver's log; its file is unpacked if this package lies in a zip."""
+    unpacked = ExitStack()
+    atexit.register(unpacked.close)
+    path = unpacked.enter_context(as_file(files(__package__).joinpath("log4j2.properties")))
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"}
 
 
 _REQUIRED = {"spark.sql.session.timeZone": "UTC"}
 _prepared: WeakSet[SparkSession] = WeakSet()
 _preparing = threading.Lock()
+_starting = threading.Lock()
 
 
-def use_this_python() -> None:
-    """Let Spark's workers on this machine be the interpreter that runs this; to be called before a session starts.
+def worker_python(settings: Mapping[str, str]) -> str | None:
+    """Return the interpreter of a session's workers; None leaves the choice to the cluster.
 
-    PySpark reads the environment, and otherwise takes whatever `python3` is first on the path.
+    It is what `spark.pyspark.python` names, else `PYSPARK_PYTHON`, else on this machine the one that runs this.
+
+    Args:
+        settings: The session's settings, its master among them.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = settings.get(_PYTHON) or os.environ.get(_PYTHON_VARIABLE)
+    return chosen or (sys.executable if is_local(settings["spark.master"]) else None)
+
+
+@contextmanager
+def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
+    """Let a session that starts inside run its workers with `worker_python`.
+
+    PySpark takes the interpreter from the environment alone; `spark.pyspark.python` is read by `spark-submit`. The
+    environment is as before afterwards: another session may be a cluster's.
+    """
+    with _starting:  # two threads would take each other's variables for those of before
+        python, before = worker_python(settings), dict(os.environ)
+        if python:
+            # Without the second, Spark's start script runs the workers' interpreter, which may not exist here.
+            os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
+        try:
+            yield
+        finally:
+            for name in (_PYTHON_VARIABLE, _DRIVER_VARIABLE):
+                os.environ.pop(name, None)
+                os.environ |= {name: before[name]} if name in before else {}
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:
@@ -80,13 +121,25 @@ def send_package(spark: SparkSession) -> SparkSession:
     """Send this package to a session's executors once."""
     with _preparing:
         if spark not in _prepared:
+            _correct_worker_python(spark)
             spark.addArtifacts(str(_package_zip()), pyfile=True)
             _prepared.add(spark)
     return spark
 
 
+def _correct_worker_python(spark: SparkSession) -> None:
+    """Let a session that others started, who chose no interpreter, run further tasks with `worker_python`."""
+    context = getattr(spark, "_sc", None)  # Spark Connect has none: its server has the workers
+    if context is not None and context.pythonExec == _UNCHOSEN:
+        settings = {name: spark.conf.get(name, None) or "" for name in ("spark.master", _PYTHON)}
+        context.pythonExec = worker_python(settings) or _UNCHOSEN
+
+
 def is_local(master: str) -> bool:
-    """Tell whether the tasks of a Spark master run on this machine, so that local files are the same files."""
+    """Tell whether the tasks of a Spark master run on this machine, so that local files are the same files.
+
+    Those of `local-cluster[…]` do, in executors that are processes of their own.
+    """
     return master.startswith("local")
 
 
@@ -96,31 +149,36 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except (PythonException, AnalysisException) as cause:
-        raise TaskFailedError(f"A Spark task failed: {_last_lines(cause)}") from cause
+        raise TaskFailedError(f"A Spark task failed: {error_text(cause)}") from cause
     except PySparkException as cause:
-        raise TaskLostError(f"A Spark job was lost: {_last_lines(cause)}") from cause
+        raise TaskLostError(f"A Spark job was lost: {error_text(cause)}") from cause
     except Exception as cause:
         # Classic Spark reports an aborted job through py4j, whose exception is no PySparkException.
         if type(cause).__module__.startswith("py4j."):
-            raise TaskLostError(f"A Spark job was lost: {_last_lines(cause)}") from cause
+            raise TaskLostError(f"A Spark job was lost: {error_text(cause)}") from cause
         raise
 
 
-def _last_lines(error: Exception) -> str:
-    return " | ".join(line.strip() for line in str(error).splitlines() if line.strip())[-2000:]
-
-
 def _package_zip() -> Path:
-    """Return a zip of this package's modules, named by its content, that stays until this process ends."""
-    root = Path(snapshot_assets.__file__).parent
-    sources = sorted(path for path in root.rglob("*") if path.suffix in {".py", ".pyi"} or path.name == "py.typed")
+    """Return a zip of this package, named by its content, that stays until this process ends."""
+    contents = dict(_package_files(files("snapshot_assets"), "snapshot_assets"))
     digest = hashlib.sha256()
-    for source in sources:
-        digest.update(source.read_bytes())
+    for content in contents.values():
+        digest.update(content)
     folder = tempfile.mkdtemp(prefix="snapshot-assets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     target = Path(folder) / f"snapshot_assets-{digest.hexdigest()[:12]}.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sources:
-            archive.write(source, Path("snapshot_assets") / source.relative_to(root))
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in contents.items():
+            # Without times: Spark refuses a second file of one name that differs from the first.
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return target
+
+
+def _package_files(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a folder, which may lie in a zip itself, in the order of their names."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_file():
+            yield f"{path}/{entry.name}", entry.read_bytes()
+        elif entry.name != "__pycache__":
+            yield from _package_files(entry, f"{path}/{entry.name}")

@@ -221,6 +221,51 @@ def _decode_section(message: pb.Section) -> Section:
     )
 
 
+def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> None:
+    """Check that a checkpoint is its header and its sections, one behind the other, and not a byte besides.
+
+    Readers look only at what they need; this is for verification.
+
+    Args:
+        read: Reads the object.
+        size: The object's size.
+        name: Its path, for messages.
+        sections: Read every section too, also those that this code does not use, and compare their checksums.
+
+    Raises:
+        TornObjectError: Bytes are missing or appended, or do not match their checksum.
+        DocumentError: Sections overlap or leave a gap.
+    """
+    header, start = read_header(read, name)
+    end = start
+    for section in header.sections:
+        if start + section.offset != end:
+            raise DocumentError(
+                f"{_title(section, name)} begins at byte {start + section.offset}; expected {end}.", object=name
+            )
+        end += section.size
+    if size != end:
+        raise TornObjectError(f"{name} has {size} bytes; expected {end}.", object=name)
+    for section in header.sections if sections else ():
+        _read_packed(read, start, section, name)
+
+
+def _title(section: Section, name: str) -> str:
+    return f"Section {' '.join(filter(None, (section.name, section.column, section.kind)))} of {name}"
+
+
+def _read_packed(read: ReadRange, start: int, section: Section, name: str) -> bytes:
+    which = _title(section, name)
+    if max(section.unpacked, section.size) > MAX_SECTION_BYTES:
+        raise LimitExceededError(
+            f"{which} unpacks to {section.unpacked} bytes; at most {MAX_SECTION_BYTES} are read.", object=name
+        )
+    packed = read(start + section.offset, section.size)
+    if hashlib.sha256(packed).hexdigest() != section.sha256:
+        raise TornObjectError(f"{which} does not match its checksum ({len(packed)} bytes read).", object=name)
+    return packed
+
+
 def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schema, name: str) -> pa.Table:
     """Return a section's rows.
 
@@ -236,14 +281,8 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
         TornObjectError: Its bytes do not match their checksum.
         DocumentError: They are whole but not these columns.
     """
-    which = f"Section {' '.join(filter(None, (section.name, section.column, section.kind)))} of {name}"
-    if max(section.unpacked, section.size) > MAX_SECTION_BYTES:
-        raise LimitExceededError(
-            f"{which} unpacks to {section.unpacked} bytes; at most {MAX_SECTION_BYTES} are read.", object=name
-        )
-    packed = read(start + section.offset, section.size)
-    if hashlib.sha256(packed).hexdigest() != section.sha256:
-        raise TornObjectError(f"{which} does not match its checksum ({len(packed)} bytes read).", object=name)
+    which = _title(section, name)
+    packed = _read_packed(read, start, section, name)
     try:
         stream = pa.decompress(packed, section.unpacked, "zstd")
         table = pa.ipc.open_stream(stream).read_all()

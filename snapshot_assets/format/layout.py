@@ -20,6 +20,8 @@ CHECKSUMS = "SHA256SUMS"
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 DATA_FORMATS = ("parquet", "csv", "json")
 TRANSACTIONS = "transactions/"
+TEMPORARY_NAME = r"\.tmp-[0-9a-f]{16}"
+"""Pattern of the names that the local driver gives its temporary files."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
 
@@ -34,6 +36,9 @@ _TRANSACTION = re.compile(r"transactions/(\d{20})\.txn")
 _CHECKPOINT = re.compile(r"transactions/(\d{20})\.ckpt")
 _PROBE = re.compile(r"transactions/probe-[0-9a-f-]{32,36}")
 _TAG = re.compile(rf"tag/tag-({TAG_NAME})-[0-9a-f]{{8}}", re.ASCII)
+_TEMPORARY = re.compile(
+    rf"(?:transactions/|tag/|savepoint/|data/(?:0|[1-9]\d*)/|schema/[0-9a-f]{{12}}/)?{TEMPORARY_NAME}"
+)
 _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
 
 
@@ -115,6 +120,11 @@ def is_receipt(path: str) -> bool:
 def is_probe(path: str) -> bool:
     """Tell whether `path` is one at which writers prove that they may write."""
     return _PROBE.fullmatch(path) is not None
+
+
+def is_temporary(path: str) -> bool:
+    """Tell whether `path` is that of a temporary file beside an object of this format."""
+    return _TEMPORARY.fullmatch(path) is not None
 
 
 def chunk_of(path: str) -> int | None:

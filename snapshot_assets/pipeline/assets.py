@@ -5,6 +5,8 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.summary import outside_text
+from snapshot_assets.engine.begin import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
@@ -110,8 +112,12 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         except SnapshotError as error:
             raise as_failure(error) from error
         state = run.catalog.state
+        if run.skipped:
+            snapshots_of(context).on_skipped(run.skipped)
+            context.log.info(skipped_text(run.skipped))
         return dg.MaterializeResult(
             metadata={
+                "tables_skipped": [str(name) for name in run.skipped],
                 "snapshot_id": state.snapshot_id,
                 "schema_id": state.schema_id,
                 "folder": state.schemas[state.schema_id].folder,
@@ -183,7 +189,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
-        description="Verifies every file for itself, seals the snapshot, and writes `manifest.json` and `SHA256SUMS`.",
+        description="Looks for every file with its size, hashes those that no seal has verified and up to 1 GB of the "
+        "others, another part each day; then seals the snapshot and writes `manifest.json` and `SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = snapshots_of(context).run(plan.name)
@@ -191,6 +198,8 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
             sealed = run.seal()
         except SnapshotError as error:
             raise as_failure(error) from error
+        if outside := outside_text(run.catalog.state):
+            context.log.info(outside)
         return dg.MaterializeResult(metadata=seal_metadata(sealed, run.catalog.state, run.store.uri))
 
     return manifest

@@ -3,11 +3,13 @@
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.check_head import check_head, verified_revision
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Fault, FaultKind, Report, check_chunk_checksum, check_files
@@ -20,7 +22,7 @@ from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
-StateCheck = Callable[[State], list[Fault]]
+StateCheck = Callable[[ObjectStore, State], list[Fault]]
 
 Judge = Callable[[int], tuple[bool, Mapping[str, Any]]]
 """Tells whether a chunk is well, and what to show of it."""
@@ -43,8 +45,19 @@ def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.Ass
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     """Return the checks of `manifest`: `snapshot_checksum` and `coverage`."""
     return [
-        _whole(plan, "snapshot_checksum", "The seal's checksum is that of the snapshot.", _snapshot_checksum),
-        _whole(plan, "coverage", "Every window of the range is exported, without gap or overlap.", _coverage),
+        _whole(
+            plan,
+            "snapshot_checksum",
+            "The seal's checksum is that of the snapshot, and files and documents are as the log has them: all are "
+            "there with their size, and up to 1 GB of them, another part each day, with their SHA-256.",
+            _snapshot_checksum,
+        ),
+        _whole(
+            plan,
+            "coverage",
+            "Every window of the range is exported, without gap or overlap, and its files are there with their size.",
+            _coverage,
+        ),
     ]
 
 
@@ -59,19 +72,21 @@ def _chunk(_: ObjectStore, state: State, chunk: int) -> list[Fault]:
     return list(check_chunk_checksum(state, chunk))
 
 
-def _snapshot_checksum(state: State) -> list[Fault]:
+def _snapshot_checksum(store: ObjectStore, state: State) -> list[Fault]:
     if not state.sealed or state.newest_seal is None:
         return [Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, "The newest state is not sealed.")]
+    faults = check_head(store, state, datetime.now(UTC), verified=verified_revision(state)).faults
     found, expected = checksum_of(state), state.newest_seal.seal.checksum
-    if found == expected:
-        return []
-    return [
-        Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, f"The snapshot has checksum {found}; its seal says {expected}.")
-    ]
+    if found != expected:
+        message = f"The snapshot has checksum {found}; its seal says {expected}."
+        faults.append(Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message))
+    return faults
 
 
-def _coverage(state: State) -> list[Fault]:
-    return [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
+def _coverage(store: ObjectStore, state: State) -> list[Fault]:
+    missing = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
+    objects = {info.path: info for info in store.list("data/")}
+    return [*missing, *check_files(store, state, objects, Report(store.uri, "quick"))]
 
 
 def partitioned_check(
@@ -142,8 +157,7 @@ def _whole(plan: Plan, name: str, description: str, check: StateCheck) -> dg.Ass
         required_resource_keys={SNAPSHOTS},
     )
     def whole(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        _, state = _read(context, plan)
-        faults = check(state)
+        faults = check(*_read(context, plan))
         return dg.AssetCheckResult(passed=not faults, metadata=fault_metadata(faults))
 
     return whole

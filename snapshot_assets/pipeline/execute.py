@@ -18,7 +18,9 @@ from snapshot_assets.engine.export import Outcome
 from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan import Plan
 
@@ -59,6 +61,7 @@ def run_plan(
     force: bool = False,
     replace: bool = False,
     on_outcome: Callable[[Outcome], None] = lambda _: None,
+    on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None,
 ) -> str:
     """Materialise a plan's assets, with their checks, in one run; returns the run's id.
 
@@ -71,6 +74,7 @@ def run_plan(
         force: Begin a new snapshot.
         replace: Export completed windows again.
         on_outcome: Told of every chunk as soon as it is committed.
+        on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
 
     Raises:
         SnapshotError: What made the run fail.
@@ -81,6 +85,7 @@ def run_plan(
         requested={plan.name: requested},
         force=frozenset({plan.name} if force else ()),
         on_outcome=on_outcome,
+        on_skipped=on_skipped,
     )
     config = {"ops": {f"{plan.name}__chunks": {"config": {"replace": replace}}}} if replace else {}
     return _execute(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
@@ -144,7 +149,7 @@ def run_compaction(
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
     alone = Configuration(configuration.sources, configuration.storage, (plan,), configuration.path)
-    return build_definitions(alone, **settings)
+    return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
 
 
 def _execute(

@@ -12,6 +12,7 @@ from snapshot_assets.catalog.garbage import Collection
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.seal import Sealed
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.summary import outside_text, rows_outside
 from snapshot_assets.catalog.verify import Fault
 from snapshot_assets.engine.compact import Compacted
 from snapshot_assets.engine.compact_plan import CompactionPlan
@@ -75,7 +76,14 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
         "hashed_bytes": sealed.hashed_bytes,
         "newly_sealed": sealed.new,
+        **_outside_metadata(state),
     }
+
+
+def _outside_metadata(state: State) -> dict[str, Any]:
+    """Return which rows of the source a seal leaves out, by table; nothing where it leaves none out."""
+    rows = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
+    return {"not_exported": outside_text(state), "rows_outside_by_table": dg.MetadataValue.table(rows)} if rows else {}
 
 
 def fault_metadata(faults: list[Fault]) -> dict[str, Any]:

@@ -28,10 +28,10 @@ from snapshot_assets.engine.restore_checked import ImportSettings
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import session_config, use_this_python
+from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import Table
+from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -93,6 +93,7 @@ class Snapshots:
         requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
         force: Names of plans whose snapshot is begun anew.
         on_outcome: Told of every chunk as soon as it is committed.
+        on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
         on_loaded: Told of every chunk as soon as it is restored.
         on_compacted: Told of every chunk as soon as it is compacted.
         imports: By plan name, what restricts its import.
@@ -106,6 +107,7 @@ class Snapshots:
     requested: dict[str, RequestedRange] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
+    on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
     imports: dict[str, ImportSettings] = field(default_factory=dict)
@@ -207,13 +209,21 @@ def options_of(s3: S3Resource) -> StoreOptions:
     )
 
 
+class SparkResource(LazyPySparkResource):
+    """A Spark session that starts on first use, and whose workers run `engine.session.worker_python`."""
+
+    def _init_session(self) -> None:
+        with worker_python_chosen(self.spark_config):
+            super()._init_session()
+
+
 def spark_resource(**config: str) -> LazyPySparkResource:
     """Return a Spark session resource that starts on first use.
 
     Args:
         **config: Settings over `SPARK_CONFIG`, dots written as they are, such as `{"spark.master": "local[2]"}`.
     """
-    return LazyPySparkResource(spark_config=session_config(config))
+    return SparkResource(spark_config=session_config(config))
 
 
 def snapshots_resource(
@@ -231,7 +241,6 @@ def snapshots_resource(
     @contextmanager
     def snapshots(context: dg.InitResourceContext) -> Iterator[Snapshots]:
         def session() -> SparkSession:
-            use_this_python()
             spark: SparkSession = getattr(context.resources, SPARK).spark_session
             return spark
 

@@ -96,7 +96,7 @@ def stopped_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
 def plan_job(plan: Plan, name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
     """Return the job `<plan>_<name>` of one op."""
 
-    @dg.job(name=f"{plan.name}_{name}", description=description, executor_def=dg.in_process_executor)
+    @dg.job(name=f"{plan.name}_{name}", description=description)
     def job() -> None:
         op()
 

@@ -82,7 +82,14 @@ class ObjectStore(Protocol):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects whose path starts with `prefix` (whole segments, such as `data/` or `data/7/`).
 
-        Sorted by path. The local driver's own temporary files are not among them.
+        Sorted by path. The local driver's own temporary files are not among them; see `temporaries`.
+        """
+        ...
+
+    def temporaries(self) -> Iterator[ObjectInfo]:
+        """Yield the driver's temporary files, sorted by path: those of live writers, and what killed ones left.
+
+        Cloud stores have none. `delete` removes one.
         """
         ...
 

@@ -123,6 +123,10 @@ class CloudStore:
             found = [_info(item) for page in pages for item in page]
         yield from sorted(found)
 
+    def temporaries(self) -> Iterator[ObjectInfo]:
+        """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
+        return iter(())
+
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)

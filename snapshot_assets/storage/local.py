@@ -22,13 +22,14 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
+from snapshot_assets.format.layout import TEMPORARY_NAME
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.os_errors import storage_errors
 from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.reading import check_size
 
-_TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{16}")
+_TEMPORARY = re.compile(TEMPORARY_NAME)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not hang
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,7 +94,7 @@ class LocalStore:
         return self._walk(folder_of(prefix), temporaries=False)
 
     def temporaries(self) -> Iterator[ObjectInfo]:
-        """Yield the temporary files in the location, sorted: those of live writers, and what killed ones left."""
+        """Yield the temporary files in the location; see `ObjectStore.temporaries`."""
         return self._walk("", temporaries=True)
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:

@@ -136,6 +136,10 @@ class OpendalStore:
             found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
         yield from sorted(found)
 
+    def temporaries(self) -> Iterator[ObjectInfo]:
+        """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
+        return iter(())
+
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)

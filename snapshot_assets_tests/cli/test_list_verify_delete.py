@@ -196,7 +196,7 @@ def test_delete_without_anyone_to_ask_deletes_nothing(
     monkeypatch.setattr("builtins.input", closed)
     shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
     assert shown.status == 1
-    assert shown.json == {"uri": exported.as_uri(), "deleted": False, "objects": 0, "foreign": []}
+    assert shown.json == {"uri": exported.as_uri(), "deleted": False, "objects": 0, "temporary": 0, "foreign": []}
     assert (exported / "manifest.json").exists()
 
 

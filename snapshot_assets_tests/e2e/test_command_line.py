@@ -137,3 +137,19 @@ def test_a_failed_chunk_fails_the_command_and_keeps_the_others(
     assert "main.risky" in result.err
     [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
     assert (found["status"], found["chunks_done"], found["chunks"]) == ("incomplete", 3, 4)
+
+
+def test_create_reports_what_it_leaves_out(snapshots: Snapshots, source: str, location: Path, tmp_path: Path) -> None:
+    (tmp_path / "snapshots.yaml").write_text(
+        f"plans: {{short: {{source: '{source}', to: '{location.as_uri()}', untimed_tables: skip, null_time: fail,"
+        " start_time: 2025-01-02T00:00:00Z, end_time: 2025-01-03T00:00:00Z}}\n"
+    )
+    call = ("--config", str(tmp_path / "snapshots.yaml"), "export", "create", "--plan", "short")
+    first = snapshots(*call)
+    assert first.status == 0, first.err
+    outside = "  48 rows outside 2025-01-02T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
+    assert outside in first.out
+    assert "  not exported, without a time index (untimed_tables: skip): main.sensors\n" in first.out
+    again = snapshots(*call)
+    assert "complete already" in again.out
+    assert outside in again.out

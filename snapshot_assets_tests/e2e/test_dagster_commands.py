@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,25 +104,20 @@ def test_a_range_is_materialised_from_the_command_line(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_backfill_from_the_ui_shows_each_partitions_numbers_and_checks(folder):
-    with server(folder) as graphql:
-        assert until(lambda: listening(graphql), bool, 60)
-        launched = graphql(
-            LAUNCH,
-            given={
-                "assetSelection": [{"path": ["demo", name]} for name in ("schema", "chunks", "untimed_tables")],
-                "partitionNames": KEYS,
-            },
-        )["launchPartitionBackfill"]
-        assert launched["__typename"] == "LaunchBackfillSuccess", launched
-        finished = until(
-            lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
-            lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
-            500,
-        )
-        assert finished["status"] == "COMPLETED_SUCCESS", finished
+@pytest.mark.timeout(900)
+def test_the_readmes_recipe_for_the_ui_seals_a_snapshot_and_shows_its_numbers_and_checks(folder):
+    [recipe] = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("make ui  ")]
+    steps = re.findall(r"(backfill of|materialise|then) shop/(\w+)", recipe)
+    with make_ui(folder) as graphql:
+        assert until(lambda: listening(graphql) and "the following daemons" in printed(folder), bool, 240)
+        assert [line for line in printed(folder).splitlines() if is_warning(line)] == [], printed(folder)
+        for how, asset in steps:
+            (backfill if how == "backfill of" else materialise)(graphql, asset)
         node = graphql(STATUS, key={"path": ["demo", "chunks"]})["assetNodeOrError"]
+    with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
+        sealed = instance.get_latest_materialization_event(dg.AssetKey(["demo", "manifest"]))
+        assert sealed is not None
+        assert sealed.asset_materialization.metadata["newly_sealed"].value is True
     assert node["partitionStats"] == {"numMaterialized": 6, "numPartitions": 6, "numFailed": 0}
     found = {event["partition"]: metadata(event) for event in node["assetMaterializations"]}
     assert [found[key]["dagster/partition_row_count"] for key in KEYS] == list(ROWS)
@@ -129,6 +126,60 @@ def test_a_backfill_from_the_ui_shows_each_partitions_numbers_and_checks(folder)
     whole = [{"status": "SUCCEEDED", "startKey": KEYS[0], "endKey": KEYS[-1]}]
     assert checks == {"chunk_checksum": whole, "file_checksums": whole}
 
+
+def printed(folder: Path) -> str:
+    """Return what `make ui` printed so far."""
+    return (folder / "stdout").read_text() + (folder / "stderr").read_text()
+
+
+def is_warning(line: str) -> bool:
+    """Tell whether a line warns, but of that a daemon meets an instance for the first time, which Dagster warns of."""
+    return bool(re.search("warn", line, re.IGNORECASE)) and "No cursor for event type" not in line
+
+
+def backfill(graphql: Callable[..., dict[str, Any]], asset: str) -> None:
+    given = {"assetSelection": [{"path": ["demo", asset]}], "partitionNames": KEYS}
+    launched = graphql(LAUNCH, given=given)["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    finished = until(
+        lambda: graphql(BACKFILL, id=launched["backfillId"])["partitionBackfillOrError"],
+        lambda backfill: backfill["status"] not in ("REQUESTED", "COMPLETING"),
+        500,
+    )
+    assert finished["status"] == "COMPLETED_SUCCESS", finished
+
+
+def materialise(graphql: Callable[..., dict[str, Any]], asset: str) -> None:
+    given = {
+        "selector": {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": "snapshot_assets.definitions",
+            "jobName": "__ASSET_JOB",
+            "assetSelection": [{"path": ["demo", asset]}],
+        },
+        "runConfigData": {},
+    }
+    launched = graphql(RUN, given=given)["launchRun"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+    finished = until(
+        lambda: graphql(RUN_STATUS, id=launched["run"]["runId"])["runOrError"]["status"],
+        lambda status: status in ("SUCCESS", "FAILURE", "CANCELED"),
+        300,
+    )
+    assert finished == "SUCCESS", asset
+
+
+RUN = """
+mutation Launch($given: ExecutionParams!) {
+  launchRun(executionParams: $given) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
+
+RUN_STATUS = "query Status($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
 
 LAUNCH = """
 mutation Launch($given: LaunchBackfillParams!) {
@@ -176,22 +227,21 @@ def metadata(event: dict[str, Any]) -> dict[str, int]:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Run the UI's web server and the daemon on the project; yields a function that asks GraphQL."""
+def make_ui(folder: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Run `make ui` on the project and end it by an interrupt, as a terminal sends it; yields what asks GraphQL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    target = ["-m", "snapshot_assets.definitions"]
-    commands = [
-        [BIN / "dagster-webserver", *target, "-h", "127.0.0.1", "-p", port],
-        [BIN / "dagster-daemon", "run", *target],
-    ]
-    with ExitStack() as stack:
-        for command in commands:
-            log = stack.enter_context((folder / f"{command[0].name}.log").open("wb"))
-            process = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=log, stderr=log)
-            stack.callback(process.wait, 60)
-            stack.callback(process.terminate)
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    own = {"DAGSTER_HOME": str(folder / "dagster"), "SNAPSHOTS_CONFIG": str(folder / "snapshots.yaml")}
+    command = ["make", "--old-file=install", "ui", f"UI_PORT={port}", f"BIN={BIN}"]
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        process = subprocess.Popen(command, cwd=ROOT, env=kept | own, stdout=out, stderr=err, start_new_session=True)
+    try:
         yield lambda query, **variables: ask(port, query, variables)
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(120)
+    assert not listening(lambda query: ask(port, query, {}))
 
 
 def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:

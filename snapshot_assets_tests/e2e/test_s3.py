@@ -18,6 +18,7 @@ from snapshot_assets.catalog.verify import verify
 from snapshot_assets.configuration import Configuration
 from snapshot_assets.errors import StoreDeniedError
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
@@ -111,7 +112,9 @@ def s3_run(
 ) -> Iterator[tuple[dg.DagsterInstance, dg.ExecuteInProcessResult]]:
     """One run of all assets through Dagster and Spark, with credentials from dagster-aws's resource alone."""
     plan = make_plan(source, s3_location)
-    definitions = build_definitions(Configuration(plans=(plan,)), s3=s3_resource(s3_server.options))
+    definitions = build_definitions(
+        Configuration(plans=(plan,)), resources={SPARK: spark_resource()}, s3=s3_resource(s3_server.options)
+    )
     (tmp_path / "instance").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "instance")) as instance:
         yield (

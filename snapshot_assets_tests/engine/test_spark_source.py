@@ -2,6 +2,7 @@
 
 import pytest
 
+from snapshot_assets.catalog.summary import outside_text
 from snapshot_assets.catalog.verify import verify
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.frames import load_frames, read_file
@@ -49,6 +50,9 @@ def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
     assert outcomes == {0: 3, 1: 24, 2: 24, 3: 24}
     sealed = run.seal()
     assert [(item.table, item.rows) for item in sealed.seal.seal.rows_outside] == [("orders", 1)]
+    assert outside_text(run.catalog.state) == (
+        "1 row outside 2025-01-01T00:00:00Z … 2025-01-04T00:00:00Z was not exported"
+    )
     assert verify(run.store).faults == []
     frames = load_frames(spark, run.store, run.catalog.state, [0, 1, 2, 3])
     found = {str(name): frame for name, frame in frames.items()}

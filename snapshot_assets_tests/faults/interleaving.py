@@ -100,6 +100,9 @@ class SeenStore:
         page += [info for info in self.world.store.list(prefix) if not page or info.path > page[-1].path]
         return iter([self._dated(info) for info in page])
 
+    def temporaries(self) -> Iterator[ObjectInfo]:
+        return self.world.store.temporaries()
+
     def head(self, path: str) -> ObjectInfo:
         self.pause()
         return self._dated(self.world.store.head(path))

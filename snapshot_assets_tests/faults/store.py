@@ -138,6 +138,9 @@ class FaultyStore:
     def list(self, prefix=""):
         return iter(self._done("list", prefix, lambda: list(self.inner.list(prefix))))
 
+    def temporaries(self):
+        return iter(self._done("temporaries", "", lambda: list(self.inner.temporaries())))
+
     def folders(self, prefix=""):
         return self._done("folders", prefix, lambda: self.inner.folders(prefix))
 

@@ -19,6 +19,7 @@ from snapshot_assets.configuration import Configuration
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of
+from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan import Plan
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
@@ -76,7 +77,11 @@ class Project:
 
     def definitions(self) -> dg.Definitions:
         sources = {alias: DatabaseAddress(alias, uri) for alias, uri in self.sources.items()}
-        built = build_definitions(Configuration(sources, plans=(self.plan,)))
+        built = build_definitions(
+            Configuration(sources, plans=(self.plan,)),
+            executor=dg.in_process_executor,
+            resources={SPARK: spark_resource()},
+        )
         return dg.Definitions.merge(built, dg.Definitions(assets=self.user_assets, resources=self.resources))
 
     def run(
@@ -135,11 +140,16 @@ class Project:
             newest.setdefault(record.partition_key, metadata)
         return newest
 
+    def log(self) -> list[str]:
+        """Return what was written to the logs of all runs."""
+        runs = [run.run_id for run in self.instance.get_runs()]
+        return [log.user_message for run in runs for log in self.instance.all_logs(run)]
+
     def checks(self, asset: str, check: str) -> dict[str | None, bool]:
         """Return whether the newest result of each partition passed."""
         return {key: evaluation.passed for key, evaluation in self._evaluations(asset, check).items()}
 
-    def faults(self, asset: str, check: str, partition: str) -> str:
+    def faults(self, asset: str, check: str, partition: str | None) -> str:
         """Return the table of faults that a partition's newest result shows."""
         return str(self._evaluations(asset, check)[partition].metadata["first_faults"])
 

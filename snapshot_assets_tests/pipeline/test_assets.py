@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from snapshot_assets_tests.pipeline.project import ROWS, START
 
 ALL = ("schema", "chunks", "untimed_tables", "manifest")
@@ -35,6 +37,7 @@ def test_the_manifest_asset_tells_what_was_sealed(exported):
     assert found["dagster/row_count"] == sum(ROWS) + 2
     assert (found["chunk_count"], found["empty_window_count"]) == (6, 1)  # chunk 0 and five days with rows
     assert found["rows_outside"] == 0
+    assert "not_exported" not in found
 
 
 def test_the_schema_asset_tells_what_was_found(exported):
@@ -126,6 +129,43 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     assert not project.state().sealed
 
 
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported, project, damage):
+    exported.copy_location(project)
+    assert project.run("manifest").success
+    size = sum(known.file.bytes for known in project.state().live_files())
+    assert project.materialized("manifest")[None]["hashed_bytes"] == size > 0
+    assert project.checks("manifest", "snapshot_checksum") == project.checks("manifest", "coverage") == {None: True}
+
+    damaged = next(project.state().live_files(5)).file.path
+    path = project.location / damaged
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    if damage == "flipped":
+        path.write_bytes(content)
+    before = project.state().revision
+    result = project.run("manifest")
+    assert not result.success
+    assert f"The snapshot is damaged: {damaged} " in project.failure(result).description
+    assert project.state().revision == before
+    assert len(project.instance.fetch_materializations(project.key("manifest"), limit=9).records) == 1
+
+    project.run_checks("manifest", keys=())
+    assert project.checks("manifest", "snapshot_checksum") == {None: False}
+    assert damaged in project.faults("manifest", "snapshot_checksum", None)
+    assert project.checks("manifest", "coverage") == {None: damage == "flipped"}  # which reads no data
+
+
+def test_tables_that_are_skipped_are_named(make_project):
+    project = make_project(untimed_tables="skip", null_time="fail")
+    assert project.run("schema").success
+    assert project.materialized("schema")[None]["tables_skipped"] == ["main.sensors"]
+    assert any(
+        "not exported, without a time index (untimed_tables: skip): main.sensors" in line for line in project.log()
+    )
+
+
 def test_windows_that_cron_cannot_express_run_alike(make_project):
     project = make_project(chunk_time_window="36h", end_time=START.replace(day=5, hour=6))
     assert list(project.keys) == ["2013-01-01T00:00", "2013-01-02T12:00", "2013-01-04T00:00"]
@@ -133,7 +173,13 @@ def test_windows_that_cron_cannot_express_run_alike(make_project):
     found = project.materialized()
     assert [found[key]["dagster/partition_row_count"] for key in project.keys] == [36, 12, 30]
     assert project.checks("chunks", "file_checksums") == dict.fromkeys(project.keys, True)
-    assert project.materialized("manifest")[None]["rows_outside"] == sum(ROWS) - 78
+    found = project.materialized("manifest")[None]
+    assert found["rows_outside"] == sum(ROWS) - 78 == 42
+    assert found["not_exported"] == "42 rows outside 2013-01-01T00:00:00Z … 2013-01-05T06:00:00Z were not exported"
+    assert [record.data for record in found["rows_outside_by_table"].records] == [
+        {"schema": "main", "table": "readings", "rows": 42}
+    ]
+    assert any(found["not_exported"] in line for line in project.log())
 
 
 def test_no_credential_reaches_the_instance_or_the_location(make_project):

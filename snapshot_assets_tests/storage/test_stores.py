@@ -36,6 +36,14 @@ def test_put_replaces(store: ObjectStore) -> None:
     assert store.get("manifest.json") == b"second"
 
 
+def test_what_is_written_leaves_no_temporary_file(store: ObjectStore) -> None:
+    store.put("manifest.json", b"one")
+    store.create("transactions/1", b"one")
+    with store.open_writer("data/1/stream") as writer:
+        writer.write(b"some")
+    assert list(store.temporaries()) == []
+
+
 def test_create_refuses_what_is_there(store: ObjectStore) -> None:
     store.create("transactions/1", b"one")
     with pytest.raises(ObjectExistsError, match="transactions/1"):

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
+from snapshot_assets.databases.spark.failures import error_text
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
@@ -32,7 +33,7 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         condition = error.getCondition() or ""
-        told = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
+        told = error_text(error).rstrip(".")
         if condition.startswith(_UNKNOWN):
             raise UnknownRelationError(f"{doing} failed: {told}", condition=condition) from error
         if "PERMISSION" in condition or "INSUFFICIENT" in condition:
@@ -41,7 +42,7 @@ def translated(doing: str) -> Iterator[None]:
     except Exception as error:
         # Classic Spark reports some failures through py4j, whose exception is no PySparkException.
         if type(error).__module__.startswith("py4j."):
-            raise DatabaseError(f"{doing} failed: {' '.join(str(error).split())[:500].rstrip('.')}") from error
+            raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}") from error
         raise
 
 

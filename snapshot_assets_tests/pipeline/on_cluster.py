@@ -1,0 +1,121 @@
+"""A driver of `local-cluster`: everything that a plan does in Spark, with executors that lack this package.
+
+Run as `python -m snapshot_assets_tests.pipeline.on_cluster FOLDER EXECUTORS_PYTHON`; its last line is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import snapshot_assets
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.tombstones import delete_rows
+from snapshot_assets.configuration import Configuration
+from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.engine.compact_plan import Wanted
+from snapshot_assets.engine.frames import load_frames
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.errors import TaskLostError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.pipeline.resources import Snapshots, spark_resource
+from snapshot_assets_tests.cli.helpers import make_plan, make_source
+
+MASTER = "local-cluster[2,1,1024]"
+READINGS = TableName("main", "readings")
+
+
+def seen_by_executors(spark: SparkSession) -> list[str]:
+    """Return where a task's interpreter lies, and where it finds this package, or that it does not."""
+
+    def look(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        try:
+            import snapshot_assets
+
+            found = str(snapshot_assets.__file__)
+        except ImportError as error:
+            found = str(error)
+        yield pa.RecordBatch.from_pydict({"seen": [sys.executable, found]})
+
+    return sorted({row.seen for row in spark.range(1).repartition(1).mapInArrow(look, "seen string").collect()})
+
+
+def kill_executor(_: int) -> list[int]:
+    """End the JVM that has started this worker's daemon."""
+
+    def parent(process: int) -> int:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+    os.kill(parent(os.getppid()), signal.SIGKILL)
+    signal.pause()
+    return []
+
+
+def main(folder: Path, python: str) -> dict[str, Any]:
+    """Export, read, delete rows, compact, restore and lose an executor; returns what each found."""
+    resource = spark_resource(
+        **{
+            "spark.master": MASTER,
+            "spark.pyspark.python": python,
+            "spark.task.maxFailures": "1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    )
+    spark = resource.spark_session
+    found: dict[str, Any] = {
+        "daemon": spark.conf.get("spark.python.daemon.module", None),
+        "before": seen_by_executors(spark),
+    }
+    source = make_source(folder / "source.duckdb")
+    plan = make_plan("live", (folder / "location").as_uri(), target="copy", parallelism=2)
+    copy = DatabaseAddress("copy", f"duckdb://{folder / 'copy.duckdb'}")
+    configuration = Configuration({"live": DatabaseAddress("live", source), "copy": copy}, plans=(plan,))
+    snapshots = Snapshots(configuration, "run", lambda: resource.spark_session, master=MASTER)
+
+    run = snapshots.run(plan.name)
+    run.begin()
+    found["exported"] = [outcome.status for outcome in run.export(run.catalog.state.expected_chunks())]
+    run.seal()
+    snapshots.close()
+
+    snapshot_assets.register(spark)
+    reader = spark.read.format("snapshot").option("table", "main.readings")
+    found["read"] = reader.load(plan.to).count()
+    found["part"] = reader.option("start", "2025-01-02T12:00:00Z").load(plan.to).count()
+    frames = load_frames(spark, snapshots.store(plan.name), run.catalog.refresh(), run.catalog.state.files.chunks())
+    found["frames"] = {str(name): frame.count() for name, frame in frames.items()}
+
+    catalog = Catalog.open_for_writing(snapshots.store(plan.name))
+    delete_rows(catalog, READINGS, "value < 30")
+    seal(catalog)
+    found["left"] = spark.read.format("snapshot").option("table", "main.readings").load(plan.to).count()
+    compacted = list(snapshots.compact_run(plan.name, Wanted(tables=(READINGS,))).run())
+    found["compacted"] = sum(each.rows_deleted for each in compacted)
+    seal(Catalog.open_for_writing(snapshots.store(plan.name)))
+
+    restored = snapshots.import_run(plan.name)
+    found["restored"] = sum(outcome.rows for outcome in restored.restore())
+    restored.finish()
+    found["after"] = seen_by_executors(spark)
+    try:
+        list(SparkRunner(spark).map(kill_executor, [1]))
+    except TaskLostError as error:
+        found["lost"] = str(error)
+    spark.stop()
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{json.dumps(main(Path(sys.argv[1]), sys.argv[2]))}\n")

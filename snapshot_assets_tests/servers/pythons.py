@@ -1,0 +1,40 @@
+"""Python interpreters for Spark's workers that are not the one of these tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+
+def _make_python(folder: Path, *paths: str) -> Path:
+    """Make an environment without pip that finds what lies in `paths`; their own .pth files are not followed."""
+    venv.create(folder, symlinks=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    (packages / "paths.pth").write_text("".join(f"{path}\n" for path in paths))
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with neither this package nor its dependencies, as a system's `python3`."""
+    return _make_python(tmp_path_factory.mktemp("bare_python"))
+
+
+@pytest.fixture(scope="session")
+def executors_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with the dependencies and without this package, as the executors of a cluster have."""
+    packages = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+    python = _make_python(tmp_path_factory.mktemp("executors_python"), *packages)
+    done = subprocess.run(
+        [python, "-c", "import pyspark, pyarrow, duckdb, obstore; import snapshot_assets"],
+        cwd=python.parent,
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.endswith("No module named 'snapshot_assets'\n"), done.stderr
+    return python
