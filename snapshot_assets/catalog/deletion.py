@@ -6,9 +6,21 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replay import list_log
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import named_by
 from snapshot_assets.errors import LocationDeletedError
-from snapshot_assets.format.layout import TRANSACTIONS, in_layout, revision_of
+from snapshot_assets.format.layout import (
+    CHECKSUMS,
+    MANIFEST,
+    TRANSACTIONS,
+    checkpoint_path,
+    in_layout,
+    revision_of,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
 @dataclass(frozen=True)
@@ -39,17 +51,35 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
         NoSnapshotError: There is none.
         DamageError: The log has a fault; nothing is deleted.
     """
+    state = State()
     try:
         catalog = Catalog.open_for_writing(store)
-        if not catalog.state.deleted:
+        state = catalog.state
+        if not state.deleted:
             catalog.commit(rules.delete(catalog.token(), with_tags=with_tags))
     except LocationDeletedError:
         pass  # an earlier deletion got as far as removing transactions
-    infos = [info.path for info in store.list()]
-    ours = [path for path in infos if in_layout(path)]
-    for path in sorted(ours, key=_order):
-        store.delete(path)
-    return Deletion(len(ours), tuple(path for path in infos if not in_layout(path)))
+    objects = Listed(store)
+    objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # now it shows them too
+    deleted, shown = 0, set(objects)
+    while ours := sorted(filter(in_layout, shown), key=_order):
+        for path in ours:
+            store.delete(path)
+        deleted, shown = deleted + len(ours), {info.path for info in store.list()}
+    return Deletion(deleted, tuple(sorted(shown)))
+
+
+def _documents(state: State) -> set[str]:
+    """Return the paths of documents that the log names, and of the hints."""
+    said = (path for event in state.events for action in event.actions for path in named_by(action))
+    return {MANIFEST, CHECKSUMS, *said}
+
+
+def _log(store: ObjectStore, state: State) -> set[str]:
+    """Return the paths of what lies in the log's folder."""
+    there = list_log(store)
+    revisions = (1, *range(there.start + 1, state.revision + 1))
+    return {*map(transaction_path, revisions), *map(checkpoint_path, there.checkpoints)}
 
 
 def _order(path: str) -> tuple[bool, int, str]:

@@ -150,10 +150,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
-    later = [info.path for info in store.list(TRANSACTIONS) if log_revision(info.path) > transaction.revision]
-    if not later:
-        return False
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
     except ObjectNotFoundError:
-        return True
+        return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -11,8 +12,9 @@ from snapshot_assets.catalog.freed import Freed
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, log_revision, revision_of
+from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.listed import Listed
 from snapshot_assets.storage.probe import probe
 
 _KEPT = 2
@@ -74,7 +76,7 @@ def prune(
         return Pruning((), 0)
     kept = checkpoints[-_KEPT]
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
-    gone = _prunable(store, kept, now - grace)
+    gone = _prunable(store, checkpoints, kept, now - grace)
     if only is not None:
         told, kept = set(only.deleted), only.kept
         gone = list(takewhile(lambda info: info.path in told, gone))
@@ -89,10 +91,18 @@ def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
 
 
-def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:
-    """Return what lies below a revision, oldest first, up to the first object that is too young."""
+def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:
+    """Return what lies below a revision, oldest first, up to the first object that is too young.
+
+    What a listing passes over must not stay where older and newer objects go: a writer that slept could commit behind
+    it.
+    """
+    objects, last = Listed(store, TRANSACTIONS), kept - 1
+    objects.missing(map(checkpoint_path, checkpoints))
+    while last and transaction_path(last) in objects:
+        last -= 1
     found: list[ObjectInfo] = []
-    for info in sorted(store.list(TRANSACTIONS), key=lambda info: log_revision(info.path)):
+    for info in sorted(objects.values(), key=lambda info: (log_revision(info.path), info.path)):
         if not 1 < log_revision(info.path) < kept:
             continue
         if info.modified > before:

@@ -8,11 +8,12 @@ it either.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from typing import TypeVar
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
@@ -37,6 +38,7 @@ from snapshot_assets.format.layout import (
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 _READERS = 16
 _READS = 10
@@ -80,6 +82,12 @@ class Listing:
             last -= 1
         return there & {1, *range(last + 1, self.start + 1)}
 
+    @property
+    def has_gap(self) -> bool:
+        """Whether a transaction of the log is not there, or one is there below the checkpoint that it begins with."""
+        newer, start = self.after(self.start), self.start
+        return len(newer) < (newer[-1] - start if newer else 0) or not self.left() <= {1, start}
+
     def through(self, revision: int | None) -> Listing:
         """Return what is not newer than a revision."""
         if revision is None:
@@ -93,17 +101,66 @@ class Listing:
 
 
 def list_log(store: ObjectStore) -> Listing:
-    """Return what lies in the log's folder."""
+    """Return what lies in the log's folder; where that shows a gap, what two listings show together.
+
+    While others commit, a listing may show a revision and not the one before it: see `log_after`.
+    """
+    objects = Listed(store, TRANSACTIONS)
+    found = _with_beginning(objects)
+    if found.has_gap:
+        objects.missing(info.path for info in store.list(TRANSACTIONS))  # then it has these too
+        found = _with_beginning(objects)
+    return found
+
+
+def _with_beginning(objects: Listed) -> Listing:
+    """Return a listing after making sure that a log which looks pruned lacks its beginning."""
+    if listing_of(objects).start:
+        objects.missing(map(transaction_path, (1, 2, 3)))  # then it has those that it passed over
+    return listing_of(objects)
+
+
+def listing_of(paths: Iterable[str]) -> Listing:
+    """Return the objects of a log by their paths."""
     found = Listing()
-    for info in store.list(TRANSACTIONS):
-        revision, checkpoint = revision_of(info.path), checkpointed_revision(info.path)
+    for path in sorted(paths):
+        revision, checkpoint = revision_of(path), checkpointed_revision(path)
         if revision is not None:
             found.transactions.append(revision)
         elif checkpoint is not None:
             found.checkpoints.append(checkpoint)
         else:
-            found.foreign.append(info.path)
+            found.foreign.append(path)
     return found
+
+
+def log_after(store: ObjectStore, listing: Listing, revision: int, through: int | None = None) -> list[int]:
+    """Return the revisions of the transactions after one, with those that the listing passed over.
+
+    In each gap, and behind the last, names are looked for in their order, up to the first that is missing.
+
+    Args:
+        store: The location.
+        listing: What a listing showed.
+        revision: The revision before the first.
+        through: The last revision to look for; None for the head.
+    """
+    found, last = list[int](), revision
+    for shown in listing.through(through).after(revision):
+        found += [*_unlisted(store, range(last + 1, shown)), shown]
+        last = shown
+    return [*found, *_unlisted(store, count(last + 1) if through is None else range(last + 1, through + 1))]
+
+
+def _unlisted(store: ObjectStore, revisions: Iterable[int]) -> Iterator[int]:
+    return takewhile(lambda revision: _is_there(store, transaction_path(revision)), revisions)
+
+
+def _is_there(store: ObjectStore, path: str) -> bool:
+    with suppress(ObjectNotFoundError):
+        store.head(path)
+        return True
+    return False
 
 
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
@@ -133,39 +190,49 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
     listing = list_log(store)
     if through is None:
-        return _replayed(store, listing, statistics)
-    if not _is_pruned(listing, through):
+        return _replayed(store, listing, None, statistics)
+    if not _is_pruned(store, listing, through):
         try:
-            return _replayed(store, listing.through(through), statistics)
+            return _replayed(store, listing.through(through), through, statistics)
         except DamageError:  # it may lie below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
     later = _newest_checkpoint(store, listing, statistics)  # holds it, whatever became of the log behind
     if later is None or later.revision < through:
-        later = _replayed(store, listing, statistics)
+        later = _replayed(store, listing, None, statistics)
     return later.at(through)
 
 
-def _is_pruned(listing: Listing, revision: int) -> bool:
+def _is_pruned(store: ObjectStore, listing: Listing, revision: int) -> bool:
     """Tell whether a revision cannot be reached from what the log has up to it."""
     if revision < listing.start:
         return True
     start = max((known for known in listing.checkpoints if known <= revision), default=0)
-    needed = listing.through(revision).after(start)
+    needed = log_after(store, listing, start, revision)
     return bool(listing.checkpoints) and len(needed) < revision - start
 
 
-def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
+def _replayed(store: ObjectStore, listing: Listing, through: int | None, statistics: bool) -> State:
     state = _newest_checkpoint(store, listing, statistics) or State()
-    newer = listing.after(state.revision)
+    newer = log_after(store, listing, state.revision, through)
     for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
             raise entry
         if revision != state.revision + 1:
-            _refuse_half_deleted(store, listing)
+            _refuse_half_deleted(store, newer[-1])
             raise _gap(state.revision + 1, revision)
+        if entry.begins_anew and _begins_unlisted(store, revision, listing):
+            return _replayed(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state
+
+
+def _begins_unlisted(store: ObjectStore, revision: int, listing: Listing) -> bool:
+    """Add a rebuild's checkpoint to a listing that passed it over; False if it did not, or there is none."""
+    unlisted = revision not in listing.checkpoints and _is_there(store, checkpoint_path(revision))
+    if unlisted:
+        insort(listing.checkpoints, revision)
+    return unlisted
 
 
 def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
@@ -198,9 +265,9 @@ def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int
         yield from zip(revisions, pool.map(read, revisions), strict=True)
 
 
-def _refuse_half_deleted(store: ObjectStore, listing: Listing) -> None:
+def _refuse_half_deleted(store: ObjectStore, revision: int) -> None:
     """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
-    head = read_entry(store, listing.transactions[-1])
+    head = read_entry(store, revision)
     if any(isinstance(action, act.Deleted) for action in head.transaction.actions):
         raise LocationDeletedError(
             f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
@@ -259,7 +326,7 @@ def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
-    for revision, entry in read_entries(store, listing.after(previous)):
+    for revision, entry in read_entries(store, log_after(store, listing, previous, through)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped)
@@ -354,7 +421,8 @@ class _Folding:
     def _begin_anew(self, entry: LogEntry, path: str) -> bool:
         """Go on from a rebuild's checkpoint: what lies below is no part of the log, and its faults are none."""
         revision = entry.transaction.revision
-        if revision not in self.known or not _begin_at(self.scan, revision):
+        there = revision in self.known or _is_there(self.scan.store, checkpoint_path(revision))
+        if not there or not _begin_at(self.scan, revision):
             return False
         self.scan.faults.clear()
         if self.scan.state.sha256 != entry.sha256:

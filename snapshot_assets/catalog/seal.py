@@ -17,6 +17,7 @@ from snapshot_assets.catalog.state import SealState, State
 from snapshot_assets.catalog.verify import Report, check_documents, check_files
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
+from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 10
 
@@ -107,7 +108,7 @@ def _check_whole(catalog: Catalog, state: State, verified: int) -> int:
     Raises:
         IncompleteError: Something on storage is not what the log says.
     """
-    objects = {info.path: info for prefix in ("data/", "schema/") for info in catalog.store.list(prefix)}
+    objects = Listed(catalog.store, "data/", "schema/")
     report = Report(catalog.store.uri, "full")
     report.faults += check_files(catalog.store, state, objects, report, hashed=lambda added: added > verified)
     report.faults += check_documents(catalog.store, state, objects)

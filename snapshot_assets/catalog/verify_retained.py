@@ -14,7 +14,8 @@ from snapshot_assets.catalog.manifest import checksum_of, used_schema_files
 from snapshot_assets.catalog.state import SealState, State, first_version
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 5
 
@@ -42,9 +43,7 @@ def needed_by(state: State, revisions: Sequence[int]) -> str:
     return f"revision{'s' * (len(revisions) > 1)} {named}{more}{pinned} need{'s' * (len(revisions) == 1)} it."
 
 
-def older_state_faults(
-    store: ObjectStore, head: State, objects: dict[str, ObjectInfo], checked: set[str]
-) -> Iterator[Fault]:
+def older_state_faults(store: ObjectStore, head: State, objects: Listed, checked: set[str]) -> Iterator[Fault]:
     """Yield what of readable revisions is not as it was sealed: checksums, and documents of their schemas.
 
     Args:

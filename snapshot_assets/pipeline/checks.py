@@ -18,6 +18,7 @@ from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 StateCheck = Callable[[State], list[Fault]]
@@ -49,7 +50,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 
 def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:
-    objects = {info.path: info for info in store.list(f"data/{chunk}/")}
+    objects = Listed(store, f"data/{chunk}/")
     return list(check_files(store, state, objects, Report(store.uri, "full"), chunk=chunk))
 
 
