@@ -95,8 +95,6 @@ class History:
             return Revision(number, error=str(fault))
         except ObjectNotFoundError:
             return Revision(number, error=f"{path} is missing.")
-        if transaction.revision != number:
-            return Revision(number, error=f"{path} holds revision {transaction.revision}.")
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
 
     def _events(self, since: int) -> dict[int, Revision]:
