@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.file_columns import FileColumns
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.found_documents import (
     FoundSavepoint,
     FoundTag,
@@ -188,10 +190,23 @@ def _refuse_deleted(store: ObjectStore, entries: Mapping[int, LogEntry]) -> None
 
 
 def _furthest(store: ObjectStore, found: Evidence) -> State:
+    """Return the state that the log proves furthest; where none has all statistics, without those that are damaged."""
+    whole, state = (_folded(store, found, statistics=statistics) for statistics in (True, False))
+    if whole.revision == state.revision:
+        return whole
+    files = state.files.merged()
+    bounds = files.bounds.readable()
+    for column in sorted(files.bounds.columns - bounds.columns):
+        found.notes.append(f"Statistics of column {column} in a checkpoint are damaged; they exclude no file any more.")
+    state.files = FileSet(FileColumns(files.table, bounds))
+    return state
+
+
+def _folded(store: ObjectStore, found: Evidence, *, statistics: bool) -> State:
     """Return the state at the newest readable checkpoint and as far after it as transactions follow one another."""
     last, entries = None, found.entries
     while True:
-        state = _newest_checkpoint(store, found)
+        state = _newest_checkpoint(store, found, statistics=statistics)
         while state.revision != last and state.revision + 1 in entries:
             revision = state.revision + 1
             try:
@@ -204,11 +219,11 @@ def _furthest(store: ObjectStore, found: Evidence) -> State:
             return state
 
 
-def _newest_checkpoint(store: ObjectStore, found: Evidence) -> State:
+def _newest_checkpoint(store: ObjectStore, found: Evidence, *, statistics: bool = False) -> State:
     """Return the newest state of this location that a checkpoint holds; of any location, where it is not known yet."""
     for revision in reversed(found.log.checkpoints):
         try:
-            state = read_checkpoint(store, revision)
+            state = read_checkpoint(store, revision, statistics=statistics)
         except (DamageError, ObjectNotFoundError):
             continue
         if found.location_id in ("", state.location_id):

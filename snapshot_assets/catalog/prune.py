@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpointing import faults_of_log
+from snapshot_assets.catalog.checkpoints import is_damaged
 from snapshot_assets.catalog.freed import Freed
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.replay import list_log, scan_log
@@ -53,9 +55,9 @@ def prune(
 ) -> Pruning:
     """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
 
-    Two checkpoints stay, and all transactions from the older one on; so does revision 1, and what is younger than the
-    grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest goes first, so a
-    pruning that was cut off is one of less.
+    Two checkpoints that can be read stay, and all transactions from the older one on; so does revision 1, and what is
+    younger than the grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest
+    goes first, so a pruning that was cut off is one of less.
 
     Args:
         catalog: The location, opened for writing; for reading if `dry_run`.
@@ -72,16 +74,17 @@ def prune(
     grace = checked_grace(catalog.begun(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
-    if len(checkpoints) < _KEPT:
+    whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
+    if len(whole) < _KEPT:
         return Pruning((), 0)
-    kept = checkpoints[-_KEPT]
+    newest, kept = whole
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
     gone = _prunable(store, checkpoints, kept, now - grace)
     if only is not None:
         told, kept = set(only.deleted), only.kept
         gone = list(takewhile(lambda info: info.path in told, gone))
     if gone:
-        _refuse_faults(store, checkpoints[-1])
+        _refuse_faults(store, newest)
     for info in gone if not dry_run else ():
         store.delete(info.path)
     return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
@@ -112,7 +115,5 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
 
 
 def _refuse_faults(store: ObjectStore, newest: int) -> None:
-    scan = scan_log(store, through=newest)
-    if scan.faults:
-        path, fault = scan.faults[0]
+    for path, fault in faults_of_log(scan_log(store, through=newest)):
         raise DamageError(f"The log has a fault, so nothing was pruned: {fault}", object=path)

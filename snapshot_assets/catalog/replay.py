@@ -179,6 +179,18 @@ def read_state(store: ObjectStore, *, through: int | None = None, statistics: bo
     return _despite_pruning(lambda: _read_state(store, through, statistics))
 
 
+def read_from_log(store: ObjectStore, revision: int) -> State:
+    """Return the state at a revision as older checkpoints and the transactions after them give it, with statistics.
+
+    Raises:
+        DamageError: They do not give it; the first fault.
+    """
+    state = _despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
+    if state.revision != revision:
+        raise _gap(state.revision + 1, revision)
+    return state
+
+
 def _despite_pruning(read: Callable[[], _Read]) -> _Read:
     """Read anew where an object is gone since it was listed: others prune the log's beginning, or delete all of it."""
     for _ in range(_READS):
@@ -287,6 +299,7 @@ class LogScan:
     Attributes:
         state: The state after the last of the entries.
         first: The checkpoint that folding began with, 0 for none.
+        start: The checkpoint that the log begins with, 0 for none; no older one, and no transaction, gives it again.
         entries: The entries folded, as far as they follow one another up to the last.
         faults: Path and error of every object that could not be read, decoded or linked.
     """
@@ -294,6 +307,7 @@ class LogScan:
     store: ObjectStore
     state: State = field(default_factory=State)
     first: int = 0
+    start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -321,7 +335,7 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 
 def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
-    scan = LogScan(store, foreign=listing.foreign)
+    scan = LogScan(store, start=listing.start, foreign=listing.foreign)
     known, previous = set(listing.checkpoints), listing.start
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
@@ -375,6 +389,10 @@ def _begin_at(scan: LogScan, revision: int) -> bool:
     except FAULTS as fault:
         _note(scan, checkpoint_path(revision), fault)
         return False
+    try:
+        read_checkpoint(scan.store, revision, statistics=True)
+    except DamageError as fault:
+        _note(scan, checkpoint_path(revision), fault)
     scan.first, scan.entries = revision, []
     return True
 

@@ -20,7 +20,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 
 REVISIONS = 900
-SECONDS = 40
+SECONDS = 20
 OPENINGS = 30
 NEVER = 1_000_000
 COMMITTER = f"""
