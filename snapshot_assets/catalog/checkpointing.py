@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.checkpoints import is_damaged, write_checkpoint
-from snapshot_assets.catalog.replay import FaultError, LogScan, list_log, read_from_log
-from snapshot_assets.errors import DamageError, GapError, ObjectNotFoundError
+from snapshot_assets.catalog.log_listing import is_there, list_log
+from snapshot_assets.catalog.replay import FaultError, LogScan, read_from_log
+from snapshot_assets.errors import DamageError, GapError
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision
 from snapshot_assets.storage.base import ObjectStore
 
@@ -43,7 +44,7 @@ def checkpoint_head(catalog: Catalog) -> Written:
     """
     catalog.refresh()
     revision, store = catalog.begun().revision, catalog.store
-    new = is_damaged(store, revision) or not _is_there(store, revision)
+    new = is_damaged(store, revision) or not is_there(store, checkpoint_path(revision))
     mended = tuple(
         _mend(store, each) for each in list_log(store).checkpoints if each < revision and is_damaged(store, each)
     )
@@ -58,14 +59,6 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
         given = revision is not None and revision != scan.start and not isinstance(fault, GapError)
         if revision is None or not (given and is_damaged(scan.store, revision)):
             yield path, fault
-
-
-def _is_there(store: ObjectStore, revision: int) -> bool:
-    try:
-        store.head(checkpoint_path(revision))
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _mend(store: ObjectStore, revision: int) -> str:

@@ -61,12 +61,13 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
         pass  # an earlier deletion got as far as removing transactions
     objects = Listed(store)
     objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # now it shows them too
-    deleted, shown = 0, set(objects)
-    while ours := sorted(filter(in_layout, shown), key=_order):
-        for path in ours:
-            store.delete(path)
-        deleted, shown = deleted + len(ours), {info.path for info in store.list()}
-    return Deletion(deleted, tuple(sorted(shown)))
+    gone, shown = set[str](), set(objects)
+    for kept in (TRANSACTIONS, ()):  # the log goes when no listing shows anything else
+        while ours := sorted((path for path in shown if in_layout(path) and not path.startswith(kept)), key=_order):
+            for path in ours:
+                store.delete(path)
+            gone, shown = gone.union(ours), {info.path for info in store.list()}
+    return Deletion(len(gone), tuple(sorted(shown)))
 
 
 def _documents(state: State) -> set[str]:

@@ -23,8 +23,9 @@ from snapshot_assets.catalog.found_documents import (
     read_tag,
 )
 from snapshot_assets.catalog.link_checks import LogEntry
+from snapshot_assets.catalog.log_listing import Listing, list_log, listing_of, log_after
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.replay import FAULTS, Listing, list_log, listing_of, log_after, read_entries
+from snapshot_assets.catalog.replay import FAULTS, read_entries
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import named_by

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint
 from snapshot_assets.catalog.log import read_entry
-from snapshot_assets.catalog.replay import FAULTS, list_log
+from snapshot_assets.catalog.log_listing import list_log, log_after
+from snapshot_assets.catalog.replay import FAULTS
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
@@ -55,7 +56,8 @@ class History:
         listing = list_log(store)
         self._there = listing.left()
         self._checkpoints = listing.checkpoints
-        self.head = max((*listing.transactions, *listing.checkpoints), default=0)
+        last = max((*listing.transactions, *listing.checkpoints), default=0)
+        self.head = max([last, *log_after(store, listing, last)])
         self._start = listing.start
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
 
