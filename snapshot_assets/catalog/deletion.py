@@ -63,11 +63,14 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
     objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # now it shows them too
     gone, shown = set[str](), set(objects)
     for kept in (TRANSACTIONS, ()):  # the log goes when no listing shows anything else
-        while ours := sorted((path for path in shown if in_layout(path) and not path.startswith(kept)), key=_order):
+        while ours := sorted(
+            filter(in_layout, (path for path in shown - gone if not path.startswith(kept))), key=_order
+        ):
             for path in ours:
                 store.delete(path)
-            gone, shown = gone.union(ours), {info.path for info in store.list()}
-    return Deletion(len(gone), tuple(sorted(shown)))
+            gone.update(ours)
+            shown.update(info.path for info in store.list())
+    return Deletion(len(gone), tuple(sorted(shown - gone)))
 
 
 def _documents(state: State) -> set[str]:

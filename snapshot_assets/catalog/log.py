@@ -12,7 +12,8 @@ from enum import Enum, auto
 
 from snapshot_assets.catalog.link_checks import LogEntry
 from snapshot_assets.errors import (
-    DocumentError,
+    ForkError,
+    GapError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
@@ -49,13 +50,14 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     Raises:
         ObjectNotFoundError: There is none.
         TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
-        DocumentError: It is the transaction of another revision, so this one is missing.
+        ForkError, GapError: It is the transaction of an older or newer revision, so this one is missing.
     """
     path = transaction_path(revision)
     data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
     transaction = decode_transaction(data, path)
     if transaction.revision != revision:
-        raise DocumentError(f"{path} holds revision {transaction.revision}; expected {revision}.", object=path)
+        kind = GapError if transaction.revision > revision else ForkError
+        raise kind(f"{path} holds revision {transaction.revision}; expected {revision}.", object=path)
     return LogEntry(transaction, trailing_sha256(data))
 
 

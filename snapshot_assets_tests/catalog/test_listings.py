@@ -70,14 +70,14 @@ def pruned(pinned: Writer) -> Writer:
 def test_an_object_that_no_listing_shows_is_not_missing(request: pytest.FixtureRequest, which: str) -> None:
     writer: Writer = request.getfixturevalue(which)
     head, tagged = manifest_of(read_state(writer.store)), manifest_of(read_state(writer.store, through=5))
-    for path in paths(writer.store, ""):
+    for path in (
+        paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
+    ):
         hiding = never_shown(writer.store, path)
         assert manifest_of(read_state(hiding)) == head, path
         assert manifest_of(read_state(hiding, through=5)) == tagged, path
         assert damage(hiding) == [], path
         assert rollback(Catalog.open(hiding), 5, dry_run=True).reversal.actions, path
-        with pytest.raises(LogWholeError):
-            rebuild(hiding, dry_run=True)
 
 
 def test_a_revision_between_two_others_that_one_listing_passes_over_is_read_by_its_name(pinned: Writer) -> None:
@@ -96,7 +96,7 @@ def test_a_revision_that_is_missing_behind_one_that_no_listing_shows_is_still_na
     assert any(f"{transaction_path(4)} is missing; revision 5 exists" in fault for fault in faults)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 20))])
 def test_whatever_listings_pass_over_nothing_is_damaged_lost_or_deleted(pinned: Writer, seed: int) -> None:
     store, hiding = pinned.store, randomly_hidden(pinned.store, seed)
     write_checkpoint(store, pinned.catalog.state)
