@@ -81,7 +81,7 @@ class Beginning:
         differs = bool(remains.taken or kept.changes)
         rebuilt = act.Rebuilt(state.snapshot_id, tuple(lost))
         _say_rebuilt(state, rebuilt, (revision, at, writer), kept.actions)
-        state.files.purge(state.files.unneeded(state.retained()).keys() - evidence.objects.keys())
+        state.files.purge(evidence.objects.missing(state.files.unneeded(state.retained())))
         state.uuid = uuid.uuid4().hex
         transaction = rebuilt_transaction(state, rebuilt)
         state.sha256 = trailing_sha256(encode_transaction(transaction))

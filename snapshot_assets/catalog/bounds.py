@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -66,6 +67,14 @@ class Bounds:
         except (DamageError, ObjectNotFoundError) as error:
             _LOG.warning("Statistics of column %s cannot be read, so they exclude no file: %s", column, error)
             return {}
+
+    def readable(self) -> Bounds:
+        """Return the bounds of the columns whose bounds can be read, all of them read."""
+        found: dict[str, ByKind] = {}
+        for column in self.columns:
+            with suppress(DamageError, ObjectNotFoundError):
+                found[column] = self.of(column)
+        return Bounds(found, found.__getitem__)
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
         """Return the bounds of some files, numbered as they stand in `rows`.

@@ -38,7 +38,7 @@ def check_head(store: ObjectStore, state: State, now: datetime, *, verified: int
         verified: Files that were added after this revision are all hashed.
         again: Most bytes of the other files that are hashed.
     """
-    objects = {info.path: info for prefix in ("data/", "schema/") for info in store.list(prefix)}
+    objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "full")
     older = [known.file for known in state.live_files() if known.added <= verified]
     due = due_files(older, now, again)

@@ -6,8 +6,8 @@ from its first revision (seed, section 3.3 "Checkpoints").
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from snapshot_assets.catalog.events import needed_events
 from snapshot_assets.catalog.file_columns import COLUMNS, FileColumns
 from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.state import State, first_version
-from snapshot_assets.errors import DocumentError, ObjectExistsError
+from snapshot_assets.errors import DamageError, DocumentError, ObjectExistsError, ObjectNotFoundError
 from snapshot_assets.format.checkpoint import (
     Checkpoint,
     ReadRange,
@@ -30,20 +30,36 @@ from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.storage.base import ObjectStore
 
 FILES, BOUNDS = "files", "bounds"
+_LOG = logging.getLogger(__name__)
 
 
 def write_checkpoint(store: ObjectStore, state: State) -> str:
-    """Write the checkpoint of a state, unless there is one, and return its path.
+    """Write the checkpoint of a state, unless there is one that can be read, and return its path.
 
     Args:
         store: The location.
         state: The state at a revision that is committed.
     """
-    path = checkpoint_path(state.revision)
-    with suppress(ObjectExistsError):  # another writer was quicker; what it wrote is verified when it is read
-        store.create(path, checkpoint_bytes(state))
+    path, data = checkpoint_path(state.revision), checkpoint_bytes(state)
+    try:
+        store.create(path, data)
+    except ObjectExistsError:  # another writer was quicker, or it is damaged
+        if is_damaged(store, state.revision):
+            store.put(path, data)
     state.checkpointed = state.revision
     return path
+
+
+def is_damaged(store: ObjectStore, revision: int) -> bool:
+    """Tell whether a checkpoint is there and cannot be read, all statistics included."""
+    try:
+        read_checkpoint(store, revision, statistics=True)
+    except DamageError as fault:
+        _LOG.warning("A checkpoint is damaged: %s", fault)
+        return True
+    except ObjectNotFoundError:
+        pass
+    return False
 
 
 def checkpoint_bytes(state: State) -> bytes:

@@ -6,9 +6,22 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.replay import list_log
+from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import named_by
 from snapshot_assets.errors import LocationDeletedError
-from snapshot_assets.format.layout import TRANSACTIONS, in_layout, is_temporary, revision_of
+from snapshot_assets.format.layout import (
+    CHECKSUMS,
+    MANIFEST,
+    TRANSACTIONS,
+    checkpoint_path,
+    in_layout,
+    is_temporary,
+    revision_of,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
 @dataclass(frozen=True)
@@ -41,18 +54,42 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
         NoSnapshotError: There is none.
         DamageError: The log has a fault; nothing is deleted.
     """
+    state = State()
     try:
         catalog = Catalog.open_for_writing(store)
-        if not catalog.state.deleted:
+        state = catalog.state
+        if not state.deleted:
             catalog.commit(rules.delete(catalog.token(), with_tags=with_tags))
     except LocationDeletedError:
         pass  # an earlier deletion got as far as removing transactions
     left = [info.path for info in store.temporaries() if is_temporary(info.path)]
-    infos = [info.path for info in store.list()]
-    ours = [path for path in infos if in_layout(path)]
-    for path in (*left, *sorted(ours, key=_order)):
+    for path in left:
         store.delete(path)
-    return Deletion(len(ours), tuple(path for path in infos if not in_layout(path)), len(left))
+    objects = Listed(store)
+    objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # now it shows them too
+    gone, shown = set[str](), set(objects)
+    for kept in (TRANSACTIONS, ()):  # the log goes when no listing shows anything else
+        while ours := sorted(
+            filter(in_layout, (path for path in shown - gone if not path.startswith(kept))), key=_order
+        ):
+            for path in ours:
+                store.delete(path)
+            gone.update(ours)
+            shown.update(info.path for info in store.list())
+    return Deletion(len(gone), tuple(sorted(shown - gone)), len(left))
+
+
+def _documents(state: State) -> set[str]:
+    """Return the paths of documents that the log names, and of the hints."""
+    named = (path for event in state.events for action in event.actions for path in named_by(action))
+    return {MANIFEST, CHECKSUMS, *named}
+
+
+def _log(store: ObjectStore, state: State) -> set[str]:
+    """Return the paths of what lies in the log's folder."""
+    there = list_log(store)
+    revisions = (1, *range(there.start + 1, state.revision + 1))
+    return {*map(transaction_path, revisions), *map(checkpoint_path, there.checkpoints)}
 
 
 def _order(path: str) -> tuple[bool, int, str]:

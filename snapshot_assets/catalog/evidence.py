@@ -6,11 +6,13 @@ Reading only, and of everything that can be read: what cannot is noted in words,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.catalog.checkpoints import read_checkpoint
+from snapshot_assets.catalog.file_columns import FileColumns
+from snapshot_assets.catalog.file_set import FileSet
 from snapshot_assets.catalog.found_documents import (
     FoundSavepoint,
     FoundTag,
@@ -21,19 +23,24 @@ from snapshot_assets.catalog.found_documents import (
     read_tag,
 )
 from snapshot_assets.catalog.link_checks import LogEntry
+from snapshot_assets.catalog.log_listing import Listing, list_log, listing_of, log_after
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.replay import FAULTS, Listing, list_log, read_entries
+from snapshot_assets.catalog.replay import FAULTS, read_entries
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.verify import named_by
 from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     MANIFEST,
+    TRANSACTIONS,
     checkpoint_path,
+    in_layout,
     is_receipt,
     transaction_path,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
 @dataclass
@@ -51,7 +58,7 @@ class Evidence:
         notes: What could not be used, in words.
     """
 
-    objects: dict[str, ObjectInfo]
+    objects: Listed
     log: Listing
     entries: dict[int, LogEntry]
     broken: dict[int, str]
@@ -93,9 +100,10 @@ def gather(store: ObjectStore) -> Evidence:
         UnsupportedVersionError: Something of the log is of a newer format: it is not damaged, but not readable here.
         LocationDeletedError: The snapshot was deleted.
     """
-    objects = {info.path: info for info in store.list()}
-    listing = list_log(store)
+    objects = Listed(store)
+    listing = _whole_listing(store, objects)
     found, manifests = Evidence(objects, listing, *_read_log(store, listing)), list[Manifest]()
+    objects.missing(filter(in_layout, _named(store, found)))  # from here on it knows those that it passed over
 
     def take_tag(tag: FoundTag, manifest: Manifest) -> None:
         found.tags.append(tag)
@@ -140,6 +148,25 @@ def _read(found: Evidence, path: str, read: Any) -> None:
 # The log
 
 
+def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
+    """Return what lies in the log's folder, after asking for each transaction that a listing does not show."""
+    shown = list_log(store)
+    last = max((*shown.transactions, *shown.checkpoints), default=0)
+    numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
+    objects.missing([*map(transaction_path, numbers), *map(checkpoint_path, shown.checkpoints)])
+    return listing_of(path for path in objects if path.startswith(TRANSACTIONS))
+
+
+def _named(store: ObjectStore, found: Evidence) -> Iterator[str]:
+    """Yield the paths of documents that the log names."""
+    yield MANIFEST
+    said = [action for entry in found.entries.values() for action in entry.transaction.actions]
+    said += [action for event in _newest_checkpoint(store, found).events for action in event.actions]
+    for action in said:
+        if not isinstance(action, act.AddFile):
+            yield from named_by(action)
+
+
 def _read_log(store: ObjectStore, listing: Listing) -> tuple[dict[int, LogEntry], dict[int, str]]:
     entries: dict[int, LogEntry] = {}
     broken: dict[int, str] = {}
@@ -164,10 +191,23 @@ def _refuse_deleted(store: ObjectStore, entries: Mapping[int, LogEntry]) -> None
 
 
 def _furthest(store: ObjectStore, found: Evidence) -> State:
+    """Return the state that the log proves furthest; where none has all statistics, without those that are damaged."""
+    whole, state = (_folded(store, found, statistics=statistics) for statistics in (True, False))
+    if whole.revision == state.revision:
+        return whole
+    files = state.files.merged()
+    bounds = files.bounds.readable()
+    for column in sorted(files.bounds.columns - bounds.columns):
+        found.notes.append(f"Statistics of column {column} in a checkpoint are damaged; they exclude no file any more.")
+    state.files = FileSet(FileColumns(files.table, bounds))
+    return state
+
+
+def _folded(store: ObjectStore, found: Evidence, *, statistics: bool) -> State:
     """Return the state at the newest readable checkpoint and as far after it as transactions follow one another."""
     last, entries = None, found.entries
     while True:
-        state = _newest_checkpoint(store, found)
+        state = _newest_checkpoint(store, found, statistics=statistics)
         while state.revision != last and state.revision + 1 in entries:
             revision = state.revision + 1
             try:
@@ -180,11 +220,11 @@ def _furthest(store: ObjectStore, found: Evidence) -> State:
             return state
 
 
-def _newest_checkpoint(store: ObjectStore, found: Evidence) -> State:
+def _newest_checkpoint(store: ObjectStore, found: Evidence, *, statistics: bool = False) -> State:
     """Return the newest state of this location that a checkpoint holds; of any location, where it is not known yet."""
     for revision in reversed(found.log.checkpoints):
         try:
-            state = read_checkpoint(store, revision)
+            state = read_checkpoint(store, revision, statistics=statistics)
         except (DamageError, ObjectNotFoundError):
             continue
         there = found.entries.get(revision)

@@ -12,7 +12,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum, sha256_hex, snapshot_checksum, sums_line
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json
-from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
+from snapshot_assets.format.layout import SCHEMA_FILES, new_attempt, savepoint_path, schema_folder, tag_path
 from snapshot_assets.format.units import parse_duration, parse_time
 from snapshot_assets.storage.base import ObjectStore
 
@@ -77,10 +77,11 @@ def read_tag(store: ObjectStore, path: str) -> tuple[FoundTag, Manifest]:
     """Return a tag's object and the manifest in it.
 
     Raises:
-        ValueError: As `read_manifest`.
+        ValueError: As `read_manifest`, or it is the object of a tag of another name.
     """
     document = _document(store, path)
     manifest = _manifest(path, document["manifest"])
+    _check_own(path, tag_path(str(document["name"]), ""))
     ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
     name, created_at = str(document["name"]), parse_time(document["created_at"])
     checksum = str(manifest.document["checksum"])
@@ -91,16 +92,22 @@ def read_savepoint(store: ObjectStore, path: str) -> tuple[FoundSavepoint, Manif
     """Return a savepoint's object and the manifest in it.
 
     Raises:
-        ValueError: As `read_manifest`.
+        ValueError: As `read_manifest`, or it is the object of another savepoint.
     """
     document = _document(store, path)
     manifest = _manifest(path, document["manifest"])
+    _check_own(path, savepoint_path(int(document["id"]), ""))
     number, created_at = int(document["id"]), parse_time(document["created_at"])
     if number < 1:
         raise ValueError(f"its number is {number}; expected 1 or more")
     created_by, checksum = str(document["created_by"]), str(manifest.document["checksum"])
     found = FoundSavepoint(path, number, created_at, created_by, manifest.revision, checksum, _automatic(document))
     return found, manifest
+
+
+def _check_own(path: str, expected: str) -> None:
+    if path[: -len(new_attempt())] != expected:
+        raise ValueError(f"it was written as {expected}<8 hex>")
 
 
 def _automatic(document: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ cannot be read, and nothing is deleted.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -26,7 +26,15 @@ from snapshot_assets.catalog.unneeded import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.layout import in_layout, is_probe, is_receipt, is_temporary, log_revision, revision_of
+from snapshot_assets.format.layout import (
+    in_layout,
+    is_probe,
+    is_receipt,
+    is_temporary,
+    log_revision,
+    revision_of,
+    transaction_path,
+)
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.probe import probe
@@ -176,10 +184,10 @@ def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta, pinned
 
 def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, pinned: PinnedPaths) -> Collection:
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
-    clock = _LogTimes(objects)
+    clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
     unneeded = state.files.unneeded(state.retained(), expiries)
-    needed = _needed(store, state, pinned, unneeded)
+    needed = _needed(store, state, pinned, unneeded, (info.path for info in objects))
     expired = _of_expired(state, unneeded)
     schemas = unneeded_documents(state, expiries)
     unneeded |= schemas.left
@@ -209,17 +217,21 @@ class _LogTimes:
     """When revisions were committed, on the store's clock: their own times are those of the clocks of writers.
 
     Args:
-        objects: All objects of the location.
+        store: The location.
+        objects: All objects of the location, as a listing shows them.
     """
 
-    def __init__(self, objects: Sequence[ObjectInfo]) -> None:
+    def __init__(self, store: ObjectStore, objects: Sequence[ObjectInfo]) -> None:
+        self._store = store
         log = [info for info in objects if log_revision(info.path)]
         self._transactions = {log_revision(info.path): info.modified for info in log if revision_of(info.path)}
         self._log = sorted((log_revision(info.path), info.modified) for info in log)
 
     def of(self, revision: int) -> datetime:
         """Return when a revision was written; of a pruned one, when the oldest of what is left behind it was."""
-        later = self._log[bisect_left(self._log, revision, key=itemgetter(0)) :] or self._log[-1:]
+        later = self._log[bisect_left(self._log, revision, key=itemgetter(0)) :]
+        if not later:  # the listing passed it over, or it was committed since
+            self._transactions[revision] = self._store.head(transaction_path(revision)).modified
         return self._transactions.get(revision) or later[0][1]
 
 
@@ -270,7 +282,9 @@ def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Ga
     return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
 
 
-def _needed(store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Mapping[str, Removal]) -> set[str]:
+def _needed(
+    store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Mapping[str, Removal], shown: Iterable[str]
+) -> set[str]:
     """Return the paths of all objects that must stay.
 
     Args:
@@ -278,6 +292,7 @@ def _needed(store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Map
         state: The head.
         pinned: What was read of pins before.
         unneeded: The files that no retained revision has.
+        shown: All paths that a listing showed.
 
     Raises:
         DamageError: A root cannot be read, or a receipt was planned on a later revision than the head.
@@ -285,7 +300,7 @@ def _needed(store: ObjectStore, state: State, pinned: PinnedPaths, unneeded: Map
     needed = state.files.paths() - unneeded.keys()
     needed.update(needed_documents(state))
     needed.update(pinned.by(state.pins))
-    for receipt, ref in adoptable_receipts(store, state, state.missing()):
+    for receipt, ref in adoptable_receipts(store, state, state.missing(), shown):
         check_receipt(store, state, receipt)
         needed.add(ref.path)
         needed.update(file.path for file in receipt.files)

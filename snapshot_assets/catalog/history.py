@@ -11,8 +11,9 @@ from functools import cached_property
 
 from snapshot_assets.catalog.link_checks import foreign_location
 from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.log_listing import list_log, log_after
 from snapshot_assets.catalog.own_checkpoints import named_location, read_own_checkpoint
-from snapshot_assets.catalog.replay import FAULTS, list_log
+from snapshot_assets.catalog.replay import FAULTS
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
@@ -60,7 +61,8 @@ class History:
         self._transactions = listing.transactions
         self._there = listing.left()
         self._checkpoints = listing.checkpoints
-        self.head = max((*listing.transactions, *listing.checkpoints), default=0)
+        last = max((*listing.transactions, *listing.checkpoints), default=0)
+        self.head = max([last, *log_after(store, listing, last)])
         self._start = listing.start
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
 
@@ -100,8 +102,6 @@ class History:
             return Revision(number, error=str(fault))
         except ObjectNotFoundError:
             return Revision(number, error=f"{path} is missing.")
-        if transaction.revision != number:
-            return Revision(number, error=f"{path} holds revision {transaction.revision}.")
         if transaction.location_id not in (self._named, self._own):
             return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)

@@ -143,7 +143,7 @@ class KeptPins:
         then = self.state.at(revision)
         seal = next(seal.seal for seal in self.state.seals if seal.revision == revision)
         needed = {known.file.path for known in then.live_files()} - self._live
-        missing = needed - self.proof.evidence.objects.keys()
+        missing = self.proof.evidence.objects.missing(needed)
         if missing:
             return f"{min(missing)} is missing"
         return "" if checksum_of(then) == seal.checksum else "files were given up"
@@ -260,7 +260,7 @@ class KeptPins:
             for seal in self.state.seals[:-1]  # the newest never expires
             if seal.revision not in pinned | self.state.expired and self.proof.lost_since(seal.revision)
         ]
-        missing = self.state.files.paths() - self.proof.evidence.objects.keys() - self._live
+        missing = self.proof.evidence.objects.missing(self.state.files.paths() - self._live)
         gone = self._lacking_documents(unsure) | (self.state.files.having(missing, unsure) if missing else {})
         for revision, path in gone.items():
             self.lost.append(
@@ -281,10 +281,11 @@ class KeptPins:
 
     def _lacking_documents(self, revisions: Sequence[int]) -> dict[int, str]:
         """Return the revisions among some that lack a schema document which the head does not need, with its path."""
-        there = self.proof.evidence.objects.keys() | _documents(self.state)
-        if all(ref.path in there for _, added, _ in schema_lives(self.state.events) for ref in added.files):
+        ever = {ref.path for _, added, _ in schema_lives(self.state.events) for ref in added.files}
+        missing = self.proof.evidence.objects.missing(ever - _documents(self.state))
+        if not missing:
             return {}
-        lacking = {each: _documents(self.state.at(each)) - there for each in revisions}
+        lacking = {each: _documents(self.state.at(each)) & missing for each in revisions}
         return {revision: min(paths) for revision, paths in lacking.items() if paths}
 
     def _reserve_numbers(self) -> None:

@@ -12,6 +12,8 @@ from enum import Enum, auto
 
 from snapshot_assets.catalog.link_checks import LogEntry
 from snapshot_assets.errors import (
+    ForkError,
+    GapError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
@@ -48,10 +50,15 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     Raises:
         ObjectNotFoundError: There is none.
         TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
+        ForkError, GapError: It is the transaction of an older or newer revision, so this one is missing.
     """
     path = transaction_path(revision)
     data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
-    return LogEntry(decode_transaction(data, path), trailing_sha256(data))
+    transaction = decode_transaction(data, path)
+    if transaction.revision != revision:
+        kind = GapError if transaction.revision > revision else ForkError
+        raise kind(f"{path} holds revision {transaction.revision}; expected {revision}.", object=path)
+    return LogEntry(transaction, trailing_sha256(data))
 
 
 def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEntry]:
@@ -150,10 +157,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
-    later = [info.path for info in store.list(TRANSACTIONS) if log_revision(info.path) > transaction.revision]
-    if not later:
-        return False
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
     except ObjectNotFoundError:
-        return True
+        return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 
+from snapshot_assets.catalog.log_listing import Listing, is_there
 from snapshot_assets.catalog.own_checkpoints import manifest_facts
 from snapshot_assets.catalog.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.replay import FAULTS, Listing, open_log, read_state
+from snapshot_assets.catalog.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
@@ -156,7 +157,7 @@ def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
 
 
 def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> None:
-    if revision <= head or _is_there(store, transaction_path(revision)):  # committed since the log was read
+    if revision <= head or is_there(store, transaction_path(revision)):  # committed since the log was read
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
@@ -167,13 +168,6 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         revision=head,
         expected=revision,
     )
-
-
-def _is_there(store: ObjectStore, path: str) -> bool:
-    with suppress(ObjectNotFoundError):
-        store.head(path)
-        return True
-    return False
 
 
 def _named_receipts(state: State) -> set[str]:

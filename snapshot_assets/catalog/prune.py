@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.checkpointing import faults_of_log
+from snapshot_assets.catalog.checkpoints import is_damaged
 from snapshot_assets.catalog.freed import Freed
 from snapshot_assets.catalog.garbage import checked_grace
 from snapshot_assets.catalog.lost_log import refuse_lost_end
 from snapshot_assets.catalog.replay import list_log, scan_log
 from snapshot_assets.errors import DamageError
-from snapshot_assets.format.layout import TRANSACTIONS, log_revision, revision_of
+from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.listed import Listed
 from snapshot_assets.storage.probe import probe
 
 _KEPT = 2
@@ -52,9 +56,9 @@ def prune(
 ) -> Pruning:
     """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
 
-    Two checkpoints stay, and all transactions from the older one on; so does revision 1, and what is younger than the
-    grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest goes first, so a
-    pruning that was cut off is one of less.
+    Two checkpoints that can be read stay, and all transactions from the older one on; so does revision 1, and what is
+    younger than the grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest
+    goes first, so a pruning that was cut off is one of less.
 
     Args:
         catalog: The location, opened for writing; for reading if `dry_run`.
@@ -73,16 +77,17 @@ def prune(
     grace = checked_grace(catalog.begun(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
-    if len(checkpoints) < _KEPT:
+    whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
+    if len(whole) < _KEPT:
         return Pruning((), 0)
-    kept = checkpoints[-_KEPT]
+    newest, kept = whole
     now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
-    gone = _prunable(store, kept, now - grace)
+    gone = _prunable(store, checkpoints, kept, now - grace)
     if only is not None:
         told, kept = set(only.deleted), only.kept
         gone = list(takewhile(lambda info: info.path in told, gone))
     if gone:
-        _refuse_faults(store, checkpoints[-1])
+        _refuse_faults(store, newest)
     for info in gone if not dry_run else ():
         store.delete(info.path)
     return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
@@ -92,10 +97,18 @@ def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
 
 
-def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInfo]:
-    """Return what lies below a revision, oldest first, up to the first object that is too young."""
+def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:
+    """Return what lies below a revision, oldest first, up to the first object that is too young.
+
+    What a listing passes over must not stay where older and newer objects go: a writer that slept could commit behind
+    it.
+    """
+    objects, last = Listed(store, TRANSACTIONS), kept - 1
+    objects.missing(map(checkpoint_path, checkpoints))
+    while last and transaction_path(last) in objects:
+        last -= 1
     found: list[ObjectInfo] = []
-    for info in sorted(store.list(TRANSACTIONS), key=lambda info: log_revision(info.path)):
+    for info in sorted(objects.values(), key=lambda info: (log_revision(info.path), info.path)):
         if not 1 < log_revision(info.path) < kept:
             continue
         if info.modified > before:
@@ -105,7 +118,5 @@ def _prunable(store: ObjectStore, kept: int, before: datetime) -> list[ObjectInf
 
 
 def _refuse_faults(store: ObjectStore, newest: int) -> None:
-    scan = scan_log(store, through=newest)
-    if scan.faults:
-        path, fault = scan.faults[0]
+    for path, fault in faults_of_log(scan_log(store, through=newest)):
         raise DamageError(f"The log has a fault, so nothing was pruned: {fault}", object=path)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from snapshot_assets.catalog.beginning import Beginning, close_holes, conflict, rebuilt_transaction, write_hints_of
 from snapshot_assets.catalog.catalog import writable
+from snapshot_assets.catalog.checkpointing import faults_of_log
 from snapshot_assets.catalog.evidence import Evidence, gather
 from snapshot_assets.catalog.found_files import left_by_rebuild
 from snapshot_assets.catalog.log import Won, append
@@ -124,8 +125,9 @@ def _whole(store: ObjectStore, evidence: Evidence) -> LogWholeError | None:
     newer: list[FaultError] = [fault for _, fault in scan.faults if isinstance(fault, UnsupportedVersionError)]
     if newer:
         raise newer[0]
-    if scan.state.header is None or scan.faults or evidence.highest > scan.state.revision:
+    if scan.state.header is None or any(faults_of_log(scan)) or evidence.highest > scan.state.revision:
         return None
+    damaged = sorted({path for path, _ in scan.faults})
     left = left_by_rebuild(evidence, evidence.start)
     return LogWholeError(
         f"The log of {store.uri} is whole up to revision {scan.state.revision}; there is nothing to rebuild. "
@@ -134,7 +136,8 @@ def _whole(store: ObjectStore, evidence: Evidence) -> LogWholeError | None:
             f" Of data files that a rebuild left, --from-files takes what it can: {', '.join(left[:_SHOWN])}."
             if left
             else ""
-        ),
+        )
+        + (f" `snapshots catalog checkpoint` writes again what is damaged: {', '.join(damaged)}." if damaged else ""),
         revision=scan.state.revision,
         left=left,
     )

@@ -165,7 +165,9 @@ def find_adoptable(
     return found
 
 
-def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) -> Iterator[tuple[Receipt, ObjectRef]]:
+def adoptable_receipts(
+    store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
+) -> Iterator[tuple[Receipt, ObjectRef]]:
     """Yield the complete receipts that some resume might commit.
 
     Never one of another snapshot id, older than the chunk's last commit or a rollback, of a replace, or with a file
@@ -175,12 +177,13 @@ def adoptable_receipts(store: ObjectStore, state: State, chunks: Iterable[int]) 
         store: The location.
         state: The head's state.
         chunks: Chunks that are not completed.
+        shown: Paths that another listing showed, for this one may pass some over.
     """
     wanted = set(chunks)
-    for info in list(store.list("data/")) if wanted else ():
-        if is_receipt(info.path) and chunk_of(info.path) in wanted:
+    for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
+        if is_receipt(path) and chunk_of(path) in wanted:
             try:
-                receipt, ref = read_receipt(store, info.path)
+                receipt, ref = read_receipt(store, path)
             except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
                 continue  # the last: collected since it was listed
             if _fits(store, state, receipt):

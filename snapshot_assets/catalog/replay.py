@@ -8,7 +8,7 @@ it either.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import insort
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +18,8 @@ from typing import TypeVar
 from snapshot_assets.catalog.checkpoints import read_checkpoint, same_states
 from snapshot_assets.catalog.link_checks import LogEntry, foreign_location
 from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.log_listing import Listing, is_there, log_after
+from snapshot_assets.catalog.log_listing import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.state import State
 from snapshot_assets.errors import (
@@ -32,10 +34,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
-    TRANSACTIONS,
     checkpoint_path,
-    checkpointed_revision,
-    revision_of,
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectStore
@@ -47,67 +46,6 @@ _LOG = logging.getLogger(__name__)
 
 FAULTS = (DamageError, UnsupportedVersionError)
 FaultError = DamageError | UnsupportedVersionError
-
-
-@dataclass
-class Listing:
-    """What lies in the log's folder.
-
-    Attributes:
-        transactions: Revisions that have a transaction, ascending.
-        checkpoints: Revisions that have a checkpoint, ascending.
-        foreign: Paths of anything else.
-        strays: Why checkpoints that were read are not of this log, or not of this location.
-    """
-
-    transactions: list[int] = field(default_factory=list)
-    checkpoints: list[int] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    strays: list[ForeignLocationError | ForkError] = field(default_factory=list)
-
-    @property
-    def start(self) -> int:
-        """The checkpoint that the log begins with, because the revisions before were pruned; 0 where it is whole.
-
-        Pruning deletes the oldest first, but for revision 1. Revision 2 alone proves nothing: a writer that slept while
-        the log was pruned may have died before it took back what it created there.
-        """
-        if not self.checkpoints:
-            return 0
-        first = range(1, min(3, self.checkpoints[0]) + 1)
-        return 0 if self.transactions[: len(first)] == [*first] else self.checkpoints[0]
-
-    def left(self) -> set[int]:
-        """Return the revisions up to the log's start whose transactions a pruning that was cut off left there."""
-        there, last = set(self.transactions), self.start
-        while last in there:
-            last -= 1
-        return there & {1, *range(last + 1, self.start + 1)}
-
-    def through(self, revision: int | None) -> Listing:
-        """Return what is not newer than a revision."""
-        if revision is None:
-            return self
-        first, second = (items[: bisect_right(items, revision)] for items in (self.transactions, self.checkpoints))
-        return Listing(first, second, self.foreign)
-
-    def after(self, revision: int) -> list[int]:
-        """Return the revisions of the transactions after one."""
-        return self.transactions[bisect_right(self.transactions, revision) :]
-
-
-def list_log(store: ObjectStore) -> Listing:
-    """Return what lies in the log's folder."""
-    found = Listing()
-    for info in store.list(TRANSACTIONS):
-        revision, checkpoint = revision_of(info.path), checkpointed_revision(info.path)
-        if revision is not None:
-            found.transactions.append(revision)
-        elif checkpoint is not None:
-            found.checkpoints.append(checkpoint)
-        else:
-            found.foreign.append(info.path)
-    return found
 
 
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
@@ -131,9 +69,21 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
 
     def read() -> tuple[State, Listing]:
         listing = list_log(store)
-        return _replayed(store, listing, False), listing
+        return _replayed(store, listing, None, False), listing
 
     return _despite_pruning(read)
+
+
+def read_from_log(store: ObjectStore, revision: int) -> State:
+    """Return the state at a revision as older checkpoints and the transactions after them give it, with statistics.
+
+    Raises:
+        DamageError: They do not give it; the first fault.
+    """
+    state = _despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
+    if state.revision != revision:
+        raise _gap(state.revision + 1, revision)
+    return state
 
 
 def _despite_pruning(read: Callable[[], _Read]) -> _Read:
@@ -147,11 +97,11 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
     listing = list_log(store)
     if through is None:
-        return _replayed(store, listing, statistics)
-    if not _is_pruned(listing, through):
+        return _replayed(store, listing, None, statistics)
+    if not _is_pruned(store, listing, through):
         known = listing.through(through)
         try:
-            state = _replayed(store, known, statistics)
+            state = _replayed(store, known, through, statistics)
             if state.revision >= max(known.checkpoints, default=0):  # else the only one that holds it was passed over
                 return state
         except DamageError:  # it may lie below a rebuild
@@ -159,30 +109,40 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
                 raise
     later = _newest_checkpoint(store, listing, statistics)  # holds it, whatever became of the log behind
     if later is None or later.revision < through:
-        later = _replayed(store, listing, statistics)
+        later = _replayed(store, listing, None, statistics)
     return later.at(through)
 
 
-def _is_pruned(listing: Listing, revision: int) -> bool:
+def _is_pruned(store: ObjectStore, listing: Listing, revision: int) -> bool:
     """Tell whether a revision cannot be reached from what the log has up to it."""
     if revision < listing.start:
         return True
     start = max((known for known in listing.checkpoints if known <= revision), default=0)
-    needed = listing.through(revision).after(start)
+    needed = log_after(store, listing, start, revision)
     return bool(listing.checkpoints) and len(needed) < revision - start
 
 
-def _replayed(store: ObjectStore, listing: Listing, statistics: bool) -> State:
+def _replayed(store: ObjectStore, listing: Listing, through: int | None, statistics: bool) -> State:
     state = _newest_checkpoint(store, listing, statistics) or State()
-    newer = listing.after(state.revision)
+    newer = log_after(store, listing, state.revision, through)
     for revision, entry in read_entries(store, newer):
         if isinstance(entry, FAULTS):
             raise entry
         if revision != state.revision + 1:
-            _refuse_half_deleted(store, listing)
+            _refuse_half_deleted(store, newer[-1])
             raise listing.strays[0] if listing.strays else _gap(state.revision + 1, revision)
+        if entry.begins_anew and _begins_unlisted(store, revision, listing):
+            return _replayed(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state
+
+
+def _begins_unlisted(store: ObjectStore, revision: int, listing: Listing) -> bool:
+    """Add a rebuild's checkpoint to a listing that passed it over; False if it did not, or there is none."""
+    unlisted = revision not in listing.checkpoints and is_there(store, checkpoint_path(revision))
+    if unlisted:
+        insort(listing.checkpoints, revision)
+    return unlisted
 
 
 def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -> State | None:
@@ -217,9 +177,9 @@ def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int
         yield from zip(revisions, pool.map(read, revisions), strict=True)
 
 
-def _refuse_half_deleted(store: ObjectStore, listing: Listing) -> None:
+def _refuse_half_deleted(store: ObjectStore, revision: int) -> None:
     """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
-    head = read_entry(store, listing.transactions[-1])
+    head = read_entry(store, revision)
     if any(isinstance(action, act.Deleted) for action in head.transaction.actions):
         raise LocationDeletedError(
             f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
@@ -240,6 +200,7 @@ class LogScan:
         state: The state after the last of the entries.
         first: The checkpoint that folding began with, 0 for none.
         transactions: Revisions that have a transaction, ascending.
+        start: The checkpoint that the log begins with, 0 for none; no older one, and no transaction, gives it again.
         entries: The entries folded, as far as they follow one another up to the last.
         faults: Path and error of every object that could not be read, decoded or linked.
     """
@@ -248,6 +209,7 @@ class LogScan:
     state: State = field(default_factory=State)
     first: int = 0
     transactions: list[int] = field(default_factory=list)
+    start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -275,12 +237,12 @@ def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
 
 def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
-    scan = LogScan(store, transactions=listing.transactions, foreign=listing.foreign)
+    scan = LogScan(store, start=listing.start, transactions=listing.transactions, foreign=listing.foreign)
     known, previous = set(listing.checkpoints), listing.start
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
-    for revision, entry in read_entries(store, listing.after(previous)):
+    for revision, entry in read_entries(store, log_after(store, listing, previous, through)):
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped)
@@ -330,6 +292,10 @@ def _begin_at(scan: LogScan, revision: int) -> bool:
     except FAULTS as fault:
         _note(scan, checkpoint_path(revision), fault)
         return False
+    try:
+        read_checkpoint(scan.store, revision, statistics=True)
+    except DamageError as fault:
+        _note(scan, checkpoint_path(revision), fault)
     scan.first, scan.entries = revision, []
     return True
 
@@ -376,7 +342,8 @@ class _Folding:
     def _begin_anew(self, entry: LogEntry, path: str) -> bool:
         """Go on from a rebuild's checkpoint: what lies below is no part of the log, and its faults are none."""
         revision = entry.transaction.revision
-        if revision not in self.known or not _begin_at(self.scan, revision):
+        there = revision in self.known or is_there(self.scan.store, checkpoint_path(revision))
+        if not there or not _begin_at(self.scan, revision):
             return False
         self.scan.faults.clear()
         if self.scan.state.sha256 != entry.sha256:

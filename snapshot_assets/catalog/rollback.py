@@ -19,6 +19,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Report, check_documents, check_files
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
+from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 10
 _ORPHAN = "orphan"
@@ -128,7 +129,7 @@ def _check_there(catalog: Catalog, then: State) -> None:
     Raises:
         IncompleteError: Files are missing or have another size, or a schema document is damaged.
     """
-    objects = {info.path: info for prefix in ("data/", "schema/") for info in catalog.store.list(prefix)}
+    objects = Listed(catalog.store, "data/", "schema/")
     report = Report(catalog.store.uri, "quick")
     faults = [*check_files(catalog.store, then, objects, report), *check_documents(catalog.store, then, objects)]
     if faults:

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state import State
 from snapshot_assets.format.actions import RowsOutside
-from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of
+from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
 @dataclass(frozen=True)
@@ -94,14 +95,14 @@ def outside_text(state: State) -> str:
 def log_size(store: ObjectStore) -> LogSize:
     """Return how many objects a log has, and how large they are."""
     checkpoints, transactions = [], []
-    for info in store.list(TRANSACTIONS):
+    objects = Listed(store, TRANSACTIONS)
+    oldest = max((revision_of(path) or 0 for path in objects), default=0)
+    while oldest > 1 and transaction_path(oldest - 1) in objects:
+        oldest -= 1
+    for info in objects.values():
         checkpoint, revision = checkpointed_revision(info.path), revision_of(info.path)
         if checkpoint is not None:
             checkpoints.append(CheckpointSize(checkpoint, info.size, info.modified))
         elif revision is not None:
-            transactions.append((revision, info.size))
-    revisions = {revision for revision, _ in transactions}
-    oldest = max(revisions, default=0)
-    while oldest - 1 in revisions:
-        oldest -= 1
-    return LogSize(len(transactions), sum(size for _, size in transactions), oldest, tuple(checkpoints))
+            transactions.append(info.size)
+    return LogSize(len(transactions), sum(transactions), oldest, tuple(checkpoints))

@@ -41,7 +41,8 @@ from snapshot_assets.format.actions import (
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, log_revision, transaction_path
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 Depth = Literal["quick", "full"]
 _BLOCK = 4 << 20
@@ -105,7 +106,7 @@ def verify(
         VersionNotFoundError: `at` names no such revision.
     """
     scan = scan_log(store)
-    objects = {info.path: info for info in store.list()}
+    objects = Listed(store)
     if scan.state.revision >= max(scan.transactions, default=1):  # else what is later than the state is no loss
         scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects)]
     report = Report(store.uri, depth)
@@ -148,7 +149,7 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
-def _reached_the_head(scan: LogScan, objects: dict[str, ObjectInfo]) -> bool:
+def _reached_the_head(scan: LogScan, objects: Listed) -> bool:
     """Whether the log was read to its end; what lies behind a fault may have made older revisions expire."""
     return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
 
@@ -163,7 +164,7 @@ def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Ite
 def check_files(
     store: ObjectStore,
     state: State,
-    objects: dict[str, ObjectInfo],
+    objects: Listed,
     report: Report,
     *,
     chunk: int | None = None,
@@ -191,7 +192,7 @@ def check_files(
 def _checked(
     store: ObjectStore,
     work: list[tuple[DataFile, bool]],
-    objects: dict[str, ObjectInfo],
+    objects: Listed,
     report: Report,
     progress: Callable[[DataFile], None],
 ) -> Iterator[tuple[DataFile, Fault | None]]:
@@ -218,7 +219,7 @@ def _checked(
 def _older_faults(
     store: ObjectStore,
     head: State,
-    objects: dict[str, ObjectInfo],
+    objects: Listed,
     report: Report,
     progress: Callable[[DataFile], None],
 ) -> Iterator[Fault]:
@@ -255,21 +256,21 @@ def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | N
     return Fault(FaultKind.CHECKSUM, file.path, f"{file.path} has SHA-256 {found}; expected {file.sha256}.", file.chunk)
 
 
-def check_documents(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     """Yield the faults of schema documents, receipts and chunk checksums."""
     yield from _schema_faults(store, state, objects)
     yield from _receipt_faults(store, state, objects)
     yield from _chunk_faults(state)
 
 
-def _schema_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def _schema_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     for added in state.schemas.values():
         for ref in added.files:
             for fault in object_faults(store, ref, ref.path in objects):
                 yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
 
 
-def _receipt_faults(store: ObjectStore, state: State, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def _receipt_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
             yield from object_faults(store, ref, ref.path in objects, number)
@@ -300,7 +301,7 @@ def _seal_faults(state: State) -> Iterator[Fault]:
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
 
 
-def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def _orphans(scan: LogScan, objects: Listed) -> Iterator[Fault]:
     """Objects that the log never named, and objects that the format does not know at all."""
     named = _ever_named(scan)
     for path in objects:
@@ -313,10 +314,11 @@ def _orphans(scan: LogScan, objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
 def _ever_named(scan: LogScan) -> set[str]:
     said = [action for entry in scan.entries for action in entry.transaction.actions]
     said += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in said for path in _named_by(action)}
+    return scan.state.files.paths() | {path for action in said for path in named_by(action)}
 
 
-def _named_by(action: Action) -> list[str]:
+def named_by(action: Action) -> list[str]:
+    """Return the paths of the objects that an action names."""
     match action:
         case AddFile():
             return [action.file.path]

@@ -12,12 +12,11 @@ from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.layout import checkpointed_revision
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
-def checkpoint_faults(
-    store: ObjectStore, scan: LogScan, objects: dict[str, ObjectInfo], *, full: bool
-) -> Iterator[Fault]:
+def checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, full: bool) -> Iterator[Fault]:
     """Yield the faults of checkpoints that reading the log did not meet.
 
     Args:

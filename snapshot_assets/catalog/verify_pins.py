@@ -11,14 +11,15 @@ from snapshot_assets.catalog.pin_objects import pin_document
 from snapshot_assets.catalog.pin_set import PinState
 from snapshot_assets.catalog.replay import LogScan, scan_log
 from snapshot_assets.catalog.state import State
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 
 def pin_faults(
     store: ObjectStore,
     scan: LogScan,
     verified: State,
-    objects: dict[str, ObjectInfo],
+    objects: Listed,
     *,
     only: int | None,
     contents: bool,
@@ -50,9 +51,7 @@ def pin_faults(
             yield from _file_faults(state, pinning[0], checked, objects)
 
 
-def _pin_faults(
-    store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: dict[str, ObjectInfo]
-) -> Iterator[Fault]:
+def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
     pin, path = known.pin, known.pin.object.path
     found = read_object(store, pin.object, path in objects)
     if isinstance(found, Fault):
@@ -78,7 +77,7 @@ def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
         yield path, ref.bytes, None
 
 
-def _file_faults(state: State, known: PinState, checked: set[str], objects: dict[str, ObjectInfo]) -> Iterator[Fault]:
+def _file_faults(state: State, known: PinState, checked: set[str], objects: Listed) -> Iterator[Fault]:
     needs = f"which {known.pin} needs,"
     for path, size, chunk in _needed(state):
         if path in checked:

@@ -20,7 +20,8 @@ from snapshot_assets.catalog.state import SealState, State, first_version
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 _SHOWN = 5
 _READERS = 4
@@ -67,9 +68,7 @@ def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
     return {ref: sorted(revisions) for ref, revisions in found.items() if revisions and ref not in heads}
 
 
-def older_document_faults(
-    store: ObjectStore, head: State, objects: dict[str, ObjectInfo], *, full: bool
-) -> Iterator[Fault]:
+def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, full: bool) -> Iterator[Fault]:
     """Yield the faults of the receipts and schema documents that only older readable revisions name.
 
     Args:

@@ -20,6 +20,7 @@ from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 StateCheck = Callable[[ObjectStore, State], list[Fault]]
@@ -62,7 +63,7 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 
 def _files(store: ObjectStore, state: State, chunk: int) -> list[Fault]:
-    objects = {info.path: info for info in store.list(f"data/{chunk}/")}
+    objects = Listed(store, f"data/{chunk}/")
     return list(check_files(store, state, objects, Report(store.uri, "full"), chunk=chunk))
 
 
@@ -85,7 +86,7 @@ def _snapshot_checksum(store: ObjectStore, state: State) -> list[Fault]:
 
 def _coverage(store: ObjectStore, state: State) -> list[Fault]:
     missing = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
-    objects = {info.path: info for info in store.list("data/")}
+    objects = Listed(store, "data/")
     return [*missing, *check_files(store, state, objects, Report(store.uri, "quick"))]
 
 

@@ -97,7 +97,8 @@ def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
 
 def checkpoint_metadata(written: Written) -> dict[str, Any]:
     """Return the metadata of a run that wrote a checkpoint, or found it there."""
-    return {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
+    facts = {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
+    return facts | ({"mended": list(written.mended)} if written.mended else {})
 
 
 def garbage_metadata(found: Collection, *, dry_run: bool) -> dict[str, Any]:

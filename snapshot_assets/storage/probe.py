@@ -11,6 +11,7 @@ from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExis
 from snapshot_assets.storage.base import ObjectStore
 
 _FOLDER = "transactions/"
+_LISTINGS = 5  # one alone may pass an object over while others write
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,11 @@ def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> t
 
 def _read(store: ObjectStore, path: str, data: bytes) -> datetime:
     found = store.get(path, limit=len(data))
-    listed = {info.path: info for info in store.list(_FOLDER)}
-    if found != data or path not in listed:
+    listings = (info for _ in range(_LISTINGS) for info in store.list(_FOLDER))
+    listed = next((info for info in listings if info.path == path), None)
+    if found != data or listed is None:
         raise StorageError(
             f"{store.uri} took {path} but gave back other bytes or does not list it; it cannot hold snapshots.",
             uri=store.uri,
         )
-    return listed[path].modified
+    return listed.modified

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.checkpoints import write_checkpoint
 from snapshot_assets.catalog.pins import create_tag
 from snapshot_assets.catalog.prune import prune
@@ -219,6 +220,7 @@ def test_checkpoint_writes_one_now_and_finds_it_there_again(
         "revision": 5,
         "bytes": path.stat().st_size,
         "new": True,
+        "mended": [],
     }
     before = path.read_bytes()
     again = catalog(snapshots, "checkpoint", location)
@@ -227,15 +229,19 @@ def test_checkpoint_writes_one_now_and_finds_it_there_again(
     assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--depth", "quick").status == 0
 
 
-def test_a_damaged_checkpoint_is_not_taken_for_one(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+def test_a_damaged_checkpoint_is_written_again(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    """That of the head, and an older one, which is named."""
     assert catalog(snapshots, "checkpoint", location).status == 0
     path = location / checkpoint_path(5)
     path.write_bytes(path.read_bytes()[:-1])
-    refused = catalog(snapshots, "checkpoint", location)
-    assert (refused.status, refused.out) == (1, "")
-    assert f"delete {checkpoint_path(5)} and run again" in refused.err
-    path.unlink()
     assert catalog(snapshots, "checkpoint", location, "--json").json["new"]
+    writer.catalog.commit(rules.in_progress(writer.token, [1], "run"))
+    path.write_bytes(path.read_bytes()[:-1])
+    written = catalog(snapshots, "checkpoint", location)
+    assert written.status == 0
+    assert f"{checkpoint_path(6)} is written" in written.out
+    assert f"{checkpoint_path(5)} was damaged, and is written again" in written.out
+    assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--depth", "quick").status == 0
 
 
 @pytest.mark.parametrize("command", ["log", "show", "checkpoint", "gc", "prune"])

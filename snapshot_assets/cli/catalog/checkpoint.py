@@ -19,4 +19,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         verb = "written" if written.new else "there already"
         show(f"{written.path} is {verb}: revision {written.revision}, {human_bytes(written.bytes)}")
+        for path in written.mended:
+            show(f"{path} was damaged, and is written again")
     return 0

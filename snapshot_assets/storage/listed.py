@@ -1,0 +1,50 @@
+"""Objects as a listing shows them. What it shows is there; what it does not show may be there all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+_READERS = 16
+
+
+class Listed(Mapping[str, ObjectInfo]):
+    """The objects of a location by path; one that the listing does not show is asked for by its name.
+
+    A listing of a folder that others write to may pass over an object. Iterating gives what is known so far.
+
+    Args:
+        store: The location.
+        prefixes: What to list, as `ObjectStore.list` takes it; nothing for all objects.
+    """
+
+    def __init__(self, store: ObjectStore, *prefixes: str) -> None:
+        self._store = store
+        self._known = {info.path: info for prefix in prefixes or ("",) for info in store.list(prefix)}
+
+    def __getitem__(self, path: str) -> ObjectInfo:
+        """Return an object's facts; `KeyError` if it is missing."""
+        if path not in self._known:
+            try:
+                self._known[path] = self._store.head(path)
+            except ObjectNotFoundError:
+                raise KeyError(path) from None
+        return self._known[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._known))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def missing(self, paths: Iterable[str]) -> set[str]:
+        """Return the paths among these at which there is no object."""
+        unlisted = sorted(set(paths) - self._known.keys())
+        if not unlisted:
+            return set()
+        with ThreadPoolExecutor(_READERS) as pool:
+            there = pool.map(self.__contains__, unlisted)
+            return {path for path, found in zip(unlisted, there, strict=True) if not found}
