@@ -15,6 +15,7 @@ from snapshot_assets.catalog.state import State
 from snapshot_assets.catalog.verify import Report, check_documents, check_files
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 HASHED_AGAIN = 1 << 30
 """Most bytes of already verified files that are hashed again."""
