@@ -77,3 +77,27 @@ def test_the_parts_of_an_index_are_what_they_were(
     assert postgresql_server.psql(target, INDEXES) == postgresql_server.psql(source, INDEXES)
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
     assert extracted(target) == schema
+
+
+FOREIGN = """
+CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w;
+CREATE TABLE p (a int, b int) PARTITION BY RANGE (a);
+CREATE TABLE mid PARTITION OF p FOR VALUES FROM (0) TO (10) PARTITION BY LIST (b);
+CREATE TABLE leaf PARTITION OF mid FOR VALUES IN (1);
+CREATE INDEX p_i ON p (a, b);
+CREATE FOREIGN TABLE f PARTITION OF p FOR VALUES FROM (10) TO (20) SERVER far;
+CREATE FOREIGN TABLE deep PARTITION OF mid FOR VALUES IN (2) SERVER far;
+"""
+
+
+def test_a_partition_that_was_a_foreign_table_gets_its_part_of_an_index(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, FOREIGN)
+    restore(extracted(source), target)
+    valid = (
+        "SELECT indrelid::regclass::text, indisvalid FROM pg_index WHERE indrelid::regclass::text !~ '^pg_'"
+        " ORDER BY indrelid::regclass::text"
+    )
+    assert postgresql_server.psql(target, valid).splitlines() == ["deep|t", "f|t", "leaf|t", "mid|t", "p|t"]
