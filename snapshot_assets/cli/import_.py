@@ -13,6 +13,7 @@ from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say,
 from snapshot_assets.cli.restore_request import ImportRequest, request_of
 from snapshot_assets.databases.target import ImportRecord
 from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.engine.restore_counts import AGAIN
 from snapshot_assets.engine.restore_ledger import numbered
 from snapshot_assets.engine.restore_load import ChunkOutcome
 from snapshot_assets.engine.restore_pins import unpin
@@ -36,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
         return _forget(options, request)
     run = ImportRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
     prepared = run.prepare(depth="full" if options.dry_run else "quick")
+    if prepared.done:
+        run.check_rows(prepared, added=True)
     if options.dry_run:
         return _show_plan(options, request, prepared)
     if prepared.finished and run.finish():
@@ -191,7 +194,7 @@ def _report(
         )
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. Somebody else writes to these tables, or a"
-            " trigger or rule of theirs changes rows.",
+            f" trigger or rule of theirs changes rows. {AGAIN}",
             tables=sorted(map(str, different)),
         )
     report: dict[str, Any] = {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from snapshot_assets.databases.identity import identity_sequences
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Carrier,
@@ -32,7 +33,7 @@ TypeFor = Callable[[pa.DataType], str]
 _PLAIN_STRINGS = frozenset(("text", "varchar", "character varying", "string", "name"))
 _TEXTS = frozenset(("text", "varchar", "string"))
 _PLAIN_BINARIES = frozenset(("bytea", "blob", "binary", "uuid"))
-_NEXTVAL = re.compile(r"nextval\('(?:[^']|'')*'(?:::regclass)?\)")
+_NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^']|'')*)'(?:::regclass)?\)")
 _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOTALL)
 _UNCHECKED = re.compile(r"\bNOT (?:VALID|ENFORCED)\b")
 _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
@@ -40,7 +41,9 @@ _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORE
 """Types of which equal values may have different texts: as texts they are no key that another table could refer to."""
 
 _INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
-_SILENT_OPTIONS = frozenset(("view", "relation", "extensions", "row_types", "columns", "not_carried"))
+_SILENT_OPTIONS = frozenset(
+    ("view", "relation", "extensions", "row_types", "columns", "identity_sequences", "not_carried")
+)
 
 
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
@@ -158,11 +161,14 @@ class _Conversion:
     def _sequences(self, table: Table) -> Iterator[Sequence]:
         """Yield the sequences that fill a column by their next number alone."""
         known = {column.name: column for column in table.columns}
+        identities = identity_sequences(table)
         taken = set()
         for sequence in table.sequences:
             column = known.get(sequence.column or "")
             fills = column is not None and (
-                column.identity is not None or _NEXTVAL.fullmatch(column.default or "") is not None
+                identities.get(column.name) == sequence
+                if column.identity is not None
+                else _draws_from(column.default, sequence)
             )
             if column is None or not fills or column.name in taken or self._kind == "spark":
                 self.lose(f"Sequence {sequence.schema_name}.{sequence.name} of {table.table_name} is left out.")
@@ -260,6 +266,15 @@ def is_plain(index: Index) -> bool:
     return all(
         text in (name, _quoted(name), f"'{_quoted(name)}'") for text, name in zip(written, index.columns, strict=False)
     ) and len(written) == len(index.columns)
+
+
+def _draws_from(default: str | None, sequence: Sequence) -> bool:
+    """Tell whether a default is the next number of a sequence, which DuckDB may name without its schema."""
+    match = _NEXTVAL.fullmatch(default or "")
+    named = match["name"].replace("''", "'") if match else ""
+    own = f".{sequence.schema_name}.{sequence.name}"
+    plain, wanted = (text.replace('"', "").casefold() for text in (own, f".{named}"))
+    return match is not None and (plain.endswith(wanted) or wanted.endswith(plain))
 
 
 def _drawing(sequence: Sequence) -> str:

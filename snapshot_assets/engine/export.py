@@ -63,6 +63,7 @@ class ChunkPlan:
 
     Attributes:
         size: Estimated bytes, by which small chunks are put into one task.
+        error: Why it cannot be read at all; then there is neither.
     """
 
     chunk: int
@@ -70,6 +71,7 @@ class ChunkPlan:
     size: int = 0
     window: str = ""
     frames: tuple[Frame, ...] = ()
+    error: SnapshotError | None = None
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,7 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
 def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
     """Join a chunk's parts; one that is missing is never taken for one without rows."""
     chunk = plan.chunk
-    errors = [part.error for part in parts if part.error is not None]
+    errors = [error for error in (plan.error, *(part.error for part in parts)) if error is not None]
     if not errors and plan.works and len(parts) != len(plan.works):
         errors = [
             TaskLostError(f"{len(plan.works)} tasks of chunk {chunk} gave {len(parts)} results; expected one each.")

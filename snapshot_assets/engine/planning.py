@@ -1,7 +1,11 @@
-"""Planning: which scans make up a chunk, and into how many tasks they go."""
+"""Planning: which scans make up a chunk, and into how many tasks they go.
+
+Sizes are guesses, and guessing may fail where a view does. Then the chunk is one task, which fails or not by itself.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -9,12 +13,16 @@ from typing import Protocol
 from snapshot_assets.catalog.state import State
 from snapshot_assets.databases.base import AllRows, Database, Rows, Scan, TimelessRows, WindowRows
 from snapshot_assets.databases.spark.database import SparkCatalogDatabase
-from snapshot_assets.engine.export import SMALL_CHUNK, ChunkPlan
+from snapshot_assets.engine.export import SMALL_CHUNK, ChunkPlan, Frame
+from snapshot_assets.engine.session import spark_errors
 from snapshot_assets.engine.tasks import ChunkWork, timeless_rows_error
-from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.errors import ConsistencyLostError, NoSnapshotError, SnapshotError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.format.scrub import scrub
+
+_LOG = logging.getLogger(__name__)
 
 SLICE_BYTES = 128 << 20
 """A table's share of a chunk is cut into slices of about this size, each a Spark task."""
@@ -77,13 +85,24 @@ class ScanPlanner(_ChunkScans):
     most_parts: int = 1
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order."""
-        for chunk in chunks:
-            yield self._plan(chunk)
+        """Yield the plan of each chunk, in order.
 
-    def _plan(self, chunk: int) -> ChunkPlan:
-        scans, window = self.scans(chunk), self.window_text(chunk)
-        work = ChunkWork(chunk, window, scans, timeless_allowed=self.header.null_time == "chunk0")
+        Raises:
+            ConsistencyLostError: The state that the run reads is gone.
+        """
+        for chunk in chunks:
+            scans, window = self.scans(chunk), self.window_text(chunk)
+            work = ChunkWork(chunk, window, scans, timeless_allowed=self.header.null_time == "chunk0")
+            try:
+                yield self._sized(work)
+            except ConsistencyLostError:
+                raise
+            except SnapshotError as error:
+                _LOG.warning("The size of chunk %s is not known, so it is one task: %s", chunk, scrub(str(error)))
+                yield ChunkPlan(chunk, (work,), SMALL_CHUNK, window)
+
+    def _sized(self, work: ChunkWork) -> ChunkPlan:
+        chunk, scans, window = work.chunk, work.scans, work.window
         sizes = [self.database.estimate(scan).bytes for scan in scans]
         if sum(sizes) < SMALL_CHUNK:
             return ChunkPlan(chunk, (work,), sum(sizes), window)
@@ -107,15 +126,20 @@ class FramePlanner(_ChunkScans):
     catalog: SparkCatalogDatabase
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order.
-
-        Raises:
-            DatabaseError: A table holds rows without a finite time, and the plan says `null_time: fail`.
-        """
+        """Yield the plan of each chunk, in order; of one that cannot be read, with the error that it fails with."""
         for chunk in chunks:
-            frames = tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
-            if chunk == UNTIMED_CHUNK and self.header.null_time == "fail":
-                for table, frame in frames:
-                    if table.time_index and not frame.isEmpty():
-                        raise timeless_rows_error(table)
-            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=frames)
+            window = self.window_text(chunk)
+            try:
+                yield ChunkPlan(chunk, window=window, frames=self._frames(chunk))
+            except SnapshotError as error:
+                yield ChunkPlan(chunk, window=window, error=error)
+
+    def _frames(self, chunk: int) -> tuple[Frame, ...]:
+        frames = tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
+        if chunk == UNTIMED_CHUNK and self.header.null_time == "fail":
+            for table, frame in frames:
+                with spark_errors():
+                    refused = table.time_index is not None and not frame.isEmpty()
+                if refused:
+                    raise timeless_rows_error(table)
+        return frames

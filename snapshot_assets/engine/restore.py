@@ -18,6 +18,7 @@ from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.target import ImportTarget, LoadedFile
 from snapshot_assets.engine import restore_pins
 from snapshot_assets.engine.restore_checked import ImportSettings, checked_import, look, names_of
+from snapshot_assets.engine.restore_counts import check_rows
 from snapshot_assets.engine.restore_decide import expected_rows
 from snapshot_assets.engine.restore_load import ChunkOutcome, Loader
 from snapshot_assets.engine.restore_prepared import Prepared
@@ -208,6 +209,25 @@ class ImportRun:
             slots=1 if in_order else self.slots,
             retry=self.retry,
         )
+
+    def check_rows(self, prepared: Prepared, only: Collection[int] = (), *, added: bool = False) -> None:
+        """Make sure that the target holds the rows that its ledger has, before nothing or little is done.
+
+        Args:
+            prepared: The import.
+            only: Chunk ids; empty for all.
+            added: Whether more rows than were loaded are an error too, where all of it is loaded.
+
+        Raises:
+            RestoreError: It does not; names the tables, with rows found and rows expected.
+        """
+        loads = prepared.loads(only)
+        loading = any(load.plans for load in loads)
+        # What is replaced may be gone; of some windows the asset's checks count those that are there.
+        if any(load.replace for load in loads) or (only and loading):
+            return
+        with self.target() as target:
+            check_rows(target, prepared, only, added=added and not loading)
 
     def finish(self) -> bool:
         """Make keys, indexes and views, and unpin the revision, if all chunks are loaded.

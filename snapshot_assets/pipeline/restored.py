@@ -74,6 +74,8 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         done: dict[str, dict[str, Any]] = {}
         try:
             prepared = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
+            if not config.replace:
+                run.check_rows(prepared, [UNTIMED_CHUNK, *keys])
             for outcome in _outcomes(run, sorted(keys), again=config.replace):
                 snapshots_of(context).on_loaded(outcome)
                 if outcome.chunk in keys and outcome.error is None:

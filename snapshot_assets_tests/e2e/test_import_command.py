@@ -89,6 +89,21 @@ def test_an_import_says_what_it_did_and_the_next_one_that_nothing_was_left(
     assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
 
 
+def test_a_second_import_over_rows_that_are_gone_says_so_and_fails(
+    snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path
+) -> None:
+    assert Into(f"duckdb://{target}").restore(store_of(exported)).finished
+    assert "was restored before; nothing was done" in snapshots(*call).out
+    execute(target, "DELETE FROM sensors", "DELETE FROM readings WHERE value < 5")
+    for option in ((), ("--dry-run",), ("--json",)):
+        refused = snapshots(*call, *option)
+        assert refused.status == 1
+        told = refused.json["error"]["message"] if option == ("--json",) else refused.err
+        assert "main.readings: 72 were loaded, 67 are there (other rows than loaded in chunk 1)" in told
+        assert "main.sensors: 2 were loaded, 0 are there" in told
+        assert "--forget-ledger" in told
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_plan_with_a_target_imports_for_people_and_one_without_is_refused(
     snapshots: Snapshots, exported: Path, source: str, target: Path, tmp_path: Path

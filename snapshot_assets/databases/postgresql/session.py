@@ -17,7 +17,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.databases.postgresql.failures import connect_failure, translated
+from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
 from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
@@ -50,6 +50,9 @@ SETTINGS = {
 
 BATCH_BYTES = 8 << 20
 """Size at which the driver ends a batch. Between 1 and 16 MiB the speed is the same, beyond it falls."""
+
+WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
+"""Options of a statement that is not run through COPY, of which the driver loses an error before the first row."""
 
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -144,17 +147,15 @@ class Session:
         with self._translating(doing), self._connection.cursor() as cursor:
             cursor.execute(statement)
 
-    def rows(self, query: str, doing: str, *, copy: bool = True) -> list[dict[str, Any]]:
+    def rows(self, query: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name.
 
         Args:
             query: SQL.
             doing: What for, as a message says it.
-            copy: False for a statement that COPY does not take, such as EXPLAIN.
         """
         with self._translating(doing), self._connection.cursor() as cursor:
-            if not copy:
-                cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.adbc_statement.set_options(**WITHOUT_COPY)
             cursor.execute(query)
             found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
             return found
@@ -163,7 +164,7 @@ class Session:
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver gives them; leaving early cancels the query."""
         with self._connection.cursor() as cursor:
-            with self._translating(doing):
+            with self._translating(doing, query):
                 cursor.adbc_statement.set_options(
                     **{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)},
                 )
@@ -171,14 +172,14 @@ class Session:
                 reader = cursor.fetch_record_batch()
             source = _Source(reader)
             try:
-                yield self._batches(source, doing)
+                yield self._batches(source, doing, query)
             finally:
                 if not source.drained:
                     self._abandon(cursor, reader)
 
-    def _batches(self, source: _Source, doing: str) -> Iterator[pa.RecordBatch]:
+    def _batches(self, source: _Source, doing: str, query: str) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._translating(doing):
+            with self._translating(doing, query):
                 batch = source.next()
             if batch is None:
                 return
@@ -193,12 +194,25 @@ class Session:
         self._recover()
 
     @contextmanager
-    def _translating(self, doing: str) -> Iterator[None]:
+    def _translating(self, doing: str, streamed: str = "") -> Iterator[None]:
         try:
             yield
         except _DRIVER_ERRORS as error:
             alive = self._recover()
+            if streamed and alive and is_headless(error):
+                self._fail_again(streamed, doing)
             raise translated(error, f"{self._name}: {doing}", self._secrets, alive) from None
+
+    def _fail_again(self, query: str, doing: str) -> None:
+        """Run a query once more in the same state, for the error that the driver lost.
+
+        It costs what the query cost until it failed: ANALYZE runs the plan that COPY ran, and the server drops the
+        rows. Nothing can change, for the transaction is read-only.
+
+        Raises:
+            SnapshotError: The query failed again, with the server's own error.
+        """
+        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
 
     def _recover(self) -> bool:
         """Go back to the state's beginning, and tell whether there was a connection and a beginning to go back to."""

@@ -16,7 +16,7 @@ from snapshot_assets.databases.postgresql.failures import connect_failure, trans
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
 from snapshot_assets.databases.postgresql.nested import with_json
 from snapshot_assets.databases.postgresql.references import reference, references_to
-from snapshot_assets.databases.postgresql.session import SETTINGS, pinning, secrets_of
+from snapshot_assets.databases.postgresql.session import SETTINGS, WITHOUT_COPY, pinning, secrets_of
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
 from snapshot_assets.databases.postgresql.times import documented
 from snapshot_assets.databases.references import Reference
@@ -112,10 +112,12 @@ class PostgresqlTarget(SqlTarget):
 
     def _execute(self, sql: str, doing: str) -> None:
         with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**WITHOUT_COPY)
             cursor.execute(sql)
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**WITHOUT_COPY)
             cursor.execute(sql)
             found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
             return found

@@ -10,6 +10,7 @@ from snapshot_assets.databases.postgresql.catalog.facts import Facts
 from snapshot_assets.databases.postgresql.catalog.options import column_options, comments, flagged, present, storage
 from snapshot_assets.databases.postgresql.catalog.partitions import extension_options, partition_options
 from snapshot_assets.databases.postgresql.catalog.relations import KINDS, Relation
+from snapshot_assets.databases.postgresql.catalog.sequences import identity_sequences
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.time_index import choose_time_index
@@ -50,7 +51,7 @@ def table_document(relation: Relation, facts: Facts, selection: Selection) -> Ta
         ),
         foreign_keys=tuple(_foreign_key(row) for row in constraints if row["kind"] == "f"),
         indexes=tuple(_index(row) for row in indexes),
-        sequences=tuple(sequence for sequence, _ in facts.sequences.get(relation.oid, [])),
+        sequences=tuple(each.document for each in facts.sequences.get(relation.oid, [])),
         types=facts.types[relation.oid].types,
         options=_table_options(relation, facts),
         comment=relation.facts["comment"],
@@ -134,6 +135,7 @@ def _table_options(relation: Relation, facts: Facts) -> dict[str, Any]:
     indexes = facts.indexes.get(relation.oid, [])
     statistics = facts.statistics.get(relation.oid, [])
     columns = facts.columns.get(relation.oid, [])
+    sequences = facts.sequences.get(relation.oid, [])
     row = relation.facts
     return present(
         relation=KINDS[relation.kind] if relation.is_view else None,
@@ -147,6 +149,7 @@ def _table_options(relation: Relation, facts: Facts) -> dict[str, Any]:
         replica_identity=row["replica_identity"] or flagged([*constraints, *indexes], "replica_identity"),
         clustered_on=flagged([*constraints, *indexes], "clustered"),
         columns=column_options(columns, constraints, relation.name.table),
+        identity_sequences=identity_sequences(sequences),
         constraint_storage=present(**{row["name"]: row["storage_parameters"] for row in constraints}),
         statistics=[row["definition"] for row in statistics],
         **extension_options(relation, facts),
@@ -156,9 +159,9 @@ def _table_options(relation: Relation, facts: Facts) -> dict[str, Any]:
             indexes=comments(indexes),
             statistics=comments(statistics),
             sequences={
-                str(TableName(sequence.schema_name, sequence.name)): comment
-                for sequence, comment in facts.sequences.get(relation.oid, [])
-                if comment is not None
+                str(TableName(each.document.schema_name, each.document.name)): each.comment
+                for each in sequences
+                if each.comment is not None
             },
         ),
         not_carried=[row["object"] for row in facts.not_carried.get(relation.oid, [])],

@@ -10,8 +10,8 @@ from snapshot_assets.databases.postgresql.catalog.columns import SourceColumn
 from snapshot_assets.databases.postgresql.catalog.constraints import Rows
 from snapshot_assets.databases.postgresql.catalog.extensions import Extensions
 from snapshot_assets.databases.postgresql.catalog.relations import Relation
+from snapshot_assets.databases.postgresql.catalog.sequences import SourceSequence
 from snapshot_assets.databases.postgresql.catalog.user_types import UsedTypes
-from snapshot_assets.format import relations as documents
 from snapshot_assets.format.relations import TableName
 
 
@@ -26,7 +26,7 @@ class Facts:
     indexes: Rows
     statistics: Rows
     not_carried: Rows
-    sequences: Mapping[int, list[tuple[documents.Sequence, str | None]]]
+    sequences: Mapping[int, list[SourceSequence]]
     types: Mapping[int, UsedTypes]
     extensions: Extensions
     views: Mapping[int, dict[str, Any]]

@@ -49,10 +49,10 @@ def partition_options(relation: Relation, facts: Facts) -> dict[str, Any]:
             constraint_storage=present(**{row["name"]: row["storage_parameters"] for row in constraints}),
             indexes=[present(name=row["name"], definition=row["definition"], parent=row["parent"]) for row in indexes],
             sequences=[
-                sequence.model_dump(mode="json", by_alias=True)
-                for sequence, _ in facts.sequences.get(relation.oid, [])
+                sequence.document.model_dump(mode="json", by_alias=True)
+                for sequence in facts.sequences.get(relation.oid, [])
                 if any(
-                    column.name == sequence.column and column.facts["default"] != table[column.name]["default"]
+                    column.name == sequence.document.column and column.facts["default"] != table[column.name]["default"]
                     for column in columns
                 )
             ],

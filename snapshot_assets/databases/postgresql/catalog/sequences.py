@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import Session
@@ -12,17 +14,19 @@ from snapshot_assets.format.relations import Sequence, TableName
 
 _QUERY = """
 WITH used AS (
-    SELECT d.objid AS sequence, d.refobjid AS relation, d.refobjsubid AS number, true AS owned FROM pg_depend d
+    SELECT d.objid AS sequence, d.refobjid AS relation, d.refobjsubid AS number, true AS owned,
+        d.deptype = 'i' AS internal
+    FROM pg_depend d
     WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjsubid > 0
         AND d.deptype IN ('a', 'i') AND d.refobjid = ANY ({oids})
     UNION ALL
-    SELECT d.refobjid, f.adrelid, f.adnum, false FROM pg_attrdef f JOIN pg_depend d ON d.objid = f.oid
+    SELECT d.refobjid, f.adrelid, f.adnum, false, false FROM pg_attrdef f JOIN pg_depend d ON d.objid = f.oid
     WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND f.adrelid = ANY ({oids})
 )
 SELECT u.relation::int8 AS relation, n.nspname::text AS schema, c.relname::text AS name,
     format_type(s.seqtypid, NULL) AS type, a.attname::text AS column, bool_or(u.owned) AS owned,
-    s.seqstart AS start, s.seqincrement AS increment, s.seqmin AS minimum, s.seqmax AS maximum, s.seqcache AS cache,
-    s.seqcycle AS cycle, obj_description(c.oid, 'pg_class') AS comment,
+    bool_or(u.internal) AS internal, s.seqstart AS start, s.seqincrement AS increment, s.seqmin AS minimum,
+    s.seqmax AS maximum, s.seqcache AS cache, s.seqcycle AS cycle, obj_description(c.oid, 'pg_class') AS comment,
     has_schema_privilege(n.oid, 'USAGE') AND has_sequence_privilege(c.oid, 'SELECT') AS readable
 FROM used u
 JOIN pg_sequence s ON s.seqrelid = u.sequence
@@ -35,8 +39,23 @@ ORDER BY u.relation, a.attnum, n.nspname, c.relname
 """
 
 
-def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list[tuple[Sequence, str | None]]]:
-    """Return sequences with their comments, by relation.
+@dataclass(frozen=True)
+class SourceSequence:
+    """One sequence of the catalog, as one column uses it.
+
+    Attributes:
+        document: What the schema documents hold of it.
+        internal: Whether it is the column's identity sequence, which PostgreSQL made for it.
+        comment: Its comment.
+    """
+
+    document: Sequence
+    internal: bool
+    comment: str | None
+
+
+def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
+    """Return sequences by relation.
 
     Raises:
         DatabaseDeniedError: One may not be read: restored without its place it would hand out used numbers again.
@@ -50,13 +69,25 @@ def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list
             sequences=tuple(denied),
         )
     places = _places(session, names)
-    found: dict[int, list[tuple[Sequence, str | None]]] = {}
+    found: dict[int, list[SourceSequence]] = {}
     for row in rows:
-        relation, comment = row.pop("relation"), row.pop("comment")
+        relation, comment, internal = row.pop("relation"), row.pop("comment"), row.pop("internal")
         del row["readable"]
         last_value = _last_value(row, *places[TableName(row["schema"], row["name"])])
-        found.setdefault(relation, []).append((Sequence(**row, last_value=last_value), comment))
+        document = Sequence(**row, last_value=last_value)
+        found.setdefault(relation, []).append(SourceSequence(document, internal, comment))
     return found
+
+
+def identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[str]]:
+    """Return schema and name of the sequence that an identity column draws from, where the column owns several."""
+    owned = [each for each in sequences if each.document.owned]
+    columns = Counter(each.document.column for each in owned)
+    return {
+        str(each.document.column): [each.document.schema_name, each.document.name]
+        for each in owned
+        if each.internal and columns[each.document.column] > 1
+    }
 
 
 def _places(session: Session, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:

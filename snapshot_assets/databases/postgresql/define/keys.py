@@ -124,7 +124,27 @@ def partition_keys(making: Making, table: Table) -> Iterator[Statement]:
             yield from _attached(part, row, of)
             own = qualified(TableName(name.schema, row["name"]))
             yield from comment("INDEX", own, comments.get("indexes", {}).get(row["name"]), what, of)
+        if part.get("relation") == "foreign table":
+            yield from _parts_of_indexes(making, table, part)
         yield from properties(making, name, part, of)
+
+
+def _parts_of_indexes(making: Making, table: Table, part: Mapping[str, Any]) -> Iterator[Statement]:
+    """Yield a plain partition's parts of its table's indexes, where it was a foreign table, which has none.
+
+    An index that lacks a part is never valid.
+    """
+    name, above = part_name(part), TableName(*part["of"])
+    own = [each for each in making.partitions(table) if part_name(each) == above]
+    indexes = own[0].get("indexes", ()) if own else [index.model_dump() for index in table.indexes]
+    for row in indexes:
+        if (above, row["name"]) in making.left_out:
+            continue
+        row_of_part = {"name": f"{row['name']}_{name.table}", "parent": row["name"]}
+        what = f"index {row_of_part['name']} of {name}"
+        sql, _ = text.index(row["definition"], row["name"], above, what, (row_of_part["name"], name))
+        yield Statement(what, sql, table.table_name)
+        yield from _attached(part, row_of_part, table.table_name)
 
 
 def _partition_constraint(

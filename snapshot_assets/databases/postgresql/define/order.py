@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from snapshot_assets.databases.identity import identity_sequences
 from snapshot_assets.databases.postgresql.define.heirs import parents_of
 from snapshot_assets.databases.postgresql.define.making import Making
 from snapshot_assets.databases.postgresql.define.types import needed_tables, view_types
@@ -19,6 +20,11 @@ def in_order(making: Making) -> Iterator[UserType | Table]:
     """
     done: set[TableName] = set()
     open_: set[TableName] = set()
+    owners = {
+        TableName(sequence.schema_name, sequence.name): table.table_name
+        for table in making.schema.tables
+        for sequence in identity_sequences(table).values()
+    }
 
     def visit(table: Table) -> Iterator[UserType | Table]:
         name = table.table_name
@@ -26,7 +32,10 @@ def in_order(making: Making) -> Iterator[UserType | Table]:
             return
         open_.add(name)
         rows = needed_tables(making, table.options.get("row_types", ()))
-        for needed in (*rows, *parents_of(making, table)):
+        # An identity's sequence is made with its table; another table's default may draw from it too.
+        used = (TableName(each.schema_name, each.name) for each in table.sequences)
+        drawn = [owners[each] for each in used if owners.get(each, name) != name]
+        for needed in (*rows, *parents_of(making, table), *drawn):
             if needed not in making.tables:
                 raise RestoreError(
                     f"Table {name} cannot be made: it holds rows of the type of {needed}, which is not restored as a"

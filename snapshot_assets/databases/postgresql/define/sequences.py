@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from snapshot_assets.databases.identity import identity_sequences
 from snapshot_assets.databases.postgresql.define import text
 from snapshot_assets.databases.postgresql.define.making import Making, comment, part_name
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
@@ -61,12 +62,14 @@ def uses(making: Making) -> Uses:
             use = _use(found, sequence, name)
             use.identity = use.identity or sequence in own.values()
             use.comment = comments.get(str(use.name), use.comment)
-            _note(use, sequence, name, table, unlogged=table.options.get("persistence") == "unlogged")
+            defaults = {column.name: column.default for column in table.columns}
+            _note(use, sequence, name, table, defaults, unlogged=table.options.get("persistence") == "unlogged")
         for part in making.partitions(table):
             for given in part.get("sequences", ()):
                 sequence = Sequence.model_validate(given)
                 use = _use(found, sequence, name)
-                _note(use, sequence, part_name(part), table, unlogged=part.get("persistence") == "unlogged")
+                defaults = part.get("defaults", {})
+                _note(use, sequence, part_name(part), table, defaults, unlogged=part.get("persistence") == "unlogged")
     return found
 
 
@@ -76,31 +79,28 @@ def _use(found: dict[TableName, Use], sequence: Sequence, table: TableName) -> U
     return use
 
 
-def _note(use: Use, sequence: Sequence, relation: TableName, table: Table, *, unlogged: bool) -> None:
+def _note(
+    use: Use,
+    sequence: Sequence,
+    relation: TableName,
+    table: Table,
+    defaults: Mapping[str, str | None],
+    *,
+    unlogged: bool,
+) -> None:
     column = next((column for column in table.columns if column.name == sequence.column), None)
-    if column is not None and _holds_numbers(column, use):
+    if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
         use.columns.append((relation, column.name))
     if sequence.owned and use.owner is None:
         use.sequence, use.owner, use.unlogged = sequence, relation, unlogged
 
 
-def _holds_numbers(column: Column, use: Use) -> bool:
+def _holds_numbers(column: Column, use: Use, default: str | None) -> bool:
     """Tell whether a column holds the sequence's own numbers: not if its default makes something else of them."""
     arrow_type = column.arrow_field().type
     numbers = pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
-    return numbers and (column.identity is not None or text.drawn_from(column.default) == use.name)
-
-
-def identity_sequences(table: Table) -> dict[str, Sequence]:
-    """Return the sequence of each identity column; of several that it owns, the one named after it."""
-    found: dict[str, Sequence] = {}
-    identities = {column.name for column in table.columns if column.identity is not None}
-    for sequence in table.sequences:
-        if sequence.owned and sequence.column in identities:
-            usual = sequence.name == f"{table.name}_{sequence.column}_seq"
-            if usual or sequence.column not in found:
-                found[sequence.column] = sequence
-    return found
+    drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
+    return numbers and drawn
 
 
 def create(use: Use) -> Iterator[Statement]:

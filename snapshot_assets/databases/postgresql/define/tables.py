@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from snapshot_assets.databases.identity import identity_sequences
 from snapshot_assets.databases.postgresql.define import partitions, text
 from snapshot_assets.databases.postgresql.define.columns import column_settings, default, not_null, typed, value
 from snapshot_assets.databases.postgresql.define.heirs import Family, family
@@ -17,7 +18,6 @@ from snapshot_assets.databases.postgresql.define.making import (
     storage,
     unlogged,
 )
-from snapshot_assets.databases.postgresql.define.sequences import identity_sequences
 from snapshot_assets.databases.postgresql.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Table, TableName

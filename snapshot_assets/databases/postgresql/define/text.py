@@ -204,8 +204,17 @@ def exclusion(definition: str, what: str) -> str:
     return definition
 
 
-def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
+def index(
+    definition: str, name: str, table: TableName, what: str, part: tuple[str, TableName] | None = None
+) -> tuple[str, bool]:
     """Return the statement that makes an index, and whether it holds neither expression nor predicate.
+
+    Args:
+        definition: The source's text.
+        name: The index.
+        table: Its table.
+        what: What it is, for messages.
+        part: Name and partition of a part of it, which is made instead; None for the index itself.
 
     Raises:
         RestoreError: It makes something else.
@@ -219,7 +228,8 @@ def index(definition: str, name: str, table: TableName, what: str) -> tuple[str,
     ):
         raise refusal(what, definition, f"an index {name} of {table}")
     using = f" USING {match['method']}" if match["method"] else ""
-    head = f"CREATE {match['unique'] or ''}INDEX {identifier(name)} ON {match['only'] or ''}{qualified(table)}"
+    made, on, only = (name, table, match["only"] or "") if part is None else (*part, "")
+    head = f"CREATE {match['unique'] or ''}INDEX {identifier(made)} ON {only}{qualified(on)}"
     return f"{head}{using} {match['rest']}", _PLAIN_INDEX.fullmatch(match["rest"]) is not None
 
 

@@ -1,0 +1,91 @@
+"""What the server says of a query that fails before its first row reaches the user, and decides whether to retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from snapshot_assets.databases.base import AllRows, Scan
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.errors import (
+    DatabaseDeniedError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    RestoreError,
+    SnapshotError,
+    TransientError,
+)
+from snapshot_assets_tests.databases.postgresql.helpers import opened, read, table_of
+from snapshot_assets_tests.databases.postgresql.restored import run
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+VIEWS = """
+CREATE TABLE base (ts timestamptz, v int);
+INSERT INTO base SELECT '2025-01-01Z'::timestamptz + i * interval '1h', i FROM generate_series(1, 100) i;
+CREATE VIEW first AS SELECT ts, v / (CASE WHEN v < 10 THEN 0 ELSE 1 END) v FROM base;
+CREATE VIEW late AS SELECT ts, v / (CASE WHEN v > 90 THEN 0 ELSE 1 END) v FROM base;
+CREATE VIEW times AS SELECT ts + interval '1s' * (1 / (v - v)) AS ts FROM base;
+CREATE FUNCTION fail(state text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+    RAISE EXCEPTION 'the server said %', state USING errcode = state; END $$;
+CREATE VIEW deadlock AS SELECT public.fail('40P01') v FROM base;
+CREATE VIEW denied AS SELECT public.fail('42501') v FROM base;
+CREATE FUNCTION once() RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) THEN
+        PERFORM pg_advisory_lock(1);
+        RAISE EXCEPTION 'only once'; END IF;
+    RETURN 1; END $$;
+CREATE VIEW passing AS SELECT public.once() v FROM base;
+"""
+
+
+@pytest.fixture(scope="module")
+def database(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> Iterator[str]:
+    postgresql_server.psql_script(postgresql_module_database, VIEWS)
+    return postgresql_module_database
+
+
+def failure(uri: str, view: str) -> SnapshotError:
+    with opened(uri) as opened_database:
+        table = table_of(opened_database, view)
+        with pytest.raises(SnapshotError) as caught, opened_database.scan(Scan(table, AllRows())) as batches:
+            list(batches)
+        # The session still reads its state.
+        assert read(opened_database, table_of(opened_database, "base")).num_rows == 100
+    return caught.value
+
+
+@pytest.mark.parametrize("view", ["first", "late"])
+def test_the_servers_error_is_told_wherever_the_query_fails(database: str, view: str) -> None:
+    error = failure(database, view)
+    assert "reading public." + view in str(error)
+    assert "division by zero" in str(error)
+    assert "PGCOPY" not in str(error)
+    assert type(error) is DatabaseError
+
+
+def test_its_sqlstate_tells_what_may_pass_from_what_stays(database: str) -> None:
+    first, deadlock, denied = (failure(database, view) for view in ("first", "deadlock", "denied"))
+    assert (type(first), first.attributes["sqlstate"]) == (DatabaseError, "22012")
+    assert (type(deadlock), deadlock.attributes["sqlstate"]) == (DatabaseUnavailableError, "40P01")
+    assert (type(denied), denied.attributes["sqlstate"]) == (DatabaseDeniedError, "42501")
+    assert "the server said 42501" in str(denied)
+
+
+def test_an_error_that_does_not_come_again_is_worth_a_retry(database: str) -> None:
+    error = failure(database, "passing")
+    assert isinstance(error, TransientError)
+    assert "reading public.passing failed: the server ended the query before its first row" in str(error)
+
+
+def test_what_is_asked_beside_the_rows_fails_with_the_servers_words_too(database: str) -> None:
+    with opened(database) as opened_database:
+        table = table_of(opened_database, "times", time="ts")
+        with pytest.raises(DatabaseError, match=r"division by zero.*SQLSTATE 22012"):
+            opened_database.time_bounds((table,))
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1 / (v - v) FROM base", "SELECT setval(fail('22000')::text, 1)"])
+def test_a_statement_of_a_restore_fails_with_the_servers_words(database: str, sql: str) -> None:
+    with pytest.raises(RestoreError, match=r"it could not be made: .*(division by zero|the server said 22000)"):
+        run(database, (Statement("it", sql.replace("base", "public.base").replace("fail(", "public.fail(")),))
