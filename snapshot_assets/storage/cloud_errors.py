@@ -33,6 +33,7 @@ from snapshot_assets.errors import (
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
+_REPEATED = re.compile(r"after (\d+) retries, max_retries: \1\b")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
 _BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
 _INSTANCE_CREDENTIALS = "169.254.169.254"
@@ -40,6 +41,7 @@ _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
 _FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
 _PASSING = {408, 409, 425, 429}
+_LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 
 
 @contextmanager
@@ -64,7 +66,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
-    if isinstance(error, AlreadyExistsError | PreconditionError):
+    if isinstance(error, AlreadyExistsError | PreconditionError) and not _is_conflict(number, code):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
     if isinstance(error, FileNotFoundError | NotFoundError):
         if operation in ("read", "delete"):
@@ -84,8 +86,9 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         )
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
-    if isinstance(error, GenericError | OSError) and _may_pass(number, text):
-        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
+    if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
+        repeated = _REPEATED.search(text) is not None
+        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri, repeated=repeated)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 
@@ -100,9 +103,16 @@ def _is_denial(error: Exception, number: int, code: str | None, text: str) -> bo
     return typed or number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
 
 
-def _may_pass(number: int, text: str) -> bool:
+def _is_conflict(number: int, code: str | None) -> bool:
+    """Tell whether the store refused because of another request; Azure's 409 may also say that the object is there."""
+    return number == 409 and not (code or "").endswith("AlreadyExists")
+
+
+def _may_pass(number: int, code: str | None, text: str) -> bool:
     if not number:
         return _BROKEN_CONNECTION.search(text) is not None
+    if code in _LASTING_CONFLICTS:
+        return False
     return number in _PASSING or (number >= 500 and number != 501)
 
 
