@@ -1,10 +1,10 @@
 """Objects on S3, Google Cloud Storage and Azure Blob Storage, through obstore.
 
-Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that
-did not get through are repeated up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between, and never later
-than 2 minutes after the first, by the client or by `retry`; then `StoreUnavailableError` is raised. An object of more than one part
-(8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB. An error
-aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
+Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that did
+not get through are repeated up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between, and never later than
+2 minutes after the first, by the client or by `retry`; then `StoreUnavailableError` is raised. An object of more than
+one part (8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB.
+An error aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
 """
 
 from __future__ import annotations
@@ -240,9 +240,8 @@ def _s3(options: StoreOptions) -> dict[str, Any]:
 
 def _gs(options: StoreOptions) -> dict[str, Any]:
     account = options.service_account
-    if account and account.lstrip().startswith("{"):
-        return {"service_account_key": account}
-    return _given(service_account=account)
+    is_json = account is not None and account.lstrip().startswith("{")
+    return _given(base_url=options.endpoint, **{"service_account_key" if is_json else "service_account": account})
 
 
 def _azblob(options: StoreOptions) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from snapshot_assets.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from snapshot_assets.storage.certificates import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
@@ -37,6 +38,13 @@ _REPEATED = re.compile(r"after (\d+) retries, max_retries: \1\b")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
 _BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
 _INSTANCE_CREDENTIALS = "169.254.169.254"
+_GIVE_CREDENTIALS = {
+    "s3": "Set the storage options access_key_id and secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+    'in the environment; profiles of ~/.aws are not read: eval "$(aws configure export-credentials --format env)"',
+    "gs": "Set the storage option service_account, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
+    "azblob": "Set the storage options account_name and account_key, or AZURE_STORAGE_ACCOUNT_NAME and "
+    "AZURE_STORAGE_ACCOUNT_KEY in the environment",
+}
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
 _FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
@@ -61,6 +69,9 @@ def cloud_errors(operation: str, uri: str) -> Iterator[None]:
 def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     """Return the error that `error` means when `operation` was done to `uri`."""
     text = str(error)
+    untrusted = certificate_error(operation, uri, text)
+    if untrusted is not None:
+        return untrusted
     status, code = _first(_STATUS, text), _first(_CODE, text)
     number = int(status) if status else 0
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
@@ -73,8 +84,11 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
             return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
     if _is_denial(error, number, code, text):
+        advice = f"Check the credentials, and give them the right to {operation} there"
+        if _INSTANCE_CREDENTIALS in text:
+            advice = _GIVE_CREDENTIALS[uri.split(":", 1)[0]]
         return StoreDeniedError(
-            f"{failed}. Check the credentials, and give them the right to {operation} there.",
+            f"{failed}. {advice}.",
             uri=uri,
             operation=operation,
         )

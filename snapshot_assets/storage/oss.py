@@ -23,6 +23,7 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.certificates import certificate_error
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.paths import check_path, folder_of
@@ -59,6 +60,8 @@ def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
     settings = {"bucket": location.bucket, "endpoint": options.endpoint}
     if options.access_key_id and options.secret_access_key:
         settings |= {"access_key_id": options.access_key_id, "access_key_secret": options.secret_access_key}
+    if options.session_token:
+        settings["security_token"] = options.session_token
     return OpendalStore(location, "oss", settings, options.retries)
 
 
@@ -227,6 +230,9 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     failed = f"Cannot {operation} {uri}: {line}."
     if isinstance(error, kinds.NotFound):
         return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
+    untrusted = certificate_error(operation, uri, str(error))
+    if untrusted is not None:
+        return untrusted
     conflict = "status: 409" in str(error)  # OSS answers this also where the object is there
     if 'AlreadyExists"' in line or (not conflict and isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists)):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)

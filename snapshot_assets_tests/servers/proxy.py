@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.close_connection = True
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
 
     def _control(self, body: bytes) -> None:
         if self.command == "POST":

@@ -89,9 +89,7 @@ def test_patience_has_an_end(remote: ObjectStore, proxy: Proxy, status: int) -> 
 
 
 @pytest.mark.parametrize("forwarded", [False, True])
-def test_a_create_without_a_reply_is_made_once(
-    proxy: Proxy, s3_location: str, forwarded: bool
-) -> None:
+def test_a_create_without_a_reply_is_made_once(proxy: Proxy, s3_location: str, forwarded: bool) -> None:
     store = open_store(parse_location(s3_location), proxy.options)
     proxy.strike(Fault("PUT .*/new", 0, forwarded=forwarded))
     create_own(store, "new", b"bytes")
