@@ -116,7 +116,8 @@ def test_an_option_has_an_effect_or_is_refused(scheme: str, name: str) -> None:
             with pytest.raises(PlanError, match="allow_http"):
                 replace(here, allow_http=False)
             return
-        if getattr(here, name) in (None, False) and (scheme, name) != ("s3", "virtual_hosted_style"):
+        given = getattr(here, name)
+        if (given is None or given is False) and (scheme, name) != ("s3", "virtual_hosted_style"):
             pair = {"access_key_id": "a", "secret_access_key": "b"} if name in KEYS else {}
             with pytest.raises(PlanError, match=f"has no effect on {scheme}://.*; use endpoint") as caught:
                 open_store(parse_location(f"{scheme}://bucket/x"), replace(here, **(pair | {name: other[name]})))
@@ -181,7 +182,8 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 options = StoreOptions(endpoint=sys.argv[1], access_key_id="a", secret_access_key="b", region="us-east-1", retries=0)
 location = parse_location("s3://bucket/x")
-settings = dict(bucket="bucket", endpoint=options.endpoint, region="us-east-1", access_key_id="a", secret_access_key="b")
+settings = {{"bucket": "bucket", "endpoint": sys.argv[1], "region": "us-east-1"}}
+settings |= {{"access_key_id": "a", "secret_access_key": "b"}}
 store = {store}
 try:
     store.head("a")
