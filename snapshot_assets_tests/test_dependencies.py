@@ -1,4 +1,4 @@
-"""What the package imports is what it declares: an installation has all of it, and nothing for which there is no use."""
+"""What the package imports is what it declares: an installation has all it needs, and nothing that is of no use."""
 
 from __future__ import annotations
 
