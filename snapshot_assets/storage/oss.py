@@ -236,10 +236,6 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     conflict = "status: 409" in str(error)  # OSS answers this also where the object is there
     if 'AlreadyExists"' in line or (not conflict and isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists)):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
-    # OpenDAL marks what may pass as temporary, and as persistent once its retries are used up.
-    if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
-        repeated = not conflict and "(persistent)" in line  # of a conflict it does not tell whether it repeated it
-        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, repeated=repeated)
     if isinstance(error, kinds.PermissionDenied):
         return StoreDeniedError(
             f"{failed} Check the credentials, and give them the right to {operation} there.",
@@ -252,4 +248,8 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
             "single_writer: true in the plan.",
             uri=uri,
         )
+    # OpenDAL marks what may pass as temporary, and as persistent once its retries are used up.
+    if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
+        repeated = not conflict and "(persistent)" in line  # of a conflict it does not tell whether it repeated it
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, repeated=repeated)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)
