@@ -12,7 +12,7 @@ UI_PORT ?= 3000
 export DAGSTER_HOME ?= $(DEMO)/dagster
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
-.PHONY: help install demo ui test test-slow lint format bench lock proto clean
+.PHONY: help install demo ui test test-slow test-wheel lint format bench lock proto clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ test: install  ## Run the tests (under 10 minutes on 2 cores)
 
 test-slow: install  ## Run the long tests too
 	$(BIN)/pytest -q -m slow $(WORKERS)
+
+test-wheel: install  ## Build the wheel, install it alone, and export and import with it
+	$(BIN)/python -m snapshot_assets_tests.wheel
 
 lint: install  ## Check style, types and layers
 	$(BIN)/ruff check .

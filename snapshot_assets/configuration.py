@@ -41,7 +41,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.open import kind_of
@@ -50,7 +50,7 @@ from snapshot_assets.errors import PlanError, UnknownSourceError
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.plan import NAME, Plan
 from snapshot_assets.plan_fields import ALIAS, DatabaseReference, Storage
-from snapshot_assets.problems import Problem, plan_error, problems_of
+from snapshot_assets.problems import Problem, plan_error, problems_of, raising_value_errors
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store
@@ -74,6 +74,13 @@ class StorageByScheme(BaseModel):
     gs: Storage | None = None
     azblob: Storage | None = None
     oss: Storage | None = None
+
+    @field_validator("*")
+    @classmethod
+    def _check(cls, options: StoreOptions | None, info: ValidationInfo) -> StoreOptions | None:
+        if options is not None and info.field_name is not None:
+            raising_value_errors(options.check)(info.field_name)
+        return options
 
 
 @dataclass(frozen=True)

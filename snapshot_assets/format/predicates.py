@@ -172,11 +172,16 @@ def field_of(column: str, schema: pa.Schema, table: str) -> pa.Field:
     """Return a table's column.
 
     Raises:
-        PlanError: There is none of that name; names those that are there.
+        PlanError: There is none of that name, or more than one; names those that are there.
     """
-    if schema.names.count(column) != 1:
-        raise PlanError(f"table {table} has no column {column!r}; it has {', '.join(schema.names) or 'none'}")
-    return schema.field(column)
+    names = schema.names
+    places = [place for place, name in enumerate(names) if name == column]
+    if len(places) > 1:
+        raise PlanError(f"table {table} has {len(places)} columns {column!r}, so it cannot be told which is meant")
+    if not places:
+        looks = "" if column.isascii() else f" ({column!a})"  # letters of another script may look the same
+        raise PlanError(f"table {table} has no column {column!r}{looks}; it has {', '.join(names) or 'none'}")
+    return schema.field(places[0])
 
 
 # JSON

@@ -1,10 +1,10 @@
 """Objects on S3, Google Cloud Storage and Azure Blob Storage, through obstore.
 
-Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that
-did not get through are repeated by the client up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between,
-and never later than 2 minutes after the first; then `StoreUnavailableError` is raised. An object of more than one part
-(8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB. An error
-aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
+Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that did
+not get through are repeated up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between, and never later than
+2 minutes after the first, by the client or by `retry`; then `StoreUnavailableError` is raised. An object of more than
+one part (8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB.
+An error aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.processes import claim_process
 from snapshot_assets.storage.reading import check_size, range_reader
+from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -57,6 +58,12 @@ class CloudStore:
         """The location's URI."""
         return self._location.uri
 
+    @property
+    def retries(self) -> int:
+        """How often a failed request is repeated."""
+        return self._options.retries
+
+    @retried
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
         uri = self._uri_of(path)
@@ -66,6 +73,7 @@ class CloudStore:
             check_size(uri, size, limit)
             return bytes(result.bytes())
 
+    @retried
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`; see `ObjectStore.get_range`."""
         check_path(path)
@@ -86,11 +94,13 @@ class CloudStore:
         with range_reader(lambda start, length: self.get_range(path, start, length), size) as reader:
             yield reader
 
+    @retried
     def put(self, path: str, data: bytes) -> None:
         """Write an object, replacing whatever is there; see `ObjectStore.put`."""
         with cloud_errors("write", self._uri_of(path)):
             self._client().put(check_path(path), data, use_multipart=False)
 
+    @retried
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none is there; see `ObjectStore.create`."""
         with cloud_errors("create", self._uri_of(path)):
@@ -112,8 +122,9 @@ class CloudStore:
                 upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
             raise
 
+    @retried
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`.
+        """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`.
 
         All are held in memory to be sorted (a few hundred bytes each): some stores list folder by folder.
         """
@@ -121,12 +132,13 @@ class CloudStore:
         with cloud_errors("list", f"{self.uri}/{quote(prefix)}"):
             pages = self._client().list(folder or None, chunk_size=_LIST_PAGE)
             found = [_info(item) for page in pages for item in page]
-        yield from sorted(found)
+        return iter(sorted(found))
 
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
         return iter(())
 
+    @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)
@@ -134,11 +146,13 @@ class CloudStore:
             listing = self._client().list_with_delimiter(folder or None)
         return tuple(sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in listing["common_prefixes"]))
 
+    @retried
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time; see `ObjectStore.head`."""
         with cloud_errors("read", self._uri_of(path)):
             return _info(self._client().head(check_path(path)))
 
+    @retried
     def delete(self, path: str) -> None:
         """Delete an object; see `ObjectStore.delete`."""
         with cloud_errors("delete", self._uri_of(path)):
@@ -230,9 +244,8 @@ def _s3(options: StoreOptions) -> dict[str, Any]:
 
 def _gs(options: StoreOptions) -> dict[str, Any]:
     account = options.service_account
-    if account and account.lstrip().startswith("{"):
-        return {"service_account_key": account}
-    return _given(service_account=account)
+    is_json = account is not None and account.lstrip().startswith("{")
+    return _given(base_url=options.endpoint, **{"service_account_key" if is_json else "service_account": account})
 
 
 def _azblob(options: StoreOptions) -> dict[str, Any]:

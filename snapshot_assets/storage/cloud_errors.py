@@ -30,16 +30,26 @@ from snapshot_assets.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from snapshot_assets.storage.certificates import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
+_REPEATED = re.compile(r"after (\d+) retries, max_retries: \1\b")
 _TEXT = re.compile(r"<Message>([^<]{1,300})</Message>")
 _BROKEN_CONNECTION = re.compile(r"kind: (?:Connect|Timeout|Request|Interrupted|Decode)\b")
 _INSTANCE_CREDENTIALS = "169.254.169.254"
+_GIVE_CREDENTIALS = {
+    "s3": "Set the storage options access_key_id and secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+    'in the environment; profiles of ~/.aws are not read: eval "$(aws configure export-credentials --format env)"',
+    "gs": "Set the storage option service_account, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
+    "azblob": "Set the storage options account_name and account_key, or AZURE_STORAGE_ACCOUNT_NAME and "
+    "AZURE_STORAGE_ACCOUNT_KEY in the environment",
+}
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
 _DENIED = {"AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId", "ExpiredToken", "InvalidToken"}
 _FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge"}
 _PASSING = {408, 409, 425, 429}
+_LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 
 
 @contextmanager
@@ -59,20 +69,26 @@ def cloud_errors(operation: str, uri: str) -> Iterator[None]:
 def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
     """Return the error that `error` means when `operation` was done to `uri`."""
     text = str(error)
+    untrusted = certificate_error(operation, uri, text)
+    if untrusted is not None:
+        return untrusted
     status, code = _first(_STATUS, text), _first(_CODE, text)
     number = int(status) if status else 0
     failed = f"Cannot {operation} {uri}: {_reason(text, status, code)}"
     if code in _NO_BUCKET:
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
-    if isinstance(error, AlreadyExistsError | PreconditionError):
+    if isinstance(error, AlreadyExistsError | PreconditionError) and not _is_conflict(number, code):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
     if isinstance(error, FileNotFoundError | NotFoundError):
         if operation in ("read", "delete"):
             return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
         return StorageError(f"{failed}. Create the bucket, or correct its name.", uri=uri)
     if _is_denial(error, number, code, text):
+        advice = f"Check the credentials, and give them the right to {operation} there"
+        if _INSTANCE_CREDENTIALS in text:
+            advice = _GIVE_CREDENTIALS[uri.split(":", 1)[0]]
         return StoreDeniedError(
-            f"{failed}. Check the credentials, and give them the right to {operation} there.",
+            f"{failed}. {advice}.",
             uri=uri,
             operation=operation,
         )
@@ -84,8 +100,9 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         )
     if number == 507 or code in _FULL:
         return StoreFullError(f"{failed}. Free space or raise the quota, then run again.", uri=uri)
-    if isinstance(error, GenericError | OSError) and _may_pass(number, text):
-        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri)
+    if isinstance(error, GenericError | AlreadyExistsError | OSError) and _may_pass(number, code, text):
+        repeated = _REPEATED.search(text) is not None
+        return StoreUnavailableError(f"{failed}. The store may answer later; run again.", uri=uri, repeated=repeated)
     return StorageError(f"{failed}. Check the location and the storage options.", uri=uri)
 
 
@@ -100,9 +117,16 @@ def _is_denial(error: Exception, number: int, code: str | None, text: str) -> bo
     return typed or number in (401, 403) or code in _DENIED or _INSTANCE_CREDENTIALS in text
 
 
-def _may_pass(number: int, text: str) -> bool:
+def _is_conflict(number: int, code: str | None) -> bool:
+    """Tell whether the store refused because of another request; Azure's 409 may also say that the object is there."""
+    return number == 409 and not (code or "").endswith("AlreadyExists")
+
+
+def _may_pass(number: int, code: str | None, text: str) -> bool:
     if not number:
         return _BROKEN_CONNECTION.search(text) is not None
+    if code in _LASTING_CONFLICTS:
+        return False
     return number in _PASSING or (number >= 500 and number != 501)
 
 

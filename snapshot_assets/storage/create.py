@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.errors import ObjectExistsError
+from snapshot_assets.errors import ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -11,9 +11,16 @@ def create_own(store: ObjectStore, path: str, data: bytes) -> None:
 
     Raises:
         ObjectExistsError: There is an object of other bytes.
+        StoreUnavailableError: The store refused the create because of an object that it does not have.
     """
     try:
         store.create(path, data)
     except ObjectExistsError:
-        if store.head(path).size != len(data) or store.get(path) != data:
-            raise
+        try:
+            if store.head(path).size != len(data) or store.get(path) != data:
+                raise
+        except ObjectNotFoundError as gone:
+            raise StoreUnavailableError(
+                f"{store.uri} refused to create {path} because it exists, but has no such object; run again.",
+                uri=store.uri,
+            ) from gone

@@ -19,13 +19,15 @@ def open_store(location: Location, options: StoreOptions | None = None) -> Objec
         The store.
 
     Raises:
-        PlanError: The options contradict each other, or the extra for `oss` is not installed.
+        PlanError: The options contradict each other, one has no effect there, or the extra for `oss` is not installed.
     """
+    options = options or StoreOptions()
     if location.scheme == FILE:
+        options.check(FILE)
         from snapshot_assets.storage.local import LocalStore
 
         return LocalStore(location)
-    resolved = (options or StoreOptions()).resolved(location.scheme)
+    resolved = options.resolved(location.scheme)
     if location.scheme == "oss":
         from snapshot_assets.storage.oss import open_oss
 

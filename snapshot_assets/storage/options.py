@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from shlex import quote
 
 from snapshot_assets.errors import PlanError
 
@@ -16,11 +17,11 @@ class StoreOptions:
     Secrets are left out of `repr`. A local location needs none of this.
 
     Attributes:
-        endpoint: URL of the service, for stores other than the provider's own.
+        endpoint: URL of the service, for stores other than the provider's own; S3, Google, Azure and OSS.
         region: S3 region.
         access_key_id: S3 and OSS key.
         secret_access_key: Its secret.
-        session_token: S3 token of temporary credentials.
+        session_token: S3 and OSS token of temporary credentials.
         allow_http: Accept an `http://` endpoint, which sends data unencrypted.
         virtual_hosted_style: The bucket's name is part of the S3 endpoint's host name.
         account_name: Azure storage account.
@@ -44,6 +45,10 @@ class StoreOptions:
     def __post_init__(self) -> None:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise PlanError("Storage options need access_key_id and secret_access_key together; only one was given.")
+        if self.session_token is not None and self.access_key_id is None:
+            raise PlanError(
+                "Storage options need access_key_id and secret_access_key with session_token; give all three."
+            )
         if self.endpoint and self.endpoint.lower().startswith("http://") and not self.allow_http:
             raise PlanError(
                 "The storage endpoint starts with http://, so data would travel unencrypted; use https://, or allow it "
@@ -59,19 +64,59 @@ class StoreOptions:
         Args:
             scheme: The location's scheme.
             environment: Where to look.
+
+        Raises:
+            PlanError: An option has no effect on such a location, or the environment names an AWS profile, which is
+                not read.
         """
+        self.check(scheme)
         found = {
             name: next((environment[key] for key in keys if environment.get(key)), None)
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
-        if self.access_key_id is not None:
-            found = {name: value for name, value in found.items() if name not in _CREDENTIALS}
+        if self.access_key_id is not None or not found.get("access_key_id"):
+            found = {name: value for name, value in found.items() if name not in _KEYS}
+        if scheme == "s3" and self.access_key_id is None and "access_key_id" not in found:
+            _refuse_profile(environment)
         missing = {name: value for name, value in found.items() if value and getattr(self, name) is None}
         allow_http = self.allow_http or (scheme == "s3" and environment.get("AWS_ALLOW_HTTP", "").lower() == "true")
         return replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
 
+    def check(self, scheme: str) -> None:
+        """Refuse options that have no effect on locations of a scheme.
 
-_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
+        Raises:
+            PlanError: One of them has none; names it and those that have.
+        """
+        used = _USED[scheme]
+        for option in fields(self):
+            if option.name not in used and getattr(self, option.name) != option.default:
+                others = f"; use {', '.join(used)}" if used else ""
+                raise PlanError(f"Storage option {option.name} has no effect on {scheme}:// locations{others}.")
+
+
+def _refuse_profile(environment: Mapping[str, str]) -> None:
+    """Refuse a profile that somebody chose: other credentials than its own might be found in its place."""
+    profile = next((environment[name] for name in _PROFILES if environment.get(name)), None)
+    if profile is not None:
+        raise PlanError(
+            f"The environment names the AWS profile {profile!r}, but profiles are not read here. Take its credentials "
+            f'into the environment with eval "$(aws configure export-credentials --profile {quote(profile)} --format '
+            'env)", or unset AWS_PROFILE to use the role of this machine.'
+        )
+
+
+_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_CONNECTION = ("endpoint", "allow_http", "retries")
+_KEYS = ("access_key_id", "secret_access_key", "session_token")
+_USED: dict[str, tuple[str, ...]] = {
+    "s3": (*_CONNECTION, "region", *_KEYS, "virtual_hosted_style"),
+    "gs": (*_CONNECTION, "service_account"),
+    "azblob": (*_CONNECTION, "account_name", "account_key"),
+    "oss": (*_CONNECTION, *_KEYS),
+    "file": (),
+}
+
 _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
         "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
@@ -89,5 +134,6 @@ _VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
         "endpoint": ("OSS_ENDPOINT", "ALIBABA_CLOUD_OSS_ENDPOINT"),
         "access_key_id": ("ALIBABA_CLOUD_ACCESS_KEY_ID", "OSS_ACCESS_KEY_ID"),
         "secret_access_key": ("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "OSS_ACCESS_KEY_SECRET"),
+        "session_token": ("ALIBABA_CLOUD_SECURITY_TOKEN",),
     },
 }

@@ -23,11 +23,13 @@ from snapshot_assets.errors import (
     StoreUnavailableError,
 )
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.certificates import certificate_error
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.processes import claim_process
 from snapshot_assets.storage.reading import check_size, range_reader
+from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
     from opendal import Operator
@@ -58,6 +60,8 @@ def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
     settings = {"bucket": location.bucket, "endpoint": options.endpoint}
     if options.access_key_id and options.secret_access_key:
         settings |= {"access_key_id": options.access_key_id, "access_key_secret": options.secret_access_key}
+    if options.session_token:
+        settings["security_token"] = options.session_token
     return OpendalStore(location, "oss", settings, options.retries)
 
 
@@ -90,6 +94,11 @@ class OpendalStore:
         """The location's URI."""
         return self._location.uri
 
+    @property
+    def retries(self) -> int:
+        """How often a failed request is repeated."""
+        return self._retries
+
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
         size = self.head(path).size
@@ -108,11 +117,13 @@ class OpendalStore:
         with range_reader(lambda start, length: self._read(path, start, length), size) as reader:
             yield reader
 
+    @retried
     def put(self, path: str, data: bytes) -> None:
         """Write an object, replacing whatever is there; see `ObjectStore.put`."""
         with _opendal_errors("write", self._uri_of(path)):
             self._client().write(check_path(path), data)
 
+    @retried
     def create(self, path: str, data: bytes) -> None:
         """Write an object only if none is there; see `ObjectStore.create`."""
         with _opendal_errors("create", self._uri_of(path)):
@@ -128,18 +139,20 @@ class OpendalStore:
         with _opendal_errors("write", uri):
             upload.close()  # only here: closing publishes, and so would its context after an error
 
+    @retried
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects below `prefix`, sorted by path; see `ObjectStore.list`."""
+        """Return all objects below `prefix`, sorted by path; see `ObjectStore.list`."""
         folder = folder_of(prefix)
         with _opendal_errors("list", f"{self.uri}/{quote(prefix)}"):
             entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
             found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
-        yield from sorted(found)
+        return iter(sorted(found))
 
     def temporaries(self) -> Iterator[ObjectInfo]:
         """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
         return iter(())
 
+    @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Return the names of the direct children of `prefix` that hold objects; see `ObjectStore.folders`."""
         folder = folder_of(prefix)
@@ -148,16 +161,19 @@ class OpendalStore:
             paths = [entry.path for entry in self._client().list(start)]
         return tuple(sorted(path.removeprefix(start)[:-1] for path in paths if path.endswith("/") and path != start))
 
+    @retried
     def head(self, path: str) -> ObjectInfo:
         """Return an object's size and time; see `ObjectStore.head`."""
         with _opendal_errors("read", self._uri_of(path)):
             return _info(path, self._client().stat(check_path(path)))
 
+    @retried
     def delete(self, path: str) -> None:
         """Delete an object; see `ObjectStore.delete`."""
         with _opendal_errors("delete", self._uri_of(path)):
             self._client().delete(check_path(path))
 
+    @retried
     def _read(self, path: str, start: int, length: int) -> bytes:
         if length <= 0:
             return b""
@@ -218,7 +234,11 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     failed = f"Cannot {operation} {uri}: {line}."
     if isinstance(error, kinds.NotFound):
         return ObjectNotFoundError(f"There is no object {uri}.", uri=uri)
-    if isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists):
+    untrusted = certificate_error(operation, uri, str(error))
+    if untrusted is not None:
+        return untrusted
+    conflict = "status: 409" in str(error)  # OSS answers this also where the object is there
+    if 'AlreadyExists"' in line or (not conflict and isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists)):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
     if isinstance(error, kinds.PermissionDenied):
         return StoreDeniedError(
@@ -233,6 +253,7 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
             uri=uri,
         )
     # OpenDAL marks what may pass as temporary, and as persistent once its retries are used up.
-    if isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
-        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri)
+    if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
+        repeated = not conflict and "(persistent)" in line  # of a conflict it does not tell whether it repeated it
+        return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, repeated=repeated)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, ObjectExistsError, StorageError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
 
 _FOLDER = "transactions/"
 _LISTINGS = 5  # one alone may pass an object over while others write
@@ -69,8 +70,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
 def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> tuple[bool, datetime]:
     """Create twice; return whether the second one was refused, and this machine's time between the two."""
     try:
-        with suppress(ObjectExistsError):  # nobody else can want this name: the client repeated what had taken effect
-            store.create(path, data)
+        create_own(store, path, data)
     except ConditionalCreateUnsupportedError:
         if not single_writer:
             raise

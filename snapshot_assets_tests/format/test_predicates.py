@@ -36,6 +36,7 @@ from snapshot_assets.format.predicates import (
     check_columns,
     check_predicate,
     columns_of,
+    field_of,
     parse_predicate_json,
     predicate_json,
 )
@@ -284,3 +285,16 @@ def test_nothing_of_all_is_true_and_nothing_of_any_is_not() -> None:
         False,
         True,
     ]
+
+
+def test_a_column_that_only_looks_the_same_is_told_apart():
+    """A Cyrillic letter looks like the Latin one: the message shows the difference."""
+    schema = pa.schema([("carrier", pa.string())])
+    with pytest.raises(PlanError, match=r"no column '\u0441arrier' \('\\u0441arrier'\); it has carrier$"):
+        field_of("\u0441arrier", schema, "main.t")
+
+
+def test_a_column_that_is_there_twice_is_not_called_missing():
+    schema = pa.schema([("carrier", pa.string()), ("carrier", pa.string())])
+    with pytest.raises(PlanError, match="has 2 columns 'carrier'"):
+        field_of("carrier", schema, "main.t")

@@ -1,0 +1,174 @@
+"""A real HTTP proxy in front of the S3 server that answers some requests itself, or breaks the connection off.
+
+It runs in a process of its own, `python -m snapshot_assets_tests.servers.proxy UPSTREAM`: some clients hold Python's
+lock while they wait for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from snapshot_assets.storage.options import StoreOptions
+
+_CONTROL = "/-/control"
+_OWN_HEADERS = {"connection", "transfer-encoding", "content-length", "keep-alive"}
+
+
+@dataclass
+class Fault:
+    """What befalls matching requests.
+
+    Attributes:
+        request: Pattern searched in "METHOD /bucket/key?query".
+        status: The answer given instead of the server's; 0 to break the connection off without an answer.
+        code: S3's error code in that answer.
+        times: How many matching requests are struck.
+        forwarded: Whether the server gets the request all the same, so that it takes effect.
+        each: Count `times` for each kind of request: the text that the pattern's groups match.
+    """
+
+    request: str
+    status: int = 409
+    code: str = "OperationAborted"
+    times: int = 1
+    forwarded: bool = False
+    each: bool = False
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A running proxy.
+
+    Attributes:
+        options: Options that reach the S3 server through it.
+    """
+
+    options: StoreOptions
+
+    def strike(self, *faults: Fault) -> None:
+        """Let faults befall the next requests, in place of earlier ones, and forget the requests so far."""
+        self._ask(json.dumps([asdict(fault) for fault in faults]).encode())
+
+    def statuses(self, pattern: str) -> list[int]:
+        """Return the answers to the matching requests since the faults were given, 0 for a broken connection."""
+        return [status for request, status in self._ask(None) if re.search(pattern, request)]
+
+    def _ask(self, body: bytes | None) -> Any:
+        with urlopen(Request(f"{self.options.endpoint}{_CONTROL}", body), timeout=30) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def proxy_of(options: StoreOptions) -> Iterator[Proxy]:
+    """Run a proxy in front of the server that the options name."""
+    command = [sys.executable, "-m", __name__, urlsplit(str(options.endpoint)).netloc]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield Proxy(replace(options, endpoint=f"http://127.0.0.1:{int(process.stdout.readline())}"))
+        finally:
+            process.kill()
+
+
+@dataclass
+class _Record:
+    faults: list[Fault] = field(default_factory=list)
+    struck: dict[tuple[int, Any], int] = field(default_factory=dict)
+    seen: list[tuple[str, int]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def next_fault(self, request: str) -> Fault | None:
+        with self.lock:
+            for number, fault in enumerate(self.faults):
+                if (match := re.search(fault.request, request)) is not None:
+                    kind = number, match.groups() if fault.each else ()
+                    self.struck[kind] = self.struck.get(kind, 0) + 1
+                    if self.struck[kind] <= fault.times:
+                        return fault
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    upstream: str
+    record: _Record
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == _CONTROL:
+            self._control(body)
+            return
+        request = f"{self.command} {self.path}"
+        fault = self.record.next_fault(request)
+        answer = self._forward(body) if fault is None or fault.forwarded else None
+        self.record.seen.append((request, fault.status if fault else answer[0] if answer else 0))
+        if fault is None:
+            assert answer is not None
+            self._send(*answer)
+        elif fault.status:
+            text = f"<Error><Code>{fault.code}</Code><Message>A fault of the test.</Message></Error>".encode()
+            self._send(fault.status, [("Content-Type", "application/xml")], text)
+        else:
+            self.close_connection = True
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
+
+    def _control(self, body: bytes) -> None:
+        if self.command == "POST":
+            self.record.faults = [Fault(**each) for each in json.loads(body)]
+            self.record.struck, self.record.seen = {}, []
+        self._send(200, [], json.dumps(self.record.seen).encode())
+
+    def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        connection = HTTPConnection(self.upstream, timeout=60)
+        try:
+            # With the host that the client wrote, which it signed.
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+    def _send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.send_response_only(status)
+        length = str(len(body))
+        for name, value in headers:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+            elif name.lower() not in _OWN_HEADERS:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write no log."""
+
+
+def main(upstream: str) -> None:
+    """Serve until killed; the first line of output is the port."""
+    handler = type("Handler", (_Handler,), {"upstream": upstream, "record": _Record()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        print(server.server_port, flush=True)  # noqa: T201
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,229 @@
+"""Every storage option that is accepted has an effect; what real servers on loopback see of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snapshot_assets.configuration import parse_configuration
+from snapshot_assets.errors import PlanError, StorageError, TransientError
+from snapshot_assets.storage.cloud import CloudStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.oss import OpendalStore
+
+GOOGLE = '{{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": "", "gcs_base_url": "{}"}}'
+
+
+@dataclass
+class Seen:
+    """A server that refuses every request, and what it was asked."""
+
+    port: int = 0
+    requests: list[dict[str, str]] = field(default_factory=list)
+
+
+@contextmanager
+def server(context: ssl.SSLContext | None = None) -> Iterator[Seen]:
+    seen = Seen()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            seen.requests.append({"path": self.path, **{name.lower(): value for name, value in self.headers.items()}})
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        if context is not None:
+            running.socket = context.wrap_socket(running.socket, server_side=True)
+        seen.port = running.server_port
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield seen
+        running.shutdown()
+        thread.join()
+
+
+def requests(seen: Seen, scheme: str, options: StoreOptions) -> list[dict[str, str]]:
+    """Return what the server sees of a call."""
+    seen.requests.clear()
+    with pytest.raises(StorageError):
+        open_store(parse_location(f"{scheme}://bucket/x"), options).head("a")
+    return list(seen.requests)
+
+
+def outcome(seen: Seen, scheme: str, options: StoreOptions) -> object:
+    """Return what is seen of the options: requests, or for OSS, whose bucket is part of the host, settings."""
+    store = open_store(parse_location(f"{scheme}://bucket/x"), options)
+    if isinstance(store, OpendalStore):
+        return store._settings, store.retries
+    assert isinstance(store, CloudStore)
+    return requests(seen, scheme, options)
+
+
+CHANGED: dict[str, Any] = {
+    "region": "eu-central-1",
+    "access_key_id": "another",
+    "secret_access_key": "another",
+    "session_token": "another",
+    "virtual_hosted_style": True,
+    "account_name": "another",
+    "account_key": "YW5vdGhlcg==",
+    "retries": 1,
+}
+KEYS = ("access_key_id", "secret_access_key", "session_token")
+OPTIONS = [option.name for option in fields(StoreOptions)]
+
+
+def base(scheme: str, port: int) -> StoreOptions:
+    common = StoreOptions(endpoint=f"http://localhost:{port}", allow_http=True, retries=0)
+    given: dict[str, dict[str, Any]] = {
+        "s3": {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token", "region": "us-east-1"},
+        "gs": {"service_account": GOOGLE.format(f"http://localhost:{port}")},
+        "azblob": {"account_name": "name", "account_key": "c2VjcmV0"},
+        "oss": {"access_key_id": "key", "secret_access_key": "secret", "session_token": "token"},
+    }
+    return replace(common, **given[scheme])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("scheme", ["s3", "gs", "azblob", "oss"])
+def test_an_option_has_an_effect_or_is_refused(scheme: str, name: str) -> None:
+    if scheme == "oss":
+        pytest.importorskip("opendal", reason="needs the extra 'oss'")
+    with server() as seen:
+        here = base(scheme, seen.port)
+        other = {"endpoint": f"http://127.0.0.1:{seen.port}", "service_account": "/no/such/file.json"} | CHANGED
+        if name == "allow_http":
+            with pytest.raises(PlanError, match="allow_http"):
+                replace(here, allow_http=False)
+            return
+        given = getattr(here, name)
+        if (given is None or given is False) and (scheme, name) != ("s3", "virtual_hosted_style"):
+            pair = {"access_key_id": "a", "secret_access_key": "b"} if name in KEYS else {}
+            with pytest.raises(PlanError, match=f"has no effect on {scheme}://.*; use endpoint") as caught:
+                open_store(parse_location(f"{scheme}://bucket/x"), replace(here, **(pair | {name: other[name]})))
+            assert name in str(caught.value) or pair
+            return
+        changed = replace(here, **{name: other[name]})
+        for _ in range(20):  # requests are signed with their second: compare two of the same one
+            time.sleep(max(0.0, 0.5 - time.time() % 1) if time.time() % 1 > 0.8 else 0)
+            start = int(time.time())
+            found = outcome(seen, scheme, here), outcome(seen, scheme, changed)
+            if int(time.time()) == start:
+                break
+        assert found[0]
+        assert found[0] != found[1]
+
+
+def test_options_without_an_effect_are_reported_where_they_stand() -> None:
+    text = "storage: {gs: {region: eu}, azblob: {access_key_id: a, secret_access_key: b}, s3: {region: eu}}"
+    with pytest.raises(PlanError) as caught:
+        parse_configuration(text, Path("snapshots.yaml"), {})
+    problems = {".".join(problem.path): problem.message for problem in caught.value.attributes["problems"]}
+    assert set(problems) == {"storage.gs", "storage.azblob"}
+    assert "region has no effect on gs:// locations; use endpoint" in problems["storage.gs"]
+    assert "access_key_id has no effect on azblob:// locations" in problems["storage.azblob"]
+
+
+def test_a_local_location_takes_no_options(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="retries has no effect on file:// locations"):
+        open_store(parse_location((tmp_path / "x").as_uri()), StoreOptions(retries=1))
+
+
+def test_googles_endpoint_is_where_requests_go() -> None:
+    with server() as seen:
+        options = replace(base("gs", seen.port), service_account=GOOGLE.format("http://localhost:1"))
+        [request] = requests(seen, "gs", options)
+    assert request["host"] == f"localhost:{seen.port}"
+    assert request["path"] == "/bucket/x%2Fa"
+
+
+@pytest.mark.parametrize("variable", ["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])
+def test_a_profile_is_refused_with_what_to_do(variable: str) -> None:
+    with pytest.raises(PlanError, match=r"'my prod'.*export-credentials --profile 'my prod' --format env.*unset"):
+        StoreOptions().resolved("s3", {variable: "my prod"})
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"}
+    assert StoreOptions().resolved("s3", {variable: "my prod", **keys}).session_token == "c"
+    given = StoreOptions(access_key_id="a", secret_access_key="b")
+    assert given.resolved("s3", {variable: "my prod"}) == given
+    assert StoreOptions().resolved("gs", {variable: "my prod"}) == StoreOptions()
+
+
+def test_a_lone_token_is_refused_or_left_where_it_is() -> None:
+    with pytest.raises(PlanError, match="session_token"):
+        StoreOptions(session_token="a")
+    assert StoreOptions().resolved("s3", {"AWS_SESSION_TOKEN": "a"}) == StoreOptions()
+
+
+SCRIPT = """
+import sys
+from snapshot_assets.storage.{module} import *
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+options = StoreOptions(endpoint=sys.argv[1], access_key_id="a", secret_access_key="b", region="us-east-1", retries=0)
+location = parse_location("s3://bucket/x")
+settings = {{"bucket": "bucket", "endpoint": sys.argv[1], "region": "us-east-1"}}
+settings |= {{"access_key_id": "a", "secret_access_key": "b"}}
+store = {store}
+try:
+    store.head("a")
+except Exception as error:
+    print([kind.__name__ for kind in type(error).__mro__], error)
+"""
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+@pytest.mark.parametrize(
+    ("module", "store"),
+    [("cloud", "open_store(location, options)"), ("oss", "OpendalStore(location, 's3', settings, 0)")],
+)
+def test_an_unknown_authority_is_permanent_and_says_what_to_do(tmp_path: Path, module: str, store: str) -> None:
+    authority = certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "leaf.pem", tmp_path / "leaf.key")
+    with server(context) as seen:
+        command = [sys.executable, "-c", SCRIPT.format(module=module, store=store), f"https://localhost:{seen.port}"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert "StorageError" in shown
+        assert TransientError.__name__ not in shown
+        assert "s3://bucket/x/a: the TLS certificate of the store is not trusted (UnknownIssuer)" in shown
+        assert "SSL_CERT_FILE" in shown
+        assert not seen.requests
+        environment = {**os.environ, "SSL_CERT_FILE": str(authority)}
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert TransientError.__name__ in shown  # now it is heard: 503
+        assert seen.requests
+
+
+def certificates(folder: Path) -> Path:
+    """Make an authority and a certificate for localhost signed by it; return the authority's."""
+    (folder / "extensions").write_text("subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n")
+    new = ("-newkey", "rsa:2048", "-nodes")
+    for arguments in (
+        ("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority"),
+        ("req", *new, "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", "/CN=localhost"),
+        ("x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "leaf.pem",
+         "-days", "2", "-extfile", "extensions"),
+    ):  # fmt: skip
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder / "ca.pem"

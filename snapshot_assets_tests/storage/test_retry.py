@@ -1,0 +1,131 @@
+"""Answers that pass: conflicts, throttling, lost replies. Through a real proxy in front of a real S3 server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from snapshot_assets.errors import (
+    ConditionalCreateUnsupportedError,
+    ObjectExistsError,
+    StoreUnavailableError,
+)
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.cloud import CloudStore
+from snapshot_assets.storage.create import create_own
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.probe import probe
+from snapshot_assets.storage.single_writer import SingleWriterStore
+from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
+from snapshot_assets_tests.servers.s3 import S3Server
+from snapshot_assets_tests.storage.test_oss import open_adapter
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[Proxy]:
+    with proxy_of(s3_server.options) as running:
+        yield running
+
+
+@pytest.fixture(params=["obstore", "opendal"])
+def remote(request: pytest.FixtureRequest, proxy: Proxy, s3_location: str) -> ObjectStore:
+    """A store behind the proxy, by each of the two clients."""
+    if request.param == "obstore":
+        return open_store(parse_location(s3_location), proxy.options)
+    return open_adapter(proxy.options, s3_location)
+
+
+def read(store: ObjectStore, path: str) -> bytes:
+    with store.open_reader(path) as reader:
+        return reader.read()
+
+
+CALLS: dict[str, tuple[str, Callable[[ObjectStore], object]]] = {
+    "get": ("GET .*/there", lambda store: store.get("there")),
+    "get_range": ("GET .*/there", lambda store: store.get_range("there", 1, 2)),
+    "open_reader": ("GET .*/there", lambda store: read(store, "there")),
+    "head": ("HEAD .*/there", lambda store: store.head("there").size),
+    "list": (r"GET .*\?.*list-type", lambda store: [info.path for info in store.list()]),
+    "folders": (r"GET .*\?.*list-type", lambda store: store.folders()),
+    "put": ("PUT .*/new", lambda store: store.put("new", b"bytes")),
+    "create": ("PUT .*/new", lambda store: store.create("new", b"bytes")),
+    "create_own": ("PUT .*/new", lambda store: create_own(store, "new", b"bytes")),
+    "single writer": ("PUT .*/new", lambda store: SingleWriterStore(store).create("new", b"bytes")),
+    "delete": ("DELETE .*/there", lambda store: store.delete("there")),
+    "probe": ("PUT .*/probe-", lambda store: probe(store).conditional_create),
+    "probe's deletion": ("DELETE .*/probe-", lambda store: probe(store).conditional_create),
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [*((call, 409) for call in CALLS), ("get", 503), ("create", 503), ("delete", 503), ("put", 429), ("create", 429)],
+)
+def test_an_answer_that_passes_is_not_seen(remote: ObjectStore, proxy: Proxy, call: str, status: int) -> None:
+    remote.put("there", b"123")
+    request, act = CALLS[call]
+    expected = act(remote)
+    remote.put("there", b"123")
+    remote.delete("new")
+    proxy.strike(Fault(request, status, "ConditionalRequestConflict" if status == 409 else "SlowDown"))
+    assert act(remote) == expected
+    assert status in proxy.statuses(request)
+    if "new" in request:
+        assert remote.get("new") == b"bytes"
+    if call == "delete":
+        assert [info.path for info in remote.list()] == []
+
+
+@pytest.mark.parametrize("status", [409, 503])
+def test_patience_has_an_end(remote: ObjectStore, proxy: Proxy, status: int) -> None:
+    for write in (remote.create, remote.put, lambda path, data: create_own(remote, path, data)):
+        proxy.strike(Fault("PUT .*/new", status, "OperationAborted" if status == 409 else "SlowDown", times=100))
+        with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*run again"):
+            write("new", b"bytes")
+        # Two repetitions, as the options say; those of OpenDAL's own, of which it does not tell, may come on top.
+        assert len(proxy.statuses("PUT .*/new")) in ((3,) if isinstance(remote, CloudStore) else (3, 9))
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_a_create_without_a_reply_is_made_once(proxy: Proxy, s3_location: str, forwarded: bool) -> None:
+    store = open_store(parse_location(s3_location), proxy.options)
+    proxy.strike(Fault("PUT .*/new", 0, forwarded=forwarded))
+    create_own(store, "new", b"bytes")
+    assert store.get("new") == b"bytes"
+    with pytest.raises(ObjectExistsError, match="new"):
+        create_own(store, "new", b"other")
+    assert store.get("new") == b"bytes"
+
+
+@pytest.mark.parametrize("first_answers", [1, 2, 100])
+def test_the_probe_never_takes_a_passing_answer_for_a_missing_condition(
+    remote: ObjectStore, proxy: Proxy, first_answers: int
+) -> None:
+    proxy.strike(Fault("PUT .*/probe-", 409, "ConditionalRequestConflict", times=first_answers))
+    if first_answers < 100:
+        assert probe(remote).conditional_create
+    else:
+        with pytest.raises(StoreUnavailableError) as caught:
+            probe(remote)
+        assert "single" not in str(caught.value)
+    proxy.strike()
+    assert list(remote.list()) == []
+
+
+def test_the_probe_asks_for_a_single_writer_where_creates_are_not_implemented(proxy: Proxy, s3_location: str) -> None:
+    store = open_store(parse_location(s3_location), proxy.options)
+    proxy.strike(Fault("PUT .*/probe-", 501, "NotImplemented", times=100))
+    with pytest.raises(ConditionalCreateUnsupportedError, match="single_writer: true"):
+        probe(store)
+
+
+@pytest.mark.parametrize("code", ["BlobAlreadyExists", "FileAlreadyExists"])
+def test_a_conflict_that_names_an_object_that_is_there_is_final(proxy: Proxy, s3_location: str, code: str) -> None:
+    """Azure and OSS refuse a second create with 409."""
+    store = open_store(parse_location(s3_location), proxy.options)
+    proxy.strike(Fault("PUT .*/new", 409, code, times=100))
+    with pytest.raises(ObjectExistsError):
+        store.create("new", b"bytes")
+    assert proxy.statuses("PUT .*/new") == [409]

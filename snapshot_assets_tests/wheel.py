@@ -1,0 +1,130 @@
+"""Uses the built wheel, alone in a fresh environment: `make test-wheel`.
+
+It builds the wheel, installs it with nothing but the pinned dependencies that it declares, and from a folder outside
+the checkout exports, verifies and imports a DuckDB file with the command `snapshots`; with the extra `postgres` it
+then does the same with a PostgreSQL server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from snapshot_assets_tests.servers.postgresql import start_postgresql
+
+_ROOT = Path(__file__).parent.parent
+_BIN = Path(sys.executable).parent
+_ROWS = 1000
+_TABLE = "CREATE TABLE readings (id INTEGER PRIMARY KEY, t TIMESTAMPTZ NOT NULL, value DOUBLE PRECISION, note TEXT)"
+_FILL = (
+    "INSERT INTO readings SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + i * INTERVAL '5 minutes', i / 7.0, 'n' || i "
+    f"FROM generate_series(1, {_ROWS}) AS s(i)"
+)
+_DIGEST = "SELECT count(*), sum(id), min(t) = '2025-01-01 00:05:00Z', max(note) FROM readings"
+
+
+class Installation:
+    """A fresh environment in a folder; nothing of the checkout can be imported in it."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self._folder = folder
+        self._wheel = wheel
+        _run([_BIN / "uv", "venv", "--quiet", "--python", sys.executable, folder / "venv"], folder)
+
+    def install(self, extras: str = "") -> None:
+        """Install the wheel with what it declares, at the pinned versions, checked by their hashes."""
+        digest = hashlib.sha256(self._wheel.read_bytes()).hexdigest()
+        wanted = self._folder / "wanted.txt"
+        wanted.write_text(f"snapshot-assets{extras} @ {self._wheel.as_uri()} --hash=sha256:{digest}\n")
+        pins = ("--require-hashes", "--constraints", _ROOT / "requirements" / "dev.txt")
+        python = self._folder / "venv" / "bin" / "python"
+        _run([_BIN / "uv", "pip", "install", "--quiet", "--python", python, *pins, "-r", wanted], self._folder)
+
+    def python(self, script: str) -> str:
+        """Return what a script prints."""
+        return self._tool("python", "-c", script)
+
+    def snapshots(self, *arguments: str) -> None:
+        """Run a command as a user does."""
+        print("$ snapshots", *arguments, flush=True)  # noqa: T201
+        print(self._tool("snapshots", *arguments), flush=True)  # noqa: T201
+
+    def _tool(self, name: str, *arguments: str) -> str:
+        return _run([self._folder / "venv" / "bin" / name, *arguments], self._folder)
+
+
+def _run(command: list[str | Path], folder: Path) -> str:
+    kept = ("HOME", "LANG", "JAVA_HOME", "TMPDIR", "SSL_CERT_FILE")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith(("UV_", "PIP_"))}
+    environment |= {"PATH": os.defpath, "DAGSTER_HOME": str(folder / "dagster")}
+    if "JAVA_HOME" in os.environ:
+        environment["PATH"] = f"{os.environ['JAVA_HOME']}/bin:{os.defpath}"
+    done = subprocess.run(list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel with the pinned build backend, and check that every file of the package is in it."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)
+    [wheel] = folder.glob("*.whl")
+    tracked = subprocess.run(
+        ["git", "ls-files", "snapshot_assets"], cwd=_ROOT, check=True, capture_output=True, text=True
+    )
+    missing = set(tracked.stdout.split()) - set(zipfile.ZipFile(wheel).namelist())
+    assert not missing, f"the wheel lacks {sorted(missing)}"
+    return wheel
+
+
+def duckdb(installed: Installation, folder: Path) -> None:
+    """Export, verify and import a DuckDB file."""
+    source, target, location = folder / "source.duckdb", folder / "target.duckdb", f"file://{folder}/snapshots/duckdb"
+    statement = "import duckdb; c = duckdb.connect({!r}); c.execute(\"SET TimeZone = 'UTC'\"); {}"
+    installed.python(statement.format(str(source), f"c.execute({_TABLE!r}); c.execute({_FILL!r})"))
+    _there_and_back(installed, f"duckdb://{source}", location, f"duckdb://{target}")
+    found = [
+        installed.python(statement.format(str(file), f"print(c.execute({_DIGEST!r}).fetchall())"))
+        for file in (source, target)
+    ]
+    assert found[0] == found[1], found
+
+
+def postgresql(installed: Installation, folder: Path) -> None:
+    """Export, verify and import a PostgreSQL database."""
+    with start_postgresql() as server:
+        source, target = server.create_database(), server.create_database()
+        server.psql(source, _TABLE, _FILL)
+        _there_and_back(installed, source, f"file://{folder}/snapshots/postgresql", target)
+        found = [server.psql(uri, _DIGEST) for uri in (source, target)]
+        assert found[0] == found[1], found
+
+
+def _there_and_back(installed: Installation, source: str, location: str, target: str) -> None:
+    installed.snapshots("export", "create", "--source", source, "--to", location)
+    installed.snapshots("export", "verify", "--snapshot", location)
+    installed.snapshots("import", "--from", location, "--target", target)
+
+
+def main() -> None:
+    """Run it all; the first failure ends it with a status other than 0."""
+    with tempfile.TemporaryDirectory(prefix="snapshot-assets-wheel-") as temporary:
+        folder = Path(temporary)
+        installed = Installation(folder, build(folder))
+        installed.install()
+        place = installed.python("import snapshot_assets; print(snapshot_assets.__file__)")
+        assert Path(place).is_relative_to(folder / "venv"), place
+        duckdb(installed, folder)
+        installed.install("[postgres]")
+        postgresql(installed, folder)
+
+
+if __name__ == "__main__":
+    main()
