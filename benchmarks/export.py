@@ -23,10 +23,10 @@ import psutil
 from pyspark.sql import SparkSession
 
 from benchmarks.sessions import benchmark_session
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer, start_postgresql

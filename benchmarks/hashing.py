@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks.sample import READINGS, readings
-from snapshot_assets.engine.writer import FileTarget, write_files
+from snapshot_assets.engine.parquet.writer import FileTarget, write_files
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 

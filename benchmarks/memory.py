@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.sample import READINGS, WIDE, readings, wide
-from snapshot_assets.engine.writer import FileTarget, write_files
+from snapshot_assets.engine.parquet.writer import FileTarget, write_files
 from snapshot_assets.storage.local import LocalStore
 from snapshot_assets.storage.location import parse_location
 

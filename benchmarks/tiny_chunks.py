@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.sessions import benchmark_session
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.databases.base import Scan, Selection, WindowRows
 from snapshot_assets.databases.open import open_database
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.databases.source import Scan, Selection, WindowRows
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.format.windows import plan_windows
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.servers.postgresql import start_postgresql

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
-from snapshot_assets.configuration import load_configuration
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
+from snapshot_assets.plan.configuration import load_configuration
 
 # A run of a plan is one process, so that its steps share one Spark session and one state of the source.
 defs: dg.Definitions = build_definitions(

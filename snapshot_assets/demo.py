@@ -17,9 +17,9 @@ import duckdb
 
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import say, show
-from snapshot_assets.configuration import load_configuration
 from snapshot_assets.databases.duckdb.sql import literal
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
 

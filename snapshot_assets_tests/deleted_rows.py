@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.predicates import Predicate
 

@@ -17,12 +17,12 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from snapshot_assets import __version__
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.known_state import Token as Token  # what writers get from `Catalog.token`
-from snapshot_assets.catalog.log import Won, append, read_entry
-from snapshot_assets.catalog.lost_log import newest_state
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.store import Won, append, read_entry
+from snapshot_assets.catalog.log.truncation import newest_state
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
 from snapshot_assets.errors import (
     ClockError,
     ConflictError,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from snapshot_assets.catalog.pin_list import ListedSavepoint, ListedTag, list_savepoints, list_tags
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.pins.listing import ListedSavepoint, ListedTag, list_savepoints, list_tags
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     DamageError,
     LocationDeletedError,

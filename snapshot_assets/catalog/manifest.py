@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.file_columns import FileState
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
 from snapshot_assets.format.checksums import snapshot_checksum, sums_line

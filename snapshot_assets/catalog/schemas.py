@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from snapshot_assets.catalog.rules import SchemaContent
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded
 from snapshot_assets.format.checksums import sha256_hex, sums_line

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.cli.import_request import ImportRequest, request_of
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
-from snapshot_assets.cli.restore_request import ImportRequest, request_of
 from snapshot_assets.databases.target import ImportRecord
-from snapshot_assets.engine.restore import ImportRun
-from snapshot_assets.engine.restore_counts import AGAIN
-from snapshot_assets.engine.restore_ledger import numbered
-from snapshot_assets.engine.restore_load import ChunkOutcome
-from snapshot_assets.engine.restore_pins import unpin
-from snapshot_assets.engine.restore_prepared import Prepared
-from snapshot_assets.engine.restore_spark import open_import_target
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.pin import unpin
+from snapshot_assets.engine.restore.prepared import Prepared
+from snapshot_assets.engine.restore.row_counts import AGAIN
+from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.spark_loader import open_import_target
+from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from functools import reduce
 
-from snapshot_assets.catalog.lost_log import refuse_lost_log
-from snapshot_assets.configuration import load_configuration
+from snapshot_assets.catalog.log.truncation import refuse_lost_log
 from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import Location, parse_location
 from snapshot_assets.storage.open import open_store

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.freed import PinEnd, end_of_pin
-from snapshot_assets.catalog.pin_set import PinState, TagState
+from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.released import PinEnd, end_of_pin
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.freed import freed_json, show_freed, sizes
 from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.unreferenced import freed_json, show_freed, sizes
 
 
 def show_pins(

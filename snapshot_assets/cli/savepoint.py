@@ -6,9 +6,9 @@ import argparse
 from dataclasses import asdict
 from functools import partial
 
-from snapshot_assets.catalog.pin_list import list_savepoints
-from snapshot_assets.catalog.savepoints import delete_savepoint
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.pins.listing import list_savepoints
+from snapshot_assets.catalog.pins.savepoints import delete_savepoint
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.pins import delete_pin, show_pins

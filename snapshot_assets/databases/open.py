@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import cast
 
-from snapshot_assets.databases.base import Database, DatabaseAddress, DatabaseModule
+from snapshot_assets.databases.source import Database, DatabaseAddress, DatabaseModule
 from snapshot_assets.databases.target import Target, TargetModule
 from snapshot_assets.errors import UnknownSourceError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 
-from snapshot_assets.databases.base import Selection
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.relations import Carrier, TableName
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.base import AllRows, Rows
 from snapshot_assets.databases.references import Reference, parents_first, refusal
+from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from snapshot_assets.databases.base import DatabaseAddress, Rows
+from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.engine.export.tasks import ChunkResult, Task, run_task, write_table
 from snapshot_assets.engine.session import prepare_session, spark_errors
-from snapshot_assets.engine.tasks import ChunkResult, Task, run_task, write_table
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 

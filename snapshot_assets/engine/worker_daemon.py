@@ -12,12 +12,12 @@ from contextlib import suppress
 from pyspark import daemon
 
 _IMPORTS = (
-    "snapshot_assets.engine.tasks",
+    "snapshot_assets.engine.export.tasks",
     "snapshot_assets.engine.reading.source",
     "snapshot_assets.storage.local",
     "snapshot_assets.storage.cloud",
-    "snapshot_assets.databases.duckdb.database",
-    "snapshot_assets.databases.postgresql.database",
+    "snapshot_assets.databases.duckdb.source",
+    "snapshot_assets.databases.postgresql.source",
 )
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.catalog.summary import outside_text
-from snapshot_assets.engine.begin import skipped_text
+from snapshot_assets.catalog.state.totals import outside_text
+from snapshot_assets.engine.export.begin import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
@@ -19,7 +19,7 @@ from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
 from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
 """Raised when what an asset writes changes, so that Dagster shows its partitions as made by older code."""

@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 from dagster_aws.s3 import S3Resource
 
-from snapshot_assets.configuration import Configuration
 from snapshot_assets.pipeline.assets import snapshot_definitions
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_resource
+from snapshot_assets.plan.configuration import Configuration
 
 
 def build_definitions(

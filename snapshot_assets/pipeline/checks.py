@@ -9,16 +9,16 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.check_head import check_head, verified_revision
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.verify import Fault, FaultKind, Report, check_chunk_checksum, check_files
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.head import check_head, verified_revision
+from snapshot_assets.catalog.verify.verify import Fault, FaultKind, Report, check_chunk_checksum, check_files
 from snapshot_assets.format.layout import MANIFEST
 from snapshot_assets.pipeline.dagster_internals import target_materialization
 from snapshot_assets.pipeline.metadata import fault_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 

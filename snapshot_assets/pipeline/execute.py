@@ -10,19 +10,19 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets import errors
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.engine.begin import RequestedRange
-from snapshot_assets.engine.compact import Compacted
-from snapshot_assets.engine.compact_plan import Wanted
-from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.restore_checked import ImportSettings
-from snapshot_assets.engine.restore_load import ChunkOutcome
+from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.engine.export.begin import RequestedRange
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.pipeline.upkeep import compact_config
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"

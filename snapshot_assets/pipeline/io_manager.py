@@ -10,9 +10,9 @@ import dagster as dg
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.frames import FrameChunk, load_frames
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.parquet.frames import FrameChunk, load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -20,7 +20,7 @@ from snapshot_assets.pipeline.dagster_internals import add_partition_metadata, a
 from snapshot_assets.pipeline.metadata import chunk_metadata
 from snapshot_assets.pipeline.partitions import window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.catalog.auto_tags import Due, due, with_tags
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.freed import EXPIRED, freed
-from snapshot_assets.catalog.pins import create_tag, delete_tag
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.savepoints import delete_savepoint
-from snapshot_assets.catalog.state import State
-from snapshot_assets.engine.compact_plan import CompactionPlan, Wanted
-from snapshot_assets.engine.savepoint import compact_and_pin
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
+from snapshot_assets.catalog.pins.savepoints import delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.released import EXPIRED, freed
+from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
+from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.tags import show_tags
 from snapshot_assets.pipeline.upkeep import DryRunConfig, opened_catalog, plan_job, stopped_schedule
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 _MIDNIGHT = time(0, 0)
 

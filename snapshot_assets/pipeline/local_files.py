@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.session import is_local
 from snapshot_assets.errors import PlanError
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 
 def refuse_local_files(plan: Plan, source: DatabaseAddress, master: Callable[[], str]) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 
 import dagster as dg
 
-from snapshot_assets.catalog.checkpointing import Written
-from snapshot_assets.catalog.garbage import Collection
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.seal import Sealed
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.summary import outside_text, rows_outside
-from snapshot_assets.catalog.verify import Fault
-from snapshot_assets.engine.compact import Compacted
-from snapshot_assets.engine.compact_plan import CompactionPlan
-from snapshot_assets.engine.export import Outcome
+from snapshot_assets.catalog.operations.checkpoint import Written
+from snapshot_assets.catalog.operations.collect_garbage import Collection
+from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import outside_text, rows_outside
+from snapshot_assets.catalog.verify.verify import Fault
+from snapshot_assets.engine.compact.plan import CompactionPlan
+from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import duration_text, time_text
 

@@ -14,7 +14,7 @@ import dagster as dg
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.format.windows import Window, closed_windows, plan_windows, window_holding
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)

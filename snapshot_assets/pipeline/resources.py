@@ -18,22 +18,22 @@ from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.engine.begin import RequestedRange
-from snapshot_assets.engine.compact import Compacted, CompactRun
-from snapshot_assets.engine.compact_plan import Wanted
-from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.restore import ImportRun
-from snapshot_assets.engine.restore_checked import ImportSettings
-from snapshot_assets.engine.restore_load import ChunkOutcome
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.run import Compacted, CompactRun
+from snapshot_assets.engine.export.begin import RequestedRange
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.tasks import ChunkResult, Task
+from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.run import ImportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
-from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

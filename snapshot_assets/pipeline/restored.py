@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.engine.restore import ImportRun
-from snapshot_assets.engine.restore_checked import ImportSettings
-from snapshot_assets.engine.restore_load import ChunkOutcome
-from snapshot_assets.engine.restore_prepared import Prepared
+from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.prepared import Prepared
+from snapshot_assets.engine.restore.run import ImportRun
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -20,7 +20,7 @@ from snapshot_assets.pipeline.checks import Judge, partitioned_check
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 _MOST_ROWS = 50
 

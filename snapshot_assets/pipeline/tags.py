@@ -6,18 +6,18 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.catalog.auto_tags import due, why_no_tag
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.facts import RevisionFacts, revision_facts
-from snapshot_assets.catalog.pin_set import TagState
-from snapshot_assets.catalog.pins import create_tag
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.versions import version_to_pin
+from snapshot_assets.catalog.pins.automatic import due, why_no_tag
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import TagState
+from snapshot_assets.catalog.state.revisions import RevisionFacts, revision_facts
+from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 _OBJECT = "manifest"
 """The metadata entry that names a tag's object, which holds the manifest of its revision."""

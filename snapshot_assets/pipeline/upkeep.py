@@ -12,17 +12,17 @@ import dagster as dg
 from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpointing import checkpoint_head
-from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.engine.compact import Compacted
-from snapshot_assets.engine.compact_plan import TARGET_BYTES, Dedupe, Wanted
+from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted
+from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size, size_text
 from snapshot_assets.pipeline.io_manager import as_failure
 from snapshot_assets.pipeline.metadata import checkpoint_metadata, compaction_metadata, garbage_metadata, plan_metadata
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "compact": "15 3 * * 0"}
 """When the schedule of each job would run, UTC."""

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.checkpoints import read_checkpoint
-from snapshot_assets.catalog.found_documents import read_manifest, read_savepoint, read_tag
-from snapshot_assets.catalog.log import read_entry
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.pin_set import PinState, TagState
-from snapshot_assets.catalog.rebuild import Rebuild
-from snapshot_assets.catalog.receipts import read_receipt
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.rebuild.documents import read_manifest, read_savepoint, read_tag
+from snapshot_assets.catalog.rebuild.rebuild import Rebuild
+from snapshot_assets.catalog.receipts.receipts import read_receipt
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import pretty_json

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pin_objects import NO_OBJECT, savepoint_document, write_pin
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import create_savepoint
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, savepoint_document, write_pin
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import new_attempt, savepoint_path

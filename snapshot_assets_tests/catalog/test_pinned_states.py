@@ -23,23 +23,23 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import checkpoint_bytes, same_states, write_checkpoint
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, same_states, write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state, scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.receipts import adoptable_receipts
-from snapshot_assets.catalog.replay import read_state, scan_log
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json

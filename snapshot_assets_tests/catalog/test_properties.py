@@ -15,19 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.federation import open_federation
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.federation.federation import open_federation
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state, scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.receipts import adoptable_receipts
-from snapshot_assets.catalog.replay import list_log, read_state, scan_log
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.upgrade import upgrade
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.operations.upgrade import upgrade
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import UnsupportedVersionError
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.layout import transaction_path
@@ -37,9 +37,9 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.federation.test_federation import Root
+from snapshot_assets_tests.catalog.operations.test_upgrade import next_version
 from snapshot_assets_tests.catalog.tags import Killed
-from snapshot_assets_tests.catalog.test_federation import Root
-from snapshot_assets_tests.catalog.test_upgrade import next_version
 from snapshot_assets_tests.faults.store import Fault, FaultyStore
 
 NOW = timedelta(0)

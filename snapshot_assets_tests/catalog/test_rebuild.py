@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.receipts import find_adoptable
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.verify import FaultKind, verify
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import find_adoptable
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import FaultKind, verify
 from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,

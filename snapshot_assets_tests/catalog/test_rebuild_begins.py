@@ -7,24 +7,25 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.catalog import kept_pins, rules
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.pins import create_tag, replace_tag
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
+from snapshot_assets.catalog.rebuild import pins as kept_pins
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.predicates import IsNull
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.operations.test_expire import readable
 from snapshot_assets_tests.catalog.tags import SEAL, save_older, sealed_by
 from snapshot_assets_tests.catalog.test_rebuild import damage, lose
 from snapshot_assets_tests.catalog.test_rebuild_pins import copied, put_back, reseal
-from snapshot_assets_tests.catalog.test_retention import readable
 
 GONE = act.Tombstone("main", "m", IsNull("t"))
 

@@ -9,20 +9,20 @@ from dataclasses import replace
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import same_states, write_checkpoint
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.receipts import find_adoptable
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import delete_savepoint
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.savepoints import delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import find_adoptable
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import LogWholeError, SnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.engine.export import Outcome
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.engine.compact import CompactRun
-from snapshot_assets.engine.compact_plan import Wanted
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import execute
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.seal import seal
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer

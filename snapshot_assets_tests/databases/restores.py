@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.target import Definition, ImportRecord, LoadedFile, Target
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 

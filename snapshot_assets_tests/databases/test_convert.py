@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql import type_for as postgresql_type
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file

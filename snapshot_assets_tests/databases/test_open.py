@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.open import default_alias, kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
 
@@ -64,7 +64,7 @@ def test_a_missing_driver_names_the_extra_that_brings_it() -> None:
     code = """if True:
         import sys
         sys.modules["adbc_driver_postgresql"] = None
-        from snapshot_assets.databases.base import DatabaseAddress
+        from snapshot_assets.databases.source import DatabaseAddress
         from snapshot_assets.databases.open import open_database
         from snapshot_assets.errors import UnknownSourceError
         try:

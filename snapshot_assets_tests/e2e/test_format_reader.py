@@ -13,16 +13,16 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.savepoints import delete_savepoint
-from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.pins.savepoints import delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import ExportFailedError
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.tags import save

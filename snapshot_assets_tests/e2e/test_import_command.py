@@ -14,9 +14,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, make_source, store_of
-from snapshot_assets_tests.engine.imports import Into
+from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.servers.postgresql import PASSWORD, PostgresqlServer
 
 DAY_2 = "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"

@@ -17,7 +17,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
 from snapshot_assets_tests.e2e.test_import_command import DAY_2, differing, execute
-from snapshot_assets_tests.engine.data_source import rows, store_options
+from snapshot_assets_tests.engine.reading.data_source import rows, store_options
 
 NOW = ("--grace", "0s", "--unsafe", "--yes")
 DAY_2_ROWS = "moment >= '2025-01-02 00:00:00Z' AND moment < '2025-01-03 00:00:00Z'"

@@ -12,13 +12,13 @@ import pytest
 from dagster_aws.s3 import S3Resource
 from pyspark.sql import SparkSession
 
-from snapshot_assets.catalog.deletion import delete_snapshot
 from snapshot_assets.catalog.listing import list_snapshots
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.configuration import Configuration
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions

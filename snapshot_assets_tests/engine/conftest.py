@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import snapshot_assets
-from snapshot_assets_tests.engine.compactions import scatter
-from snapshot_assets_tests.engine.data_source import Load
+from snapshot_assets_tests.engine.compact.compactions import scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import Into
+from snapshot_assets_tests.engine.reading.data_source import Load
+from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.faults.source import make_source
 
 

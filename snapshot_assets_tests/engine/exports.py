@@ -11,14 +11,14 @@ from typing import Any
 
 import duckdb
 
-from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.engine.export import Outcome
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -16,7 +16,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.engine.forged import Forged, append, nested, table
-from snapshot_assets_tests.engine.imports import Into
+from snapshot_assets_tests.engine.restore.imports import Into
 
 HASH = "0" * 64
 PATHS = (

@@ -11,13 +11,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.engine.restore.plan import Filters
 from snapshot_assets.errors import DocumentError, RestoreError, SnapshotError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.engine.forged import Forged, column, table
-from snapshot_assets_tests.engine.imports import Into
+from snapshot_assets_tests.engine.restore.imports import Into
 
 Place = Callable[[str, str], dict[str, Any]]
 SEQUENCE = {"start": 1, "increment": 1, "minimum": 1, "maximum": 9}

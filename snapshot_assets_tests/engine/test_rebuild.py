@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     AcceptanceNeededError,
     LogWholeError,
@@ -26,9 +26,9 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.tags import Changed
-from snapshot_assets_tests.engine.compactions import compact, scatter
+from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
 
 

@@ -14,19 +14,19 @@ from itertools import product
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag
-from snapshot_assets.catalog.rebuild import Rebuild, rebuild
-from snapshot_assets.catalog.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import Rebuild, rebuild
+from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets_tests.engine.compactions import compact, scatter
+from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.test_rebuild import lose
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, SOME, delete, kept, rows

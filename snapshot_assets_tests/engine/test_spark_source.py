@@ -2,14 +2,14 @@
 
 import pytest
 
-from snapshot_assets.catalog.summary import outside_text
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.engine.frames import load_frames, read_file
-from snapshot_assets.engine.run import ExportRun
+from snapshot_assets.catalog.state.totals import outside_text
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.parquet.frames import load_frames, read_file
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import ChecksumMismatchError, ExportFailedError
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 

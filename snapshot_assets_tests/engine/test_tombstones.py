@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.delete_rows import DeletedRows, delete_rows
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.catalog.tombstones import DeletedRows, delete_rows
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.engine.data_files import read_batches
-from snapshot_assets.engine.frames import load_frames
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.parquet.frames import load_frames
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import file_parts
 from snapshot_assets.engine.reading.planning import plan_read
@@ -24,7 +24,7 @@ from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, TIMES
 
 READINGS = TableName("main", "readings")
@@ -232,7 +232,7 @@ def test_rows_that_a_lost_tombstone_had_deleted_are_missed(
     before = read_state(exported.store).revision
     delete(exported, FIRST_DAYS)
     duck.restore(exported.store)
-    monkeypatch.setattr("snapshot_assets.engine.restore_source.imported_tombstones", lambda *_: {})
+    monkeypatch.setattr("snapshot_assets.engine.restore.source.imported_tombstones", lambda *_: {})
     with pytest.raises(RestoreError, match="Chunk 1 was loaded when other rows of its files were deleted"):
         duck.restore(exported.store, version=f"rev:{before}")
 

@@ -9,20 +9,20 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.receipts import Receipt, find_adoptable, write_receipt
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.upgrade import upgrade
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.operations.upgrade import upgrade
+from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_receipt
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     ObjectNotFoundError,
 )

@@ -18,25 +18,23 @@ from typing import Any
 import pyarrow.compute
 import pyarrow.parquet  # noqa: F401  (the children need both)
 
-from snapshot_assets.catalog import log
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.databases.base import DatabaseAddress
-from snapshot_assets.databases.duckdb import database, definition  # noqa: F401
+from snapshot_assets.catalog.log import store as log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.duckdb import target as duckdb_target  # noqa: F401
-from snapshot_assets.databases.postgresql import database as postgresql_database  # noqa: F401
 from snapshot_assets.databases.postgresql import target as postgresql_target  # noqa: F401
-from snapshot_assets.engine.restore import ImportRun
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.tasks import ChunkResult, Task
+from snapshot_assets.engine.restore.run import ImportRun
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.engine.tasks import ChunkResult, Task
 from snapshot_assets.errors import SnapshotError
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage import local  # noqa: F401
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.engine.imports import IN_RANGE, Into
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN, differences
 from snapshot_assets_tests.faults.store import Fault, FaultyStore, wait_for
 from snapshot_assets_tests.faults.targets import counted_targets

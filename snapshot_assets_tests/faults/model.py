@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.catalog.checkpoints import same_states
-from snapshot_assets.catalog.replay import read_state, scan_log
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.checkpoints import same_states
+from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,

@@ -14,28 +14,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pin_set import PinState, TagState
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.upgrade import upgrade
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.engine.compact import CompactRun
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.operations.upgrade import upgrade
+from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.engine.tasks import Provenance, write_table
 from snapshot_assets.errors import DamageError, LocationDeletedError, LogWholeError, NoSnapshotError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import TRANSACTIONS, transaction_path

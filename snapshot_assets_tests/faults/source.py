@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import duckdb
 
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.base import ObjectStore
 
 WINDOWS = 6

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Target
 from snapshot_assets_tests.faults.store import FaultyStore
 
 _CALLS = ("_execute", "_rows", "_insert")
-_USERS = ("snapshot_assets.engine.restore_spark", "snapshot_assets.engine.restore_tasks")
+_USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine.restore.tasks")
 
 
 @contextmanager

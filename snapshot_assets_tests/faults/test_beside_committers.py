@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer

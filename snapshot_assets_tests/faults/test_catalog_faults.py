@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog import log
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log import store as log
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.faults.operations import DAMAGED, OPERATIONS, Operation, facts, place, prepare

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.faults.source import CHUNKS, PLAN

@@ -14,26 +14,26 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.garbage import collect_garbage
-from snapshot_assets.catalog.pins import create_tag, delete_tag
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.verify import verify
-from snapshot_assets.engine.data_files import read_batches
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.deleted_rows import deleting
-from snapshot_assets_tests.engine.compactions import compact
+from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.faults.operations import CONTINUOUS, OTHER_SCHEMA, opened, parquet, store_at
 from snapshot_assets_tests.schema_documents import write_schema
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.catalog import catalog as catalog_module
-from snapshot_assets.catalog import replay
+from snapshot_assets.catalog.log import replay
 from snapshot_assets_tests.catalog.next_version import next_version
 from snapshot_assets_tests.faults.actors import GRACE, HOUR, KINDS, old_world
 from snapshot_assets_tests.faults.interleaving import Actor, Turn, World, play

@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client

@@ -18,28 +18,30 @@ from unittest import mock
 
 import pyarrow as pa
 
-from snapshot_assets.catalog import beginning, catalog, rules
+from snapshot_assets.catalog import catalog
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.garbage import collect_garbage
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.pins import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.prune import prune
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.receipts import write_receipt
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.rollback import rollback
-from snapshot_assets.catalog.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.rebuild import new_log as beginning
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import write_receipt
+from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.schemas import read_schemas
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.engine.compact import CompactRun
-from snapshot_assets.engine.compact_plan import Wanted
-from snapshot_assets.engine.data_files import read_batches
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.run import CompactRun
+from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.engine.tasks import ChunkResult, Provenance, write_table
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.documents import FORMAT_VERSION

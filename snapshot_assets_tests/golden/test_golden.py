@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log import read_entry
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.rebuild import rebuild
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LocationDeletedError
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.layout import checkpoint_path

@@ -22,9 +22,11 @@ from snapshot_assets_tests.pipeline.project import Project, open_project
 
 def interpreters(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the interpreter of a worker; it finds this package and its dependencies."""
-    import snapshot_assets.engine.tasks
+    import snapshot_assets.engine.export.tasks
 
-    yield pa.RecordBatch.from_pydict({"python": [sys.executable], "module": [snapshot_assets.engine.tasks.__name__]})
+    yield pa.RecordBatch.from_pydict(
+        {"python": [sys.executable], "module": [snapshot_assets.engine.export.tasks.__name__]}
+    )
 
 
 @accepting_unstable_parts()

@@ -14,13 +14,13 @@ import dagster as dg
 import duckdb
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.state import State
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.pipeline.build import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

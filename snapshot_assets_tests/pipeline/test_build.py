@@ -12,9 +12,9 @@ import pytest
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
-from snapshot_assets.configuration import Configuration
-from snapshot_assets.databases.base import DatabaseAddress
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.pipeline.project import ROWS, make_source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ import sys
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from snapshot_assets.configuration import load_configuration
+from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.pipeline.build import build_definitions
 
 

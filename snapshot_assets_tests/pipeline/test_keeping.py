@@ -12,13 +12,13 @@ import dagster as dg
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.retention import expire
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.state import State
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.pipeline import keeping
-from snapshot_assets.plan_retention import RetentionFields
+from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer

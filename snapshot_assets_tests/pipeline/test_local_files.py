@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import pytest
 
-from snapshot_assets.configuration import Configuration
 from snapshot_assets.errors import PlanError
 from snapshot_assets.pipeline.resources import Snapshots
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.cli.helpers import make_plan
 
 

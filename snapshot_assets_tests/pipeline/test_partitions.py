@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.windows import closed_windows, plan_windows
 from snapshot_assets.pipeline.partitions import CRON_LENGTHS, cron_of, key_of, partitions_of, window_of, windows_of
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

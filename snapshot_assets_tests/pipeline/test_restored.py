@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.configuration import load_configuration
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
-from snapshot_assets.plan_retention import RetentionFields
+from snapshot_assets.plan.configuration import load_configuration
+from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job, open_project

@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from snapshot_assets.catalog.replay import list_log, read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.verify import verify
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from snapshot_assets.catalog.checkpointing import checkpoint_head
+from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import human_bytes, show, show_json
 

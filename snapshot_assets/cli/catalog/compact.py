@@ -9,10 +9,10 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
-from snapshot_assets.configuration import ad_hoc_configuration
-from snapshot_assets.engine.compact_plan import TARGET_BYTES, CompactionPlan, Documents, Group, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Documents, Group, Wanted, plan_compaction
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size
+from snapshot_assets.plan.configuration import ad_hoc_configuration
 
 _NO_SOURCE = "duckdb:///dev/null"
 """A plan has a source; a compaction reads none."""

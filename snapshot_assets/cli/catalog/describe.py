@@ -13,7 +13,7 @@ from snapshot_assets.cli.output import counted, human_bytes
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_words import predicate_words
+from snapshot_assets.format.predicate_description import predicate_words
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text

@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.retention import Expiry, expire
-from snapshot_assets.catalog.rules_retention import Retention
+from snapshot_assets.catalog.operations.expire import Expiry, expire
+from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.cli.catalog.opening import begun_catalog, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.freed import freed_json, show_freed
 from snapshot_assets.cli.location import with_log
 from snapshot_assets.cli.output import counted, say, show, show_json, show_table
-from snapshot_assets.configuration import load_configuration
+from snapshot_assets.cli.unreferenced import freed_json, show_freed
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
+from snapshot_assets.plan.configuration import load_configuration
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,11 +6,11 @@ import argparse
 from functools import partial
 from typing import Any
 
-from snapshot_assets.catalog.garbage import Collection, Garbage, collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import Collection, Garbage, collect_garbage
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.freed import by_reason, show_reasons, sizes
 from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.unreferenced import by_reason, show_reasons, sizes
 from snapshot_assets.format.units import duration_text, time_text
 
 

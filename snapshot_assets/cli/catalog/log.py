@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from snapshot_assets.catalog.history import History, Revision
+from snapshot_assets.catalog.log.history import History, Revision
 from snapshot_assets.cli.catalog.describe import as_data, file_changes, in_words
 from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import say, show, show_json

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from snapshot_assets.catalog.prune import Pruning, prune
+from snapshot_assets.catalog.operations.prune_log import Pruning, prune
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.freed import freed_json, show_objects, show_reasons, sizes
 from snapshot_assets.cli.output import say, show, show_json
+from snapshot_assets.cli.unreferenced import freed_json, show_objects, show_reasons, sizes
 
 
 def run(options: argparse.Namespace) -> int:

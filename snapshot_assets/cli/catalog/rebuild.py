@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from snapshot_assets.catalog.rebuild import Rebuild, rebuild
+from snapshot_assets.catalog.rebuild.rebuild import Rebuild, rebuild
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 

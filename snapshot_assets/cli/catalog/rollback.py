@@ -6,14 +6,14 @@ import argparse
 from functools import partial
 from typing import Any
 
-from snapshot_assets.catalog.rollback import RolledBack, rollback
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.operations.rollback import RolledBack, rollback
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.freed import freed_json, show_freed
 from snapshot_assets.cli.output import counted, say, show, show_json
+from snapshot_assets.cli.unreferenced import freed_json, show_freed
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_words import predicate_words
+from snapshot_assets.format.predicate_description import predicate_words
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 

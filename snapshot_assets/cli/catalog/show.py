@@ -7,17 +7,17 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from snapshot_assets.catalog.matching import pending_tombstones
-from snapshot_assets.catalog.pin_list import list_savepoints, list_tags
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.state import SealState, State
-from snapshot_assets.catalog.summary import chunk_statuses, live_table, log_size, table_sizes
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
+from snapshot_assets.catalog.state.file_pruning import pending_tombstones
+from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, log_size, table_sizes
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_words import predicate_words
+from snapshot_assets.format.predicate_description import predicate_words
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.tables import METADATA_TABLES, Asked
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, Asked
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import show_json, show_table

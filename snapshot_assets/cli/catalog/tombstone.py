@@ -6,12 +6,12 @@ import argparse
 from functools import partial
 from typing import Any
 
-from snapshot_assets.catalog.tombstones import DeletedRows, delete_rows
+from snapshot_assets.catalog.operations.delete_rows import DeletedRows, delete_rows
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json, show_table
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.predicate_words import predicate_words
+from snapshot_assets.format.predicate_description import predicate_words
 from snapshot_assets.format.predicates import predicate_json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from snapshot_assets.catalog.upgrade import upgrade
+from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import show, show_json
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from snapshot_assets.databases.base import Database, DatabaseAddress
 from snapshot_assets.databases.duckdb.address import default_alias
+from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.target import Definition, Target
 from snapshot_assets.format.relations import DatabaseSchema
 
@@ -27,7 +27,7 @@ def open(address: DatabaseAddress) -> Database:
         DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file, or it is no DuckDB database, or it is damaged.
     """
-    from snapshot_assets.databases.duckdb.database import DuckDBDatabase
+    from snapshot_assets.databases.duckdb.source import DuckDBDatabase
 
     return DuckDBDatabase(address)
 
@@ -41,13 +41,13 @@ def open_target(address: DatabaseAddress) -> Target:
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
     """Return how a schema is made again; see `TargetModule.define`."""
-    from snapshot_assets.databases.duckdb.definition import define as define_schema
+    from snapshot_assets.databases.duckdb.ddl.schema import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
     """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.duckdb.definition import type_for as type_text
+    from snapshot_assets.databases.duckdb.ddl.schema import type_for as type_text
 
     return type_text(arrow_type)

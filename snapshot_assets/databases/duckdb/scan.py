@@ -12,13 +12,13 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.base import Estimate, Scan
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
 from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import Session
 from snapshot_assets.databases.duckdb.sql import identifier
-from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.duckdb.time_predicates import predicate
 from snapshot_assets.databases.duckdb.types import Carried, carry
+from snapshot_assets.databases.source import Estimate, Scan
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text

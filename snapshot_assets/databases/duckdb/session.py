@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.duckdb.address import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.failures import translated
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseDeniedError, DatabaseError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {

@@ -13,18 +13,18 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.base import DatabaseAddress, Rows
 from snapshot_assets.databases.duckdb.address import limits_memory, path_of
+from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
+from snapshot_assets.databases.duckdb.ddl.foreign_keys import Repeated
+from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.failures import translated
-from snapshot_assets.databases.duckdb.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ingest import ingest
-from snapshot_assets.databases.duckdb.made import TARGET
 from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import session_config
 from snapshot_assets.databases.duckdb.sql import identifier, literal
-from snapshot_assets.databases.duckdb.texts import check_statement
-from snapshot_assets.databases.duckdb.times import predicate
+from snapshot_assets.databases.duckdb.time_predicates import predicate
 from snapshot_assets.databases.references import Reference
+from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherType, Statement

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from snapshot_assets.databases.base import Database, DatabaseAddress
 from snapshot_assets.databases.postgresql.address import default_alias
-from snapshot_assets.databases.postgresql.database import PostgresqlDatabase
-from snapshot_assets.databases.postgresql.define import define, type_for
+from snapshot_assets.databases.postgresql.ddl import define, type_for
+from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
+from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.target import Target
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]

@@ -16,9 +16,9 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
 from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
 SETTINGS = {

@@ -10,16 +10,16 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.base import DatabaseAddress, Rows, WindowRows
-from snapshot_assets.databases.postgresql.existing_types import other_type, other_types_query
+from snapshot_assets.databases.postgresql.ddl.existing_columns import other_type, other_types_query
 from snapshot_assets.databases.postgresql.failures import connect_failure, translated
 from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
 from snapshot_assets.databases.postgresql.nested import with_json
 from snapshot_assets.databases.postgresql.references import reference, references_to
 from snapshot_assets.databases.postgresql.session import SETTINGS, WITHOUT_COPY, pinning, secrets_of
 from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
-from snapshot_assets.databases.postgresql.times import documented
+from snapshot_assets.databases.postgresql.time_predicates import documented
 from snapshot_assets.databases.references import Reference
+from snapshot_assets.databases.source import DatabaseAddress, Rows, WindowRows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, OtherType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from snapshot_assets.databases.base import Database, DatabaseAddress
+from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.spark.address import default_alias
 from snapshot_assets.databases.target import Definition, Target
 from snapshot_assets.errors import UnknownSourceError
@@ -46,13 +46,13 @@ def open_target(address: DatabaseAddress) -> Target:
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
     """Return how a schema is made; see `TargetModule.define`."""
-    from snapshot_assets.databases.spark.definition import define as define_schema
+    from snapshot_assets.databases.spark.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
     """Return the type that holds an Arrow type's values; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.spark.definition import type_for as type_text
+    from snapshot_assets.databases.spark.ddl import type_for as type_text
 
     return type_text(arrow_type)

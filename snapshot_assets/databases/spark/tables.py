@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from snapshot_assets.databases.base import Selection
 from snapshot_assets.databases.selection import carrier_override
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.types import (
     TIMESTAMPS,

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, Rows
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.address import catalog_path
-from snapshot_assets.databases.spark.catalog import translated
+from snapshot_assets.databases.spark.introspect import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Event, Ledger, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
-from snapshot_assets.databases.spark.times import predicate
+from snapshot_assets.databases.spark.time_predicates import predicate
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,

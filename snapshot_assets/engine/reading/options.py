@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
-from snapshot_assets.catalog.tables import METADATA_TABLES
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
 from snapshot_assets.databases.selection import suggestion
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import PlanError

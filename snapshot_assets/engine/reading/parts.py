@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from snapshot_assets.catalog.matching import Match, deletions, match_files, written_schemas
-from snapshot_assets.catalog.state import State
-from snapshot_assets.engine.statistics import row_groups
+from snapshot_assets.catalog.state.file_pruning import Match, deletions, match_files, written_schemas
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.parquet.statistics import row_groups
 from snapshot_assets.engine.time_range import TimeRange
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import ColumnStatistics, DataFile

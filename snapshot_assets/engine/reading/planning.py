@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from snapshot_assets.catalog.lost_log import known_state
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.truncation import known_state
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, Asked
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
-from snapshot_assets.catalog.state import State
-from snapshot_assets.catalog.tables import METADATA_TABLES, Asked
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
-from snapshot_assets.engine.data_files import BATCH_ROWS, ChooseGroups
-from snapshot_assets.engine.frames import read_file
+from snapshot_assets.engine.parquet.frames import read_file
+from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeRange

@@ -4,19 +4,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.checkpoints import write_checkpoint
-from snapshot_assets.catalog.deletion import delete_snapshot
-from snapshot_assets.catalog.garbage import collect_garbage
 from snapshot_assets.catalog.listing import summarize
-from snapshot_assets.catalog.pin_list import list_savepoints
-from snapshot_assets.catalog.pins import create_tag
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.savepoints import UncompactedError, create_savepoint, delete_savepoint
-from snapshot_assets.catalog.tombstones import delete_rows
-from snapshot_assets.catalog.verify import FaultKind, verify
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.pins.listing import list_savepoints
+from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.verify import FaultKind, verify
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,

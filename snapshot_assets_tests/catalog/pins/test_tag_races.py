@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.replay import read_state
-from snapshot_assets.catalog.seal import seal
-from snapshot_assets.catalog.verify import FaultKind, verify
-from snapshot_assets.catalog.versions import resolve_version
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.verify import FaultKind, verify
 from snapshot_assets.errors import (
     ConflictError,
     LocationDeletedError,
@@ -166,7 +166,7 @@ def test_a_lost_reply_to_the_object_or_to_the_commit_loses_no_tag(sealed):
 
 
 def test_while_the_outcome_of_the_commit_is_unknown_the_object_stays(sealed, monkeypatch):
-    monkeypatch.setattr("snapshot_assets.catalog.log._SETTLE_WAIT", 0)
+    monkeypatch.setattr("snapshot_assets.catalog.log.store._SETTLE_WAIT", 0)
     committed = []
 
     def create(path, data):

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Table, TableName
 
 MAIN_T = TableName("main", "t")

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from snapshot_assets.databases.base import DatabaseAddress
 from snapshot_assets.databases.duckdb.target import DuckDBTarget
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets_tests.databases.restores import copy, extracted
 
 

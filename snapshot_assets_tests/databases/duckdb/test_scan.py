@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
@@ -257,7 +257,7 @@ def test_an_error_in_the_middle_of_a_view_is_ours(tmp_path: Path) -> None:
 _MEASURE = """
 import re, sys
 from pathlib import Path
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.open import open_database
 database = open_database(DatabaseAddress("x", sys.argv[1]))
 (table,) = database.extract(Selection()).tables

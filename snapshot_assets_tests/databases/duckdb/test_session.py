@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.duckdb.session import Session
 from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import (
     ConsistencyLostError,
     DatabaseDeniedError,

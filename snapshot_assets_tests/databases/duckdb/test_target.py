@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.target import Load, Statement
 from snapshot_assets.errors import (
     DatabaseError,

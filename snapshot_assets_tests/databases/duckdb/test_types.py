@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.base import DatabaseAddress, Selection
 from snapshot_assets.databases.duckdb.scan import carried_as
 from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
+from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName

@@ -9,11 +9,11 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
-from snapshot_assets.databases.base import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.databases.postgresql import open as open_postgresql
 from snapshot_assets.databases.postgresql.ingest import ingest
 from snapshot_assets.databases.postgresql.session import SETTINGS
 from snapshot_assets.databases.postgresql.sql import identifier
+from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 Run = Callable[[str], list[tuple[Any, ...]]]

@@ -6,9 +6,9 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from snapshot_assets.databases.base import DatabaseAddress, Selection
-from snapshot_assets.databases.postgresql import define
+from snapshot_assets.databases.postgresql import ddl as define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.postgresql.helpers import opened

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from snapshot_assets.databases.base import AllRows, Scan
+from snapshot_assets.databases.source import AllRows, Scan
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
 from snapshot_assets_tests.databases.postgresql.helpers import Run, client, opened, read, read_scan, table_of

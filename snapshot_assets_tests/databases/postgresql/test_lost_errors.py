@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from snapshot_assets.databases.base import AllRows, Scan
+from snapshot_assets.databases.source import AllRows, Scan
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import (
     DatabaseDeniedError,

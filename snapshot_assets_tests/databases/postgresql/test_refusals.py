@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.postgresql import default_alias
 from snapshot_assets.databases.postgresql import open as open_postgresql
 from snapshot_assets.databases.postgresql.session import secrets_of
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.errors import (
     AmbiguousTimeIndexError,
     DatabaseDeniedError,

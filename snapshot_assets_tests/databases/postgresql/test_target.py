@@ -10,8 +10,8 @@ from datetime import UTC, datetime, time
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.base import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
 from snapshot_assets.databases.target import ImportRecord, Load, LoadedFile, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName

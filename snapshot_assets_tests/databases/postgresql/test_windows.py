@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from snapshot_assets.databases.base import Database, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.source import Database, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, Table
 from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of

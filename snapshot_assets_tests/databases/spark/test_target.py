@@ -14,20 +14,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_assets.catalog.replay import read_state
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
-from snapshot_assets.databases.base import DatabaseAddress, Selection
-from snapshot_assets.databases.spark.database import SparkCatalogDatabase
-from snapshot_assets.databases.spark.definition import define, type_for
+from snapshot_assets.databases.source import DatabaseAddress, Selection
+from snapshot_assets.databases.spark.ddl import define, type_for
 from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, begun, claimed
+from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
-from snapshot_assets.engine.frames import FrameChunk
-from snapshot_assets.engine.restore import ImportRun
-from snapshot_assets.engine.restore_checked import ImportSettings
-from snapshot_assets.engine.restore_load import ChunkOutcome
-from snapshot_assets.engine.restore_plan import Filters
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.parquet.frames import FrameChunk
+from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.run import ImportRun
 from snapshot_assets.engine.retry import RetryPolicy
-from snapshot_assets.engine.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner, SparkRunner
 from snapshot_assets.errors import (
     DocumentError,
@@ -37,12 +37,12 @@ from snapshot_assets.errors import (
     TargetNotEmptyError,
 )
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
-from snapshot_assets.plan import Plan
+from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.engine.compactions import compact, scatter
+from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.imports import IN_RANGE
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, delete
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, PLAN, TIMES, make_source
 

@@ -1,0 +1,150 @@
+"""Federation: the locations of several writers, `<root>/<writer id>/<database>`, read as one.
+
+Writers know nothing of each other, and nothing is written here: what belongs together is found by listing (seed,
+section 1.3 "Writer Federation").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.federation.table import PRIMARY_KEY, FederatedTable, Member, federated_table
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.errors import (
+    DamageError,
+    LocationDeletedError,
+    NoSnapshotError,
+    PlanError,
+    UnknownRelationError,
+    UnsupportedVersionError,
+    VersionNotFoundError,
+)
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
+
+OpenBelow = Callable[..., ObjectStore]
+"""Opens the store of a folder below the root by the names on the way to it."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Locations read as one.
+
+    Attributes:
+        members: By rank, the highest first.
+        waiting: Writers that have sealed nothing yet, and are not part of it.
+        dedupe: Whether overlapping windows are accepted.
+    """
+
+    root: str
+    members: tuple[Member, ...]
+    waiting: tuple[str, ...] = ()
+    dedupe: bool = False
+
+    @property
+    def version(self) -> dict[str, int]:
+        """The sealed revision by writer; given to `open_federation`, it reads the same again."""
+        return {member.writer: member.seal.revision for member in sorted(self.members, key=lambda m: m.writer)}
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The names of all tables."""
+        return sorted({name for member in self.members for name in member.tables})
+
+    def table(self, name: TableName) -> FederatedTable:
+        """Return a table.
+
+        Raises:
+            UnknownRelationError: No member has it.
+            FederationError: Members disagree on it, or windows of two overlap; names both.
+        """
+        having = [member for member in self.members if name in member.tables]
+        if not having:
+            known = ", ".join(map(str, self.tables)) or "none"
+            raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {known}.")
+        return federated_table(name, having, dedupe=self.dedupe)
+
+
+def open_federation(
+    root: ObjectStore,
+    open_below: OpenBelow,
+    *,
+    database: str | None = None,
+    version: Mapping[str, str] | None = None,
+    dedupe: str | None = None,
+) -> Federation:
+    """Find the members below a root, and read each at a sealed revision.
+
+    Args:
+        root: The folder above the writers' folders.
+        open_below: Opens a location by the names of its writer and database.
+        database: Which database; None if all writers have the same one.
+        version: By writer, a version as people write it; other writers are left out. None for the newest seal of each.
+        dedupe: `primary_key` accepts overlapping windows; None refuses them.
+
+    Raises:
+        NoSnapshotError: There is no member, or nothing was sealed yet.
+        VersionNotFoundError: A member has no such version, or there is no such writer.
+        PlanError: There are several databases, or `dedupe` is unknown.
+        DamageError: A member cannot be read; names it.
+    """
+    if dedupe not in (None, PRIMARY_KEY):
+        raise PlanError(f"dedupe is {dedupe!r}; the only way is {PRIMARY_KEY!r}")
+    found = find_members(root, open_below)
+    database = database or _only_database(root, found)
+    writers = [writer for writer, name in found if name == database]
+    if missing := sorted(set(version or ()) - set(writers)):
+        raise VersionNotFoundError(
+            f"There is no writer {missing[0]!r} of {database!r} below {root.uri}; there are {', '.join(writers)}."
+        )
+    wanted: Mapping[str, str | None] = dict.fromkeys(writers) if version is None else version
+    opened = {each: _open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)}
+    members = [member for member in opened.values() if member is not None]
+    waiting = tuple(writer for writer, member in opened.items() if member is None)
+    if not members:
+        raise NoSnapshotError(f"No writer of {database!r} below {root.uri} has sealed a snapshot.", location=root.uri)
+    ranked = sorted(members, key=lambda member: member.rank, reverse=True)
+    return Federation(root.uri, tuple(ranked), waiting, dedupe is not None)
+
+
+def find_members(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:
+    """Return writer and database of every location two levels below a root, sorted."""
+    return [
+        (writer, database)
+        for writer in root.folders()
+        for database in open_below(writer).folders()
+        if "transactions" in open_below(writer, database).folders()
+    ]
+
+
+def _only_database(root: ObjectStore, found: Iterable[tuple[str, str]]) -> str:
+    names = sorted({database for _, database in found})
+    if len(names) > 1:
+        raise PlanError(f"Below {root.uri} are the databases {', '.join(names)}; name one of them")
+    if not names:
+        raise NoSnapshotError(
+            f"There is no location <writer id>/<database> below {root.uri}.",
+            location=root.uri,
+        )
+    return names[0]
+
+
+def _open(store: ObjectStore, writer: str, database: str, version: str | None) -> Member | None:
+    """Return a member; None if it was deleted, or has sealed nothing and no version of it is asked for."""
+    try:
+        head = read_state(store)
+        if version is None and (head.deleted or not head.seals):
+            return None
+        revision = head.seals[-1].revision if version is None else resolve_version(version, head)
+        state = head if head.sealed and revision == head.seals[-1].revision else read_state(store, through=revision)
+        schema = read_schema(store, state.schemas[state.schema_id])
+    except LocationDeletedError:
+        return None
+    except (DamageError, UnsupportedVersionError, VersionNotFoundError) as error:
+        message = f"Writer {writer!r} ({store.uri}) cannot be read: {error}"
+        raise type(error)(message, **error.attributes | {"writer": writer}) from error
+    seal = next(known for known in head.seals if known.revision == revision)
+    return Member(writer, database, store, state, seal, schema)

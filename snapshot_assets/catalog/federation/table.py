@@ -1,0 +1,206 @@
+"""One table of several writers: its columns, its files, and whether their windows overlap.
+
+Writers do not agree on schemas, so their reader brings them together (seed, section 2.3 "Reader-based Schema
+Enforcement").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.errors import FederationError
+from snapshot_assets.format.arrow_types import arrow_type_text, wider_type
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
+from snapshot_assets.format.windows import Window
+from snapshot_assets.storage.base import ObjectStore
+
+PRIMARY_KEY = "primary_key"
+"""The one way to read overlapping windows: of the rows with one primary key, that of the newest seal stays."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One writer's location, at a sealed revision.
+
+    Attributes:
+        writer: The writer's id: the name of its folder.
+        state: The state at that revision.
+        seal: The seal of it.
+        schema: The newest schema of that state.
+    """
+
+    writer: str
+    database: str
+    store: ObjectStore
+    state: State
+    seal: SealState
+    schema: DatabaseSchema
+
+    @property
+    def rank(self) -> tuple[object, str]:
+        """What decides between rows with one key: when the revision was sealed, then the writer's id."""
+        return self.seal.committed_at, self.writer
+
+    @cached_property
+    def tables(self) -> dict[TableName, Table]:
+        """The member's tables by name."""
+        return {table.table_name: table for table in self.schema.tables}
+
+    def spans(self, name: TableName) -> list[Span]:
+        """Return the chunks that have files of a table."""
+        files: dict[int, list[DataFile]] = {}
+        for known in self.state.live_files():
+            if (known.file.schema, known.file.table) == name:
+                files.setdefault(known.file.chunk, []).append(known.file)
+        return [
+            Span(self, None if chunk == UNTIMED_CHUNK else self.state.window(chunk), tuple(found))
+            for chunk, found in files.items()
+        ]
+
+    def __str__(self) -> str:
+        return f"writer {self.writer!r}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """The files that one chunk of a member has of a table.
+
+    Attributes:
+        window: The chunk's; None for chunk 0.
+    """
+
+    member: Member
+    window: Window | None
+    files: tuple[DataFile, ...]
+
+    def __str__(self) -> str:
+        return f"{self.window or 'chunk 0, without a window,'} of {self.member}"
+
+
+@dataclass(frozen=True)
+class FederatedTable:
+    """A table of one name, of all members that have it.
+
+    Attributes:
+        table: Its columns are those of all members; files that lack one give NULL.
+        groups: Its files; rows with one key are never in two groups, unless `deduplicated` is False.
+        deduplicated: Whether rows of one group must be told apart by the table's primary key.
+    """
+
+    table: Table
+    groups: tuple[tuple[Span, ...], ...]
+    deduplicated: bool
+
+    @property
+    def files(self) -> list[tuple[Member, DataFile]]:
+        """All files, each with the member that it belongs to."""
+        return [(span.member, file) for group in self.groups for span in group for file in span.files]
+
+
+def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) -> FederatedTable:
+    """Return the table of the members that have it.
+
+    Args:
+        name: Its name.
+        having: They, the highest rank first.
+        dedupe: Whether overlapping windows are accepted.
+
+    Raises:
+        FederationError: They disagree on it, or windows of two overlap; names both.
+    """
+    table = _merged(name, having)
+    spans = [span for member in having for span in member.spans(name)]
+    if not dedupe:
+        groups = _overlapping(spans)
+        _refuse_overlap(name, groups)
+        return FederatedTable(table, groups, False)
+    key = _key(name, having)
+    with_time = table.time_index is None or table.time_index in key
+    # A row whose key does not hold the time may lie in any other window of another writer.
+    return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
+
+
+def _merged(name: TableName, members: Sequence[Member]) -> Table:
+    """Return the table that holds the rows of all: the highest rank's, with what columns the others have besides."""
+    first = members[0].tables[name]
+    columns = {column.name: (column, members[0]) for column in first.columns}
+    for member in members[1:]:
+        table = member.tables[name]
+        if table.time_index != first.time_index:
+            raise FederationError(
+                f"The time index of table {name} is {first.time_index or 'none'} for {members[0]} and "
+                f"{table.time_index or 'none'} for {member}; their windows cannot be compared.",
+                table=str(name),
+            )
+        for column in table.columns:
+            known = columns.setdefault(column.name, (column, member))
+            columns[column.name] = (_widened(name, known, (column, member)), known[1])
+    return first.model_copy(update={"columns": tuple(column for column, _ in columns.values())})
+
+
+def _widened(name: TableName, known: tuple[Column, Member], other: tuple[Column, Member]) -> Column:
+    """Return a column that holds the values of two without loss."""
+    kinds = [column.arrow_field().type for column, _ in (known, other)]
+    wider = wider_type(*kinds)
+    if wider is None:
+        raise FederationError(
+            f"Column {name}.{known[0].name} is {kinds[0]} for {known[1]} and {kinds[1]} for {other[1]}; one table"
+            " cannot hold both. Read the writers one by one.",
+            table=str(name),
+            column=known[0].name,
+        )
+    return known[0].model_copy(update={"arrow_type": arrow_type_text(wider)})
+
+
+def _key(name: TableName, members: Sequence[Member]) -> tuple[str, ...]:
+    """Return the primary key that all members have."""
+    keys = []
+    for member in members:
+        key = member.tables[name].primary_key
+        if key is None:
+            raise FederationError(
+                f"Table {name} has no primary key for {member}, so its rows cannot be told apart by it.",
+                table=str(name),
+            )
+        keys.append(key.columns)
+    for member, columns in zip(members, keys, strict=True):
+        if set(columns) != set(keys[0]):
+            raise FederationError(
+                f"The primary key of table {name} is {', '.join(keys[0])} for {members[0]} and {', '.join(columns)} for"
+                f" {member}.",
+                table=str(name),
+            )
+    return keys[0]
+
+
+def _overlapping(spans: Sequence[Span]) -> tuple[tuple[Span, ...], ...]:
+    """Return spans in groups: no window of one overlaps one of another group. Chunks 0 are a group."""
+    untimed = [span for span in spans if span.window is None]
+    groups: list[list[Span]] = [untimed] if untimed else []
+    end = None
+    timed = [(span.window, span.member.writer, span) for span in spans if span.window is not None]
+    for window, _, span in sorted(timed, key=lambda each: (each[0].range, each[1])):
+        if end is not None and window.start < end:
+            groups[-1].append(span)
+            end = max(end, window.end)
+        else:
+            groups.append([span])
+            end = window.end
+    return tuple(map(tuple, groups))
+
+
+def _refuse_overlap(name: TableName, groups: Iterable[Sequence[Span]]) -> None:
+    for group in groups:
+        if len(group) > 1:
+            raise FederationError(
+                f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be there twice. Let each writer have time"
+                f" ranges of its own, or read with dedupe={PRIMARY_KEY}: of rows with one key, that of the newest seal"
+                " stays.",
+                table=str(name),
+                writers=(group[0].member.writer, group[1].member.writer),
+            )

@@ -1,0 +1,135 @@
+"""The log as people read it: who did what, when, newest first; of a damaged log whatever can still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from snapshot_assets.catalog.log.listing import list_log, log_after
+from snapshot_assets.catalog.log.own_checkpoints import named_location, read_own_checkpoint
+from snapshot_assets.catalog.log.replay import FAULTS
+from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.state.chain import foreign_location
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.storage.base import ObjectStore
+
+_READERS = 16
+_BATCH = 256
+"""Transactions held at a time: those of large chunks are large."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision, as far as the location still tells.
+
+    Attributes:
+        committed_at: UTC; None if it cannot be read.
+        actions: What it did; of a pruned one without the files that it added and removed.
+        checkpoint: The checkpoint that tells of a pruned one; 0 where the transaction itself is there.
+        error: Why it cannot be read, else "".
+    """
+
+    revision: int
+    committed_at: datetime | None = None
+    writer_id: str = ""
+    actions: tuple[act.Action, ...] = ()
+    checkpoint: int = 0
+    error: str = ""
+
+
+class History:
+    """A location's log, listed and not yet read.
+
+    Args:
+        store: The location.
+
+    Attributes:
+        head: The newest revision, 0 where there is no log.
+        pruned: How many revisions have no transaction any more, because pruning deleted it.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        listing = list_log(store)
+        self._transactions = listing.transactions
+        self._there = listing.left()
+        self._checkpoints = listing.checkpoints
+        last = max((*listing.transactions, *listing.checkpoints), default=0)
+        self.head = max([last, *log_after(store, listing, last)])
+        self._start = listing.start
+        self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
+
+    def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
+        """Yield revisions, newest first; pruned ones as far as a checkpoint tells of them, as older states need it.
+
+        What cannot be read below a rebuild is left out: it is no part of the log any more.
+
+        Args:
+            since: The oldest revision to tell of.
+            limit: How many at most.
+        """
+        last = max(since, self._start + 1)
+        numbers = list(range(self.head, last - 1, -1))[:limit]
+        events: dict[int, Revision] = {}
+        if limit is None or len(numbers) < limit:
+            events = self._events(since) if self.pruned else {}
+            kept = {number for number in self._there if since <= number <= self._start}
+            numbers = [*numbers, *sorted(kept | events.keys(), reverse=True)][:limit]
+        below = False
+        for revision in self._read(numbers, events):
+            if not below or revision.committed_at is not None:
+                yield revision
+            below = below or any(isinstance(action, act.Rebuilt) for action in revision.actions)
+
+    def _read(self, numbers: Sequence[int], events: dict[int, Revision]) -> Iterator[Revision]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            for first in range(0, len(numbers), _BATCH):
+                some = numbers[first : first + _BATCH]
+                yield from pool.map(lambda number: events.get(number) or self._revision(number), some)
+
+    def _revision(self, number: int) -> Revision:
+        path = transaction_path(number)
+        try:
+            transaction = read_entry(self._store, number).transaction
+        except FAULTS as fault:
+            return Revision(number, error=str(fault))
+        except ObjectNotFoundError:
+            return Revision(number, error=f"{path} is missing.")
+        if transaction.location_id not in (self._named, self._own):
+            return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
+        return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
+
+    @cached_property
+    def _named(self) -> str:
+        """The location that revision 1 names."""
+        return named_location(self._store, self._transactions)[0]
+
+    @cached_property
+    def _own(self) -> str:
+        """The location that the newest checkpoint is of: below a rebuild, revision 1 may be another's."""
+        state = next(self._states(reversed(self._checkpoints)), None)
+        return self._named if state is None else state.location_id
+
+    def _states(self, checkpoints: Iterable[int]) -> Iterator[State]:
+        for checkpoint in checkpoints:
+            with suppress(*FAULTS, ObjectNotFoundError):
+                yield read_own_checkpoint(self._store, checkpoint, self._transactions)
+
+    def _events(self, since: int) -> dict[int, Revision]:
+        """Return what the oldest readable checkpoint, which knows most, tells of pruned revisions."""
+        for state in self._states(self._checkpoints):
+            return {
+                event.revision: Revision(
+                    event.revision, event.committed_at, event.writer_id, event.actions, checkpoint=state.revision
+                )
+                for event in state.events
+                if since <= event.revision <= self._start and event.revision not in self._there
+            }
+        return {}

@@ -1,0 +1,163 @@
+"""The log on the object store: reading its chain, and winning the next revision.
+
+A commit is the conditional create of the next revision's object; exactly one writer wins it (seed, section 1.3
+"Linearity"). Nothing here knows what actions mean.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from enum import Enum, auto
+
+from snapshot_assets.catalog.state.chain import LogEntry
+from snapshot_assets.errors import (
+    ForkError,
+    GapError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OutcomeUnknownError,
+    StorageError,
+    StoreUnavailableError,
+    SupersededError,
+)
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import documents
+from snapshot_assets.format.documents import check_writable
+from snapshot_assets.format.layout import (
+    TRANSACTIONS,
+    checkpoint_path,
+    log_revision,
+    transaction_path,
+)
+from snapshot_assets.format.transactions import decode_transaction, encode_transaction, trailing_sha256
+from snapshot_assets.storage.base import ObjectStore
+
+_SETTLE_TRIES = 5
+_SETTLE_WAIT = 0.2
+
+
+class Won(Enum):
+    """How the race for a revision ended."""
+
+    YES = auto()
+    NO = auto()
+
+
+def read_entry(store: ObjectStore, revision: int) -> LogEntry:
+    """Return one revision's entry.
+
+    Raises:
+        ObjectNotFoundError: There is none.
+        TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
+        ForkError, GapError: It is the transaction of an older or newer revision, so this one is missing.
+    """
+    path = transaction_path(revision)
+    data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
+    transaction = decode_transaction(data, path)
+    if transaction.revision != revision:
+        kind = GapError if transaction.revision > revision else ForkError
+        raise kind(f"{path} holds revision {transaction.revision}; expected {revision}.", object=path)
+    return LogEntry(transaction, trailing_sha256(data))
+
+
+def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEntry]:
+    """Try to commit a transaction at its revision.
+
+    Args:
+        store: The location.
+        transaction: The complete transaction.
+
+    Returns:
+        Whether this very transaction is now the revision, and its entry.
+
+    Raises:
+        LimitExceededError: It is larger than readers take; nothing was written.
+        OutcomeUnknownError: It was sent, and the store does not answer what became of it.
+        SupersededError: The revision before it is gone or another one by now; this one was taken back.
+    """
+    path = transaction_path(transaction.revision)
+    data = encode_transaction(transaction)
+    advice = (
+        f"It has {len(transaction.actions)} actions; let one commit change fewer files or chunks. Instead of a "
+        "rollback, restore that revision, or export it into another location."
+    )
+    check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
+    entry = LogEntry(transaction, trailing_sha256(data))
+    won = _create(store, path, data, transaction.uuid)
+    if won is Won.YES and transaction.revision > 1 and not entry.begins_anew:
+        _check_follows(store, transaction)
+    return won, entry
+
+
+def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> Won:
+    """Create with the same bytes until the outcome is known, reading back where a reply was lost."""
+    for attempt in range(_SETTLE_TRIES):
+        try:
+            store.create(path, data)
+        except (ObjectExistsError, StoreUnavailableError) as cause:
+            settled = _read_back(store, path, uuid, cause)
+        else:
+            return Won.YES
+        if settled is not None:
+            return settled
+        time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
+    raise OutcomeUnknownError(
+        f"{path} in {store.uri} could not be created within {_SETTLE_TRIES} tries, nor is it there; "
+        "run again when the store answers.",
+        object=path,
+    )
+
+
+def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) -> Won | None:
+    """Return who won the object at `path`, None if it is not there."""
+    for attempt in range(_SETTLE_TRIES):
+        try:
+            data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
+        except ObjectNotFoundError:
+            return None
+        except StoreUnavailableError:
+            time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
+        else:
+            return Won.YES if decode_transaction(data, path).uuid == uuid else Won.NO
+    raise OutcomeUnknownError(
+        f"Whether {path} in {store.uri} was committed is unknown: the store does not answer. Nothing was deleted; "
+        "run again when it does.",
+        object=path,
+    ) from cause
+
+
+def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
+    """Take a won revision back if the one it follows is gone: a sleeper woke after others pruned or deleted the log.
+
+    Pruning deletes the oldest first, so a free slot below the head has no predecessor; only revision 1 is never pruned.
+    """
+    if _has_predecessor(store, transaction) and (transaction.revision != 2 or not _others_follow(store, transaction)):
+        return
+    store.delete(transaction_path(transaction.revision))
+    raise SupersededError(
+        f"Revision {transaction.revision} of {store.uri} was committed long after others had moved on, and pruned or "
+        "deleted the log before it; it was taken back. Run again.",
+        revision=transaction.revision,
+    )
+
+
+def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
+    before = transaction.revision - 1
+    try:
+        return read_entry(store, before).transaction.uuid == transaction.previous_uuid
+    except ObjectNotFoundError:
+        pass
+    try:
+        store.head(checkpoint_path(before))
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
+    """Tell whether the log goes on behind a transaction, but not from it."""
+    try:
+        return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
+    except ObjectNotFoundError:
+        return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))

@@ -1,0 +1,194 @@
+"""Telling a log that was lost, or lost its end, from one that is whole: what it left behind names later revisions.
+
+A writer that took such a log for whole would commit other transactions in the place of the lost ones, and garbage
+collection would delete what those named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+from snapshot_assets.catalog.log.listing import Listing, is_there
+from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
+from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
+from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import LostLogError, ObjectNotFoundError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import (
+    MANIFEST,
+    checkpoint_path,
+    chunk_of,
+    in_layout,
+    is_receipt,
+    transaction_path,
+)
+from snapshot_assets.storage.base import ObjectStore
+
+_PINS = ("tag/", "savepoint/")
+_FEW, _MANY = 20, 200
+_CLOCKS_DIFFER = timedelta(minutes=10)
+"""More than a writer's clock and the store's may differ by, from one writer to the next."""
+
+
+def newest_state(store: ObjectStore) -> State:
+    """Return the head's state, after making sure that the log is this location's and that its end is there.
+
+    Looks at the log, the manifest, tags, savepoints and the newest receipts of chunks that are not completed: at no
+    more than a writer can afford. `refuse_lost_end` looks at all receipts.
+
+    Raises:
+        LostLogError: The log, or its end, was lost.
+        ForeignLocationError: A checkpoint belongs to another location.
+        ForkError: A checkpoint is of another past of this location.
+        DamageError: It has another fault.
+    """
+    state, listing = open_log(store)
+    if not state.revision:
+        refuse_lost_log(store)
+    elif not state.deleted:
+        if listing.strays:
+            raise listing.strays[0]
+        _check_checkpoints(store, listing)
+        _check_manifest(store, state, MANIFEST)
+        check_objects(store, state, [info.path for folder in _PINS for info in store.list(folder)])
+        check_objects(store, state, _late_receipts(store, state))
+    return state
+
+
+def known_state(store: ObjectStore) -> State:
+    """Return the head's state, that of an empty location only where nothing tells of a log.
+
+    Raises:
+        LostLogError: The log was lost.
+        DamageError: It has another fault.
+    """
+    state = read_state(store)
+    if not state.revision:
+        refuse_lost_log(store)
+    return state
+
+
+def refuse_lost_log(store: ObjectStore) -> None:
+    """Refuse a location without a log that holds what is only written after a log began.
+
+    Raises:
+        LostLogError: It does; what is there would be taken for rubbish.
+    """
+    there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
+    with suppress(ObjectNotFoundError):
+        there = there or store.head(MANIFEST).path
+    if there:
+        raise LostLogError(
+            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots catalog "
+            "rebuild`, or remove what is left and begin anew.",
+            uri=store.uri,
+        )
+
+
+def refuse_lost_end(store: ObjectStore) -> None:
+    """Refuse a location where anything names a later revision than the log's last one; looks at all receipts.
+
+    Raises:
+        LostLogError: The log, or its end, was lost.
+        DamageError: It has another fault.
+    """
+    check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
+
+
+def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
+    """Refuse a state after which tags, savepoints or receipts were written for later revisions.
+
+    Raises:
+        LostLogError: The first of them that was.
+    """
+    for error in lost_ends(store, state, paths):
+        raise error
+
+
+def lost_ends(store: ObjectStore, state: State, paths: Iterable[str]) -> Iterator[LostLogError]:
+    """Yield why a log's end is lost, for each tag, savepoint and receipt that proves it.
+
+    What the log names was written for a revision that it has; only the others are read.
+
+    Args:
+        store: The location.
+        state: The head.
+        paths: Some of the location's objects; those of other kinds are passed over.
+    """
+    named = {known.pin.object.path for known in state.pins} | _named_receipts(state)
+    for path in (path for path in paths if path not in named):
+        try:
+            if is_receipt(path):
+                check_receipt(store, state, read_receipt(store, path)[0])
+            elif path.startswith(_PINS):
+                _check_manifest(store, state, path)
+        except LostLogError as error:
+            yield error
+        except (*FAULTS, ObjectNotFoundError):
+            continue  # torn: nobody committed it; or collected since it was listed
+
+
+def check_receipt(store: ObjectStore, state: State, receipt: Receipt) -> None:
+    """Refuse a state if a receipt of its location was planned on a later one that is not there.
+
+    Raises:
+        LostLogError: It was.
+    """
+    own = receipt.location_id == state.location_id or (
+        not receipt.location_id and receipt.snapshot_id == state.snapshot_id
+    )
+    if own:
+        _check_revision(store, state.revision, receipt.path, receipt.base_revision)
+
+
+def _check_manifest(store: ObjectStore, state: State, path: str) -> None:
+    location, revision = manifest_facts(store, path)
+    if location == state.location_id:
+        _check_revision(store, state.revision, path, revision)
+
+
+def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
+    """A checkpoint is written after its transaction; only the log's beginning is pruned."""
+    last = max(listing.checkpoints, default=0)
+    _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
+
+
+def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> None:
+    if revision <= head or is_there(store, transaction_path(revision)):  # committed since the log was read
+        return
+    raise LostLogError(
+        f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
+        "lost. Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`; if that finds it whole, "
+        f"{path} is damaged, and is to be moved away.",
+        object=path,
+        uri=store.uri,
+        revision=head,
+        expected=revision,
+    )
+
+
+def _named_receipts(state: State) -> set[str]:
+    chunks = (action for event in state.events for action in event.actions if isinstance(action, act.Chunk))
+    return {ref.path for chunk in chunks for ref in chunk.receipts}
+
+
+def _late_receipts(store: ObjectStore, state: State) -> list[str]:
+    """Return the receipts of chunks that are not completed, and of the next one, written about the head or later.
+
+    A commit that was lost last left its receipt there, unless it replaced a chunk's files.
+    """
+    expected = state.expected_chunks()
+    chunks = {chunk for chunk in expected if not state.completed(chunk)} | {max(expected, default=0) + 1}
+    if len(chunks) > _FEW:
+        chunks &= {int(name) for name in store.folders("data/") if name.isdecimal()}
+    folders = [f"data/{chunk}/" for chunk in sorted(chunks)] if len(chunks) <= _MANY else ["data/"]
+    since = state.committed_at - _CLOCKS_DIFFER
+    return [
+        info.path
+        for folder in folders
+        for info in store.list(folder)
+        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in chunks
+    ]

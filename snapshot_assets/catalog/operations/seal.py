@@ -1,0 +1,155 @@
+"""Sealing: the catalog verifies a complete state for itself and then declares it.
+
+Safety never rests on anybody's checks: what is sealed was read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.verify.head import HASHED_AGAIN, check_head, verified_revision
+from snapshot_assets.catalog.verify.verify import Fault
+from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.actions import RowsOutside, Seal
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.units import time_text
+
+_SHOWN = 10
+_UNTIMED = "the asset `untimed_tables`"
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What sealing did.
+
+    Attributes:
+        seal: The newest seal.
+        new: Whether this call committed it.
+        hashed_bytes: Bytes read and hashed before it.
+    """
+
+    seal: SealState
+    new: bool
+    hashed_bytes: int
+
+
+def seal(
+    catalog: Catalog,
+    *,
+    token: Token | None = None,
+    rows_outside: Sequence[RowsOutside] = (),
+    seal_verify: Literal["new", "full"] = "new",
+) -> Sealed:
+    """Verify the head and seal it, then write the hints.
+
+    Args:
+        catalog: The location, opened for writing.
+        token: The snapshot to seal; None for the one that is there.
+        rows_outside: Rows of the source outside the range, by table.
+        seal_verify: `new` hashes the files that no earlier seal has verified, and of the rest up to 1 GB, as
+            `check_head` says; `full` hashes all.
+
+    Raises:
+        IncompleteError: Windows are missing, or files are damaged; names them.
+        SupersededError: Another snapshot began since.
+    """
+    hashed_bytes, again = 0, HASHED_AGAIN
+    verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
+    token = token or catalog.token()
+    while True:
+        state = catalog.refresh()
+        _check_complete(state)
+        hashed_bytes += _check_whole(catalog, state, verified, again)
+        verified, again = state.revision, 0
+        prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_by_table)))
+        try:
+            revision = catalog.commit(rules.seal(token, prepared))
+        except rules.StaleVerificationError:
+            continue
+        break
+    newest = catalog.state.newest_seal  # before the hints: these see what others commit, such as a new snapshot
+    assert newest is not None
+    write_hints(catalog.store, catalog.state, catalog.refresh)
+    return Sealed(newest, revision is not None, hashed_bytes)
+
+
+def _by_table(item: RowsOutside) -> tuple[str, str]:
+    return item.schema, item.table
+
+
+def _check_complete(state: State) -> None:
+    missing = state.missing()
+    if missing:
+        some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
+        raise IncompleteError(
+            f"{len(missing)} of {len(state.expected_chunks())} chunks are not exported: {some}"
+            f"{', …' if len(missing) > _SHOWN else ''}. Materialise {_assets(missing)}, then seal again; "
+            "`snapshots export create` does both.",
+            missing=missing,
+        )
+
+
+def _name(state: State, chunk: int) -> str:
+    known = state.chunks.get(chunk)
+    error = f" (failed: {known.chunk.error})" if known and known.chunk.error else ""
+    return (str(state.window(chunk)) if chunk else f"chunk 0 ({_UNTIMED})") + error
+
+
+def _assets(missing: Sequence[int]) -> str:
+    """Return which assets export the missing chunks."""
+    windows = ["these partitions of the asset `chunks`"] if any(missing) else []
+    return " and ".join([*windows, *([_UNTIMED] if UNTIMED_CHUNK in missing else [])])
+
+
+def _check_whole(catalog: Catalog, state: State, verified: int, again: int) -> int:
+    """Return how many bytes were hashed.
+
+    Raises:
+        IncompleteError: Something on storage is not what the log says.
+    """
+    report = check_head(catalog.store, state, catalog.now(), verified=verified, again=again)
+    if report.damaged:
+        unsealed = "" if state.sealed else " and was not sealed"
+        raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")
+    return report.bytes
+
+
+def damage_error(state: State, faults: Sequence[Fault], what: str) -> IncompleteError:
+    """Return the error that names damage to the newest state, and says how it is repaired.
+
+    Args:
+        state: The newest state.
+        faults: What is damaged.
+        what: Begins the message.
+    """
+    some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
+    more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+    return IncompleteError(
+        f"{what}: {some}{more}.{_repair(state, {fault.chunk for fault in faults})}",
+        faults=[(fault.object, fault.chunk) for fault in faults],
+    )
+
+
+def _repair(state: State, chunks: Set[int | None]) -> str:
+    """Return how the rows of damaged chunks are exported again; nothing where no chunk is damaged."""
+    windows = sorted(chunk for chunk in chunks if chunk)
+    ranges = ", ".join(f"`{_range(state, chunk)}`" for chunk in windows[:_SHOWN])
+    more = ", …" if len(windows) > _SHOWN else ""
+    ways = []
+    if windows:
+        ways.append(f"each window that is damaged, with `snapshots export create --replace START/END` ({ranges}{more})")
+    if UNTIMED_CHUNK in chunks:
+        ways.append(f"chunk 0, by materialising {_UNTIMED} with `replace: true`")
+    return f" Export again {' and '.join(ways)}; then seal." if ways else ""
+
+
+def _range(state: State, chunk: int) -> str:
+    window = state.window(chunk)
+    return f"{time_text(window.start)}/{time_text(window.end)}"

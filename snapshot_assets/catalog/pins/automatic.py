@@ -1,0 +1,260 @@
+"""Tags and savepoints by rule: what is to be made and what has outlived its time, decided without touching anything.
+
+A rule has *ticks*: one every interval at a time of day, counted in whole days from Thursday, 1970-01-01, in UTC. What
+is made first after a tick is that tick's, and pins what is newest then, as Paimon's tags by process time do. So a tick
+that nobody was there for is made up for once: only the newest one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import TypeVar
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import new_attempt, tag_path
+from snapshot_assets.format.names import check_tag_name
+from snapshot_assets.format.units import duration_text, time_text
+
+DAY = timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_Pin = TypeVar("_Pin", TagState, SavepointState)
+_PARTS = {"{date}": "%Y-%m-%d", "{year}": "%Y", "{month}": "%m", "{day}": "%d", "{time}": "%H%M"}
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """When a rule acts.
+
+    Attributes:
+        interval: Whole days, at least one.
+        at: Time of day, UTC.
+
+    Raises:
+        PlanError: The interval is none.
+    """
+
+    interval: timedelta = DAY
+    at: time = time(0, 0)
+
+    def __post_init__(self) -> None:
+        if self.interval < DAY or self.interval % DAY:
+            raise PlanError(
+                f"{duration_text(self.interval)} is not a number of whole days; write 1d or more, such as 1d or 7d"
+            )
+
+    def newest(self, now: datetime) -> datetime:
+        """Return the newest tick that is not later than the present."""
+        first = _EPOCH + timedelta(hours=self.at.hour, minutes=self.at.minute)
+        return first + (now - first) // self.interval * self.interval
+
+
+@dataclass(frozen=True)
+class TagRule:
+    """The rule of automatic tags.
+
+    Attributes:
+        ticks: When there is one.
+        name: Its name, in which `{date}`, `{year}`, `{month}`, `{day}` and `{time}` stand for those of its tick.
+        num_retained_max: How many automatic tags there are at most; None for no limit.
+        default_time_retained: How long one lives; None for ever.
+
+    Raises:
+        PlanError: The names of two ticks would be equal, or none of a tag, or the number is none.
+    """
+
+    ticks: Ticks = Ticks()
+    name: str = "auto-{date}"
+    num_retained_max: int | None = None
+    default_time_retained: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        check_pattern(self.name)
+        _check_most(self.num_retained_max)
+
+    def name_of(self, tick: datetime) -> str:
+        """Return the name of a tick's tag."""
+        name = self.name
+        for part, meaning in _PARTS.items():
+            name = name.replace(part, tick.strftime(meaning))
+        return name
+
+
+@dataclass(frozen=True)
+class SavepointRule:
+    """The rule of automatic savepoints.
+
+    Attributes:
+        ticks: When there is one.
+        num_retained_max: How many automatic savepoints there are at most; None for no limit.
+
+    Raises:
+        PlanError: The number is none.
+    """
+
+    ticks: Ticks = Ticks()
+    num_retained_max: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_most(self.num_retained_max)
+
+
+@dataclass(frozen=True)
+class NewTag:
+    """A tag to create: of which revision, for which tick, how long it lives."""
+
+    name: str
+    revision: int
+    tick: datetime
+    ttl: timedelta | None
+
+
+@dataclass(frozen=True)
+class NewSavepoint:
+    """A savepoint to create, for which tick."""
+
+    tick: datetime
+
+
+@dataclass(frozen=True)
+class Due:
+    """What rules want done: first create, then delete, so that there is never less than they keep.
+
+    Attributes:
+        tag: The tag to create; None if there is none to.
+        savepoint: The savepoint to create; None likewise.
+        tags_gone: The tags to delete: those that have outlived their time to live, whoever made them, and the oldest
+            automatic ones beyond the most that there may be.
+        savepoints_gone: The savepoints to delete: the oldest automatic ones, likewise.
+    """
+
+    tag: NewTag | None = None
+    savepoint: NewSavepoint | None = None
+    tags_gone: tuple[TagState, ...] = ()
+    savepoints_gone: tuple[SavepointState, ...] = ()
+
+
+def check_pattern(name: str) -> str:
+    """Return a pattern of names if each day has its own, and each is a tag's.
+
+    Raises:
+        PlanError: It is none.
+    """
+    if "{date}" not in name and not all(part in name for part in ("{year}", "{month}", "{day}")):
+        raise PlanError(f"{name!r} gives several days one name; write one with {{date}}, such as auto-{{date}}")
+    filled = name
+    for part, meaning in _PARTS.items():
+        filled = filled.replace(part, _EPOCH.strftime(meaning))
+    if "{" in filled or "}" in filled:
+        raise PlanError(f"{name!r} has a part that is none of {', '.join(_PARTS)}")
+    try:
+        check_tag_name(filled)
+    except PlanError as error:
+        raise PlanError(f"{name!r} is no pattern of names: {error}") from error
+    return name
+
+
+def _check_most(number: int | None) -> None:
+    if number is not None and number < 1:
+        raise PlanError(f"num_retained_max is {number}; write 1 or more, or leave it out")
+
+
+def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
+    """Return what the rules of a plan want done.
+
+    Args:
+        state: The head.
+        now: The present.
+        tag: The rule of tags; None for no such rule. Tags outlive their time to live without one, too.
+        savepoint: The rule of savepoints; None for no such rule.
+    """
+    new = tag_due(tag, state, now) if tag is not None else None
+    tags, savepoints = state.pins.tags.values(), state.pins.savepoints.values()
+    outlived = outlived_tags(tags, now)
+    names = {known.tag.name for known in outlived}
+    rest = [known for known in tags if known.tag.name not in names]
+    surplus = _surplus(rest, tag.num_retained_max, new) if tag is not None else ()
+    wanted = savepoint_due(savepoint, state, now) if savepoint is not None else None
+    gone = _surplus(savepoints, savepoint.num_retained_max, wanted) if savepoint is not None else ()
+    return Due(new, wanted, (*outlived, *surplus), gone)
+
+
+def with_tags(state: State, wanted: Due, now: datetime) -> State:
+    """Return what a state becomes once the tags that are due are made and deleted; it stays as it is.
+
+    Args:
+        state: The head.
+        wanted: What is due.
+        now: The present.
+    """
+    actions: list[act.Action] = [act.TagDeleted(known.tag.name) for known in wanted.tags_gone]
+    if wanted.tag is not None:
+        new, unwritten = wanted.tag, act.ObjectRef(tag_path(wanted.tag.name, new_attempt()), "", 0)
+        actions.append(act.TagCreated(new.name, new.revision, unwritten, now, new.ttl, automatic=True))
+    return state.after(actions) if actions else state
+
+
+def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:
+    """Return the tag of the newest tick, if none was made automatically since.
+
+    It pins the newest revision that is sealed and can be read now. An earlier tick that was missed gets none.
+    """
+    if why_no_tag(rule, state, now):
+        return None
+    tick = rule.ticks.newest(now)
+    return NewTag(rule.name_of(tick), state.readable()[-1].revision, tick, rule.default_time_retained)
+
+
+def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
+    """Return the reason for which no tag is due, in words; "" if one is.
+
+    A tag that would have outlived its time to live, if it were as old as its tick, is not due: it was there before.
+    """
+    tick, ttl = rule.ticks.newest(now), rule.default_time_retained
+    name, since = rule.name_of(tick), time_text(tick)
+    made = max(_automatic(state.pins.tags.values()), key=_age, default=None)
+    if not state.readable():
+        return "nothing is sealed"
+    if name in state.pins.tags:
+        return f"there is a tag {name!r}"
+    if made is not None and made.tag.created_at >= tick:
+        return f"tag {made.tag.name!r} was made since {since}"
+    if ttl is not None and tick + ttl <= now:
+        return f"{duration_text(ttl)}, for which a tag lives, have gone by since {since}"
+    return ""
+
+
+def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> NewSavepoint | None:
+    """Return the savepoint of the newest tick, if something is sealed and none was made automatically since.
+
+    A savepoint compacts first, so it is of the head, however late it is.
+    """
+    tick = rule.ticks.newest(now)
+    made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
+    return None if made or state.newest_seal is None else NewSavepoint(tick)
+
+
+def outlived_tags(tags: Iterable[TagState], now: datetime) -> tuple[TagState, ...]:
+    """Return the tags, whoever made them, that have outlived their time to live, oldest first."""
+    gone = [known for known in tags if known.tag.ttl is not None and known.tag.created_at + known.tag.ttl <= now]
+    return tuple(sorted(gone, key=_age))
+
+
+def _surplus(known: Collection[_Pin], most: int | None, new: NewTag | NewSavepoint | None) -> tuple[_Pin, ...]:
+    """Return the oldest automatic pins beyond the most that there may be, with one that is created first."""
+    if most is None:
+        return ()
+    oldest_first = sorted(_automatic(known), key=_age)
+    return tuple(oldest_first[: max(len(oldest_first) + (new is not None) - most, 0)])
+
+
+def _automatic(pins: Iterable[_Pin]) -> list[_Pin]:
+    return [known for known in pins if known.pin.automatic]
+
+
+def _age(known: PinState) -> tuple[datetime, int]:
+    return known.pin.created_at, known.committed

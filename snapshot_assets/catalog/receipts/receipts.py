@@ -1,0 +1,293 @@
+"""Receipts: what one finished attempt at a chunk was about to commit, written before it commits.
+
+A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from snapshot_assets.catalog.rules.preconditions import check_age
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import (
+    DamageError,
+    DocumentError,
+    ObjectNotFoundError,
+    SnapshotError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.actions import AddFile, Header, ObjectRef
+from snapshot_assets.format.checksums import sha256_hex
+from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
+from snapshot_assets.format.file_messages import decode_file, encode_file
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
+from snapshot_assets.format.transactions import decode_header, encode_header
+from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import create_own
+
+
+@dataclass(frozen=True)
+class CompactedTable:
+    """A table of a chunk that a compaction wrote anew, and the rows that it left out.
+
+    Attributes:
+        rows_deleted: Rows that tombstones had deleted.
+        rows_duplicate: Rows whose primary key a newer row has.
+    """
+
+    schema: str
+    table: str
+    rows_deleted: int = 0
+    rows_duplicate: int = 0
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction did to a chunk.
+
+    Attributes:
+        dedupe: `primary_key` if duplicates were removed by it, of tables that have one; "" if not.
+        tables: The tables concerned; of the others the receipt says nothing.
+    """
+
+    dedupe: str
+    tables: tuple[CompactedTable, ...]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One finished attempt at a chunk.
+
+    Attributes:
+        snapshot_id: Snapshot it was made for.
+        base_revision: Head when the attempt began.
+        schema_sha256: Content of the schema its files were written with.
+        chunk: Chunk id.
+        attempt: 8 hex digits; part of the receipt's name.
+        opened_at: When the first of its files was opened.
+        fence: Database state it read.
+        files: Its data files, statistics included; of a compaction all files that its tables have then.
+        supersedes: Attempts whose files this one replaces.
+        run: The run that made it.
+        location_id: Its location, "" in receipts of before it was recorded.
+        header: The snapshot's header when the attempt began, for a rebuild; None likewise.
+        version: Format version.
+        compaction: What it is a compaction of; None for one that covers the whole chunk.
+    """
+
+    snapshot_id: str
+    base_revision: int
+    schema_sha256: str
+    chunk: int
+    attempt: str
+    opened_at: datetime
+    fence: dict[str, str]
+    files: tuple[DataFile, ...]
+    supersedes: tuple[str, ...] = ()
+    run: str = ""
+    location_id: str = ""
+    header: Header | None = None
+    version: int = FORMAT_VERSION
+    compaction: Compaction | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it lies."""
+        return receipt_path(self.chunk, self.attempt)
+
+
+def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
+    """Write a receipt and return what the transaction says of it.
+
+    Raises:
+        ObjectExistsError: Another receipt has that name.
+        LimitExceededError: It is larger than readers take; nothing was written.
+    """
+    data = pretty_json(_to_json(receipt))
+    advice = f"It has {len(receipt.files)} files; take a shorter chunk_time_window."
+    check_writable(len(data), MAX_DOCUMENT_BYTES, receipt.path, advice)
+    create_own(store, receipt.path, data)
+    return ObjectRef(receipt.path, sha256_hex(data), len(data))
+
+
+def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> ObjectRef:
+    """Write a receipt whose files garbage collection cannot yet take for orphans; see `write_receipt`.
+
+    A resume may adopt what it names, so it must not appear when the files are about to go.
+
+    Raises:
+        ConflictError: The first of them was opened more than half a grace period ago.
+    """
+    if receipt.header is not None:
+        check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
+    return write_receipt(store, receipt)
+
+
+def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
+    """Return the receipt at a path, and its reference.
+
+    Raises:
+        DocumentError: It is no receipt.
+    """
+    data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    receipt = _from_json(parse_json(data, path), path)
+    if receipt.path != path:
+        raise DocumentError(f"{path} is the receipt of {receipt.path}.", object=path)
+    return receipt, ObjectRef(path, sha256_hex(data), len(data))
+
+
+def find_adoptable(
+    store: ObjectStore, state: State, chunks: Iterable[int], schema_sha256: str
+) -> Mapping[int, tuple[Receipt, ObjectRef]]:
+    """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
+        schema_sha256: Content of the schema that the resume exports with.
+    """
+    found: dict[int, tuple[Receipt, ObjectRef]] = {}
+    for receipt, ref in adoptable_receipts(store, state, chunks):
+        older = found.get(receipt.chunk)
+        newer = older is None or older[0].opened_at < receipt.opened_at
+        if newer and receipt.schema_sha256 == schema_sha256:
+            found[receipt.chunk] = receipt, ref
+    return found
+
+
+def adoptable_receipts(
+    store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
+) -> Iterator[tuple[Receipt, ObjectRef]]:
+    """Yield the complete receipts that some resume might commit.
+
+    Never one of another snapshot id, older than the chunk's last commit or a rollback, of a replace, or with a file
+    that is missing or has another size. A torn receipt is none: nobody committed it.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
+        shown: Paths that another listing showed, for this one may pass some over.
+    """
+    wanted = set(chunks)
+    for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
+        if is_receipt(path) and chunk_of(path) in wanted:
+            try:
+                receipt, ref = read_receipt(store, path)
+            except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
+                continue  # the last: collected since it was listed
+            if _fits(store, state, receipt):
+                yield receipt, ref
+
+
+def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
+    return (
+        receipt.snapshot_id == state.snapshot_id
+        and receipt.location_id in ("", state.location_id)
+        and not receipt.supersedes
+        and receipt.base_revision >= state.spoken_of(receipt.chunk)
+        and all(is_intact(store, file) for file in receipt.files)
+    )
+
+
+def is_intact(store: ObjectStore, file: DataFile) -> bool:
+    """Tell whether a data file is there with its size."""
+    try:
+        return store.head(file.path).size == file.bytes
+    except ObjectNotFoundError:
+        return False
+
+
+def _to_json(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "version": receipt.version,
+        "location_id": receipt.location_id,
+        "snapshot_id": receipt.snapshot_id,
+        "header": None if receipt.header is None else _base64(encode_header(receipt.header)),
+        "base_revision": receipt.base_revision,
+        "schema_sha256": receipt.schema_sha256,
+        "chunk": receipt.chunk,
+        "attempt": receipt.attempt,
+        "opened_at": time_text(receipt.opened_at),
+        "fence": dict(sorted(receipt.fence.items())),
+        "supersedes": list(receipt.supersedes),
+        "run": receipt.run,
+        "compaction": asdict(receipt.compaction) if receipt.compaction else None,
+        "files": [_file_to_json(file) for file in receipt.files],
+    }
+
+
+def _file_to_json(file: DataFile) -> dict[str, Any]:
+    """Readable facts, and beside them the complete add-file action as the transaction will hold it."""
+    return {
+        "path": file.path,
+        "schema": file.schema,
+        "table": file.table,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+        "add_file": _base64(encode_file(AddFile(file))),
+    }
+
+
+def _base64(message: Message) -> str:
+    return base64.b64encode(message.SerializeToString(deterministic=True)).decode()
+
+
+def _header_from_json(value: str | None) -> Header | None:
+    if value is None:
+        return None
+    message = pb.Header()
+    message.ParseFromString(base64.b64decode(value, validate=True))
+    return decode_header(message)
+
+
+def _from_json(value: dict[str, Any], name: str) -> Receipt:
+    try:
+        receipt = Receipt(
+            snapshot_id=str(value["snapshot_id"]),
+            base_revision=int(value["base_revision"]),
+            schema_sha256=str(value["schema_sha256"]),
+            chunk=int(value["chunk"]),
+            attempt=str(value["attempt"]),
+            opened_at=parse_time(value["opened_at"]),
+            fence={str(key): str(text) for key, text in value["fence"].items()},
+            files=tuple(_file_from_json(file) for file in value["files"]),
+            supersedes=tuple(str(attempt) for attempt in value["supersedes"]),
+            run=str(value["run"]),
+            location_id=str(value.get("location_id", "")),
+            header=_header_from_json(value.get("header")),
+            version=int(value["version"]),
+            compaction=_compaction_from_json(value.get("compaction")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
+        raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause
+    for file in receipt.files:
+        check_data_path(file.path, receipt.chunk)
+    return receipt
+
+
+def _compaction_from_json(value: dict[str, Any] | None) -> Compaction | None:
+    if value is None:
+        return None
+    tables = (
+        CompactedTable(str(each["schema"]), str(each["table"]), int(each["rows_deleted"]), int(each["rows_duplicate"]))
+        for each in value["tables"]
+    )
+    return Compaction(str(value["dedupe"]), tuple(tables))
+
+
+def _file_from_json(value: dict[str, Any]) -> DataFile:
+    message = pb.AddFile()
+    message.ParseFromString(base64.b64decode(value["add_file"], validate=True))
+    return decode_file(message).file

@@ -1,0 +1,142 @@
+"""What may be committed on a newer head: beginning a snapshot, extending it, and adding schemas; see `rules`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import ConflictError, SnapshotExistsError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.units import duration_text
+
+_COMPARED = (
+    "source",
+    "catalog",
+    "kind",
+    "requested_schemas",
+    "requested_tables",
+    "requested_start",
+    "chunk_time_window",
+    "format",
+    "schema_only",
+    "time_zone",
+    "null_time",
+    "untimed_tables",
+)
+_USER_NAMES = {
+    "requested_schemas": "schemas",
+    "requested_tables": "tables",
+    "requested_start": "start_time",
+    "requested_end": "end_time",
+}
+
+
+@dataclass(frozen=True)
+class SchemaContent:
+    """Schema documents that lie on storage and wait for their id."""
+
+    folder: str
+    sha256: str
+    files: tuple[act.ObjectRef, ...]
+
+
+def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> Prepare:
+    """Begin a snapshot, or adopt the one of an equal header that is there.
+
+    Raises (on commit):
+        SnapshotExistsError: Another header is there; names each field with both values, and `--force`.
+        LocationDeletedError: The location's snapshot was deleted.
+    """
+    snapshot_id = uuid.uuid4().hex
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        refuse_deleted(state)
+        if state.header is not None and not force:
+            check_same_plan(state.header, header)
+            return None
+        if state.snapshot_id == snapshot_id:
+            return None
+        return [
+            act.Begin(snapshot_id, header, force=state.header is not None),
+            act.SchemaAdded(1, schema.folder, schema.sha256, schema.files),
+        ]
+
+    return prepare
+
+
+def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
+    """Refuse to go on with a snapshot that was begun by another plan (RFC, "Retry and Resume").
+
+    The ends are compared as the user wrote them; the end of a continuous plan only ever moves by `extend`.
+
+    Raises:
+        SnapshotExistsError: They differ; names each field with both values.
+    """
+    compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
+    different = [name for name in compared if getattr(existing, name) != getattr(wanted, name)]
+    if different:
+        lines = "; ".join(
+            f"{_USER_NAMES.get(name, name)} is {_shown(name, getattr(existing, name))} there "
+            f"and {_shown(name, getattr(wanted, name))} here"
+            for name in different
+        )
+        raise SnapshotExistsError(
+            f"The location holds a snapshot of another plan: {lines}. Make them equal, choose another location, or "
+            "give --force to replace the snapshot by a new one.",
+            fields=different,
+        )
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "chunk_time_window" and isinstance(value, int):
+        return duration_text(timedelta(microseconds=value))
+    if isinstance(value, tuple):
+        return ",".join(value) or "all"
+    return str(value) or "open"
+
+
+def extend(token: Token, end: datetime) -> Prepare:
+    """Move the end of a continuous plan's range forward; an end that is there already is adopted."""
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        header = check_unchanged(state, token)
+        if header.kind != "continuous":
+            raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
+        if header.end is not None and end <= header.end:
+            return None
+        return [act.Extend(end)]
+
+    return prepare
+
+
+def add_schema(token: Token, schema: SchemaContent) -> Prepare:
+    """Give documents the next schema id, unless the newest has equal content; so the newest is what was last exported.
+
+    Raises (on commit):
+        ConflictError: Another writer added other content since this one planned.
+    """
+
+    def prepare(state: State) -> Sequence[act.Action] | None:
+        check_unchanged(state, token)
+        newest = state.schemas[state.schema_id]
+        if newest.sha256 == schema.sha256:
+            return None
+        if newest.schema_id != token.schema_id:
+            raise ConflictError(
+                f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
+                "the source changed between them. Run again."
+            )
+        return [act.SchemaAdded(state.schema_id + 1, schema.folder, schema.sha256, schema.files)]
+
+    return prepare
+
+
+def schema_id_of(state: State, schema: SchemaContent) -> int | None:
+    """Return the id under which equal content is known, or None."""
+    ids = [known.schema_id for known in state.schemas.values() if known.sha256 == schema.sha256]
+    return max(ids, default=None)

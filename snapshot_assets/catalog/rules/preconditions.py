@@ -1,0 +1,110 @@
+"""What every rule asks first: is it still the snapshot that was planned for; see `rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.state import Token
+from snapshot_assets.errors import ConflictError, LocationDeletedError, PinnedError, PlanError, SupersededError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.units import duration_text, time_text
+
+
+def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
+    """Refuse to delete a snapshot that tags or savepoints pin.
+
+    Args:
+        tags: The names of all tags.
+        savepoints: The ids of all savepoints.
+
+    Raises:
+        PinnedError: There are some; names them.
+    """
+    names, numbers = sorted(tags), sorted(savepoints)
+    said = [
+        f"{kind}{'s' * (len(some) > 1)} {', '.join(map(str, some))}"
+        for kind, some in (("tag", names), ("savepoint", numbers))
+        if some
+    ]
+    if said:
+        all_of_them = " and ".join(said)
+        raise PinnedError(
+            f"{all_of_them[0].upper()}{all_of_them[1:]} pin{'s' * (len(names) + len(numbers) == 1)} revisions of this "
+            "snapshot; nothing was deleted. Delete them first, or give --with-tags to delete them with it.",
+            tags=names,
+            savepoints=numbers,
+        )
+
+
+def check_unchanged(state: State, token: Token) -> act.Header:
+    """Return the header if the snapshot is the one that the writer planned for.
+
+    Raises:
+        LocationDeletedError: It was deleted.
+        SupersededError: Another snapshot id began since, or the location was upgraded, rebuilt or rolled back.
+    """
+    refuse_deleted(state)
+    if state.header is None:
+        raise PlanError("No snapshot was begun at this location.")
+    if state.snapshot_id != token.snapshot_id:
+        raise SupersededError(
+            f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
+            "nothing of this run was committed to the new one. Run again."
+        )
+    if token.revision < state.plans_since:
+        raise SupersededError(
+            f"The location was {_what_happened(state)}, after this run had read "
+            f"revision {token.revision}; nothing was committed since. Run again."
+        )
+    return state.header
+
+
+def _what_happened(state: State) -> str:
+    if state.plans_since == state.rolled_back:
+        return f"rolled back at revision {state.plans_since}"
+    return f"upgraded or rebuilt at revision {state.plans_since} (its format version is {state.format_version})"
+
+
+def refuse_upgraded(state: State, version: int) -> None:
+    """Refuse to commit what was made for an older format version.
+
+    Args:
+        state: The head.
+        version: The format version that it was made for.
+
+    Raises:
+        SupersededError: The location was upgraded since.
+    """
+    if state.format_version != version:
+        raise SupersededError(
+            f"The location was upgraded from format version {version} to {state.format_version} meanwhile; nothing was "
+            "committed. Run again."
+        )
+
+
+def refuse_deleted(state: State) -> None:
+    """Refuse to commit to a location whose snapshot was deleted.
+
+    Raises:
+        LocationDeletedError: It was.
+    """
+    if state.deleted:
+        raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")
+
+
+def check_age(header: act.Header, chunk: int, opened_at: datetime, now: datetime) -> None:
+    """Refuse to commit a chunk's files that have waited too long.
+
+    Raises:
+        ConflictError: The first was opened more than half a grace period ago.
+    """
+    half = timedelta(microseconds=header.grace) / 2
+    if now - opened_at > half:
+        raise ConflictError(
+            f"The files of chunk {chunk} were opened at {time_text(opened_at)}, more than half the "
+            f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
+            "Use smaller windows or a longer grace.",
+            chunk=chunk,
+        )

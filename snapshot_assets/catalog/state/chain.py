@@ -1,0 +1,86 @@
+"""The chain of the log: whether a transaction follows what is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.state.state import KnownState
+from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import checkpoint_path
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """A transaction and the checksum that its successor links to."""
+
+    transaction: act.Transaction
+    sha256: str
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it follows nothing: a rebuild wrote it."""
+        return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
+
+    @property
+    def fills_hole(self) -> bool:
+        """Whether it only keeps others from committing at its revision: a rebuild that begins later wrote it."""
+        return any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in self.transaction.actions)
+
+
+def check_follows(state: KnownState, transaction: act.Transaction, name: str) -> None:
+    """Raise the one of five distinct errors that says why a transaction does not follow a state."""
+    check_location(state, transaction, name)
+    if transaction.revision != state.revision + 1:
+        kind = GapError if transaction.revision > state.revision else ForkError
+        raise kind(f"{name} holds revision {transaction.revision}; expected {state.revision + 1}.", object=name)
+    if transaction.previous_uuid != state.uuid:
+        raise ForkError(
+            f"{name} follows transaction {transaction.previous_uuid or 'none'}; "
+            f"revision {state.revision} is {state.uuid or 'none'}.",
+            object=name,
+        )
+    if transaction.previous_sha256 != state.sha256:
+        raise BrokenLinkError(
+            f"{name} carries {transaction.previous_sha256} as the checksum of revision {state.revision}, "
+            f"which is {state.sha256}.",
+            object=name,
+        )
+    if transaction.committed_at <= state.committed_at:
+        raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)
+
+
+def check_location(state: KnownState, transaction: act.Transaction, name: str) -> None:
+    """Raise if a transaction belongs to another location than a state."""
+    if state.revision and transaction.location_id != state.location_id:
+        raise foreign_location(name, transaction.location_id, state.location_id)
+
+
+def foreign_location(name: str, found: str, own: str, named_by: str = "") -> ForeignLocationError:
+    """Return what refuses an object of another location.
+
+    Args:
+        name: Its path.
+        found: The location that it names.
+        own: The location that it lies in.
+        named_by: The object that names that.
+    """
+    return ForeignLocationError(
+        f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. One of "
+        "the two was copied here: move that one, and whatever came with it, away.",
+        object=name,
+        found=found,
+        expected=own,
+    )
+
+
+def unreadable_beginning(entry: LogEntry, name: str) -> GapError:
+    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
+    if entry.fills_hole:
+        return GapError(
+            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
+            "the location once more.",
+            object=name,
+        )
+    path = checkpoint_path(entry.transaction.revision)
+    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)

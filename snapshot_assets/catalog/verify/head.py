@@ -1,0 +1,81 @@
+"""What is read of the newest state before it is sealed, or reported to be whole.
+
+Every file is looked for, with its size, and every document is hashed. Of the data, what no seal has verified is hashed,
+and a part of the rest, another one each day: damage to what was sealed long ago shows without reading all of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import Report, check_documents, check_files
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
+
+HASHED_AGAIN = 1 << 30
+"""Most bytes of already verified files that are hashed again."""
+
+_GOLDEN = (5**0.5 - 1) / 2
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def verified_revision(state: State) -> int:
+    """Return the revision up to which a seal of this snapshot has verified the files; 0 where there is none."""
+    return state.newest_seal.seal.verified_revision if state.newest_seal else 0
+
+
+def check_head(store: ObjectStore, state: State, now: datetime, *, verified: int, again: int = HASHED_AGAIN) -> Report:
+    """Check the live files and the documents of a state.
+
+    Args:
+        store: The location.
+        state: The newest state.
+        now: Says whose turn it is; see `due_files`.
+        verified: Files that were added after this revision are all hashed.
+        again: Most bytes of the other files that are hashed.
+    """
+    objects = Listed(store, "data/", "schema/")
+    report = Report(store.uri, "full")
+    older = [known.file for known in state.live_files() if known.added <= verified]
+    due = due_files(older, now, again)
+    report.faults += check_files(
+        store, state, objects, report, hashed=lambda known: known.added > verified or known.file.path in due
+    )
+    report.faults += check_documents(store, state, objects)
+    return report
+
+
+def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
+    """Return the paths of the files whose turn it is to be hashed again: all of them, if they are small enough.
+
+    Else it is a run of files in the order of their paths, which goes on from the last file to the first. Each day the
+    run starts a golden section of all bytes further on. These starts spread evenly, whatever the interval between two
+    calls. So every file has its turn though nothing records what was hashed: of a snapshot of `n * most` bytes, after
+    `2 * n` daily calls, and `5 * n` at other regular intervals.
+
+    Args:
+        files: All files.
+        now: The present.
+        most: Most bytes; a single file may be larger.
+    """
+    files = sorted(files, key=lambda file: file.path)
+    ends = list(accumulate(file.bytes for file in files))
+    if not ends or most <= 0:
+        return set()
+    if ends[-1] <= most:
+        return {file.path for file in files}
+    start = int(ends[-1] * ((now - _EPOCH).days * _GOLDEN % 1))
+    first = bisect_right(ends, start)
+    due = {files[first].path}
+    left = most - files[first].bytes
+    for file in [*files[first + 1 :], *files[:first]]:
+        left -= file.bytes
+        if left < 0:
+            break
+        due.add(file.path)
+    return due

@@ -1,0 +1,106 @@
+"""Verification of the hints: `manifest.json` and `SHA256SUMS` against what the log gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from snapshot_assets.catalog.log.replay import LogScan
+from snapshot_assets.catalog.manifest import manifest_of, sums_of
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
+from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
+from snapshot_assets.storage.base import ObjectStore
+
+_AGAIN = "`snapshots export create`, or materialising the manifest, writes it again."
+
+
+def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
+    """Compare the hints with what the log gives at the manifest's own revision."""
+    try:
+        manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
+        said = parse_json(manifest, MANIFEST)
+    except ObjectNotFoundError:
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
+        yield from _sums_faults(store, scan, _newest_hinted(scan))
+        return
+    except (DamageError, UnsupportedVersionError) as error:
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
+        yield from _sums_faults(store, scan, _newest_hinted(scan))
+        return
+    revision, location_id = said.get("revision"), said.get("location_id")
+    if scan.state.location_id and location_id != scan.state.location_id:
+        message = f"{MANIFEST} belongs to location {location_id}; this one is {scan.state.location_id}. {_AGAIN}"
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
+        yield from _sums_faults(store, scan, _newest_hinted(scan))
+        return
+    state = _state_at(scan, revision)
+    if state is None:
+        yield from _unknown_revision(store, scan, revision)
+        return
+    if manifest != pretty_json(manifest_of(state)):
+        yield Fault(
+            FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}. {_AGAIN}"
+        )
+    elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {revision}, not the newest seal.")
+    yield from _sums_faults(store, scan, state)
+
+
+def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
+    """A manifest of a revision that the log does not have: either of them was cut, unless the log's fault is known."""
+    if scan.faults:
+        return
+    if isinstance(revision, int) and revision > scan.state.revision:
+        if not _moved_on(store, scan):
+            path = transaction_path(scan.state.revision + 1)
+            yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
+    elif isinstance(revision, int) and 0 < revision < scan.first:
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {_AGAIN}")
+    else:
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was. {_AGAIN}")
+        yield from _sums_faults(store, scan, _newest_hinted(scan))
+
+
+def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
+    """Tell whether somebody committed since the log was read."""
+    with suppress(ObjectNotFoundError):
+        store.head(transaction_path(scan.state.revision + 1))
+        return True
+    return False
+
+
+def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
+    """SHA256SUMS may be of another revision than the manifest: a writer died between them, or two wrote at once."""
+    try:
+        found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
+    except ObjectNotFoundError:
+        yield Fault(FaultKind.STALE, CHECKSUMS, f"{CHECKSUMS} is missing. {_AGAIN}")
+        return
+    except DamageError as error:
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{error} {_AGAIN}")
+        return
+    if found == sums_of(state):
+        return
+    if any(found == sums_of(other) for other in scan.states()):
+        message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {_AGAIN}"
+        yield Fault(FaultKind.STALE, CHECKSUMS, message)
+    elif not _moved_on(store, scan):
+        yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {_AGAIN}")
+
+
+def _state_at(scan: LogScan, revision: object) -> State | None:
+    """Return the state at a revision that the scan read, or at one that is retained; None for another."""
+    if revision == scan.state.revision:
+        return scan.state
+    if any(seal.revision == revision for seal in scan.state.readable()):
+        return scan.state.at(int(str(revision)))
+    return next((state for state in scan.states() if state.revision == revision), None)
+
+
+def _newest_hinted(scan: LogScan) -> State:
+    """Return the state that the hints ought to be of: the newest seal, or the work in progress before the first."""
+    newest = scan.state.newest_seal
+    return scan.state if newest is None else scan.state.at(newest.revision)

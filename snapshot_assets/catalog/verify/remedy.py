@@ -1,0 +1,85 @@
+"""How damage ends that only older revisions have: they are given up, as the newest state needs nothing of it."""
+
+from __future__ import annotations
+
+import shlex
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.verify.faults import Fault
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """How to give up the older revisions that need what is damaged; the newest state is whole.
+
+    Attributes:
+        newest: The revision of the newest state.
+        revisions: The readable revisions that need what is damaged.
+        pins: The tags and savepoints of these, in words.
+        expire_too: Readable revisions that are whole and expire with them.
+        seal_first: Whether the newest state must be sealed first, as the newest seal never expires.
+        commands: What to run, in this order.
+    """
+
+    newest: int
+    revisions: tuple[int, ...]
+    pins: tuple[str, ...]
+    expire_too: tuple[int, ...]
+    seal_first: bool
+    commands: tuple[str, ...]
+
+
+def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
+    """Return how the damage of a location ends, if the newest state has no part in it; else None.
+
+    Args:
+        head: The newest state.
+        uri: The location.
+        faults: Everything that verification found.
+    """
+    damage = [fault for fault in faults if fault.is_damage]
+    damaged = {revision for fault in damage for revision in fault.revisions}
+    if not damage or not all(fault.revisions for fault in damage):
+        return None
+    pins = [known for known in head.pins if known.pin.revision in damaged]
+    unexpired = damaged - head.expired
+    keep_last = _keep_last(head, unexpired)
+    expiring = set(_outlived(head, keep_last or 1)) if unexpired else set()
+    left = head.pins.revisions() - damaged
+    return Remedy(
+        newest=head.revision,
+        revisions=tuple(sorted(damaged)),
+        pins=tuple(sorted(str(known.pin) for known in pins)),
+        expire_too=tuple(sorted(expiring - damaged - left)),
+        seal_first=keep_last == 0,
+        commands=tuple(_commands(uri, pins, (keep_last or 1) if unexpired else None)),
+    )
+
+
+def _outlived(head: State, keep_last: int) -> list[int]:
+    return Retention(keep_last).outlived(head, head.committed_at)
+
+
+def _keep_last(head: State, revisions: Collection[int]) -> int:
+    """Return the greatest `keep_last` that lets some revisions expire; 0 where the newest seal is one of them."""
+    unexpired = sum(sealed.revision not in head.expired for sealed in head.seals)
+    return bisect_left(
+        range(1, unexpired + 1), True, key=lambda count: not set(_outlived(head, count)).issuperset(revisions)
+    )
+
+
+def _commands(uri: str, pins: Iterable[PinState], keep_last: int | None) -> Iterator[str]:
+    where = f"--snapshot {shlex.quote(uri)}"
+    for known in pins:
+        if isinstance(known, TagState):
+            yield f"snapshots tag delete {known.tag.name} {where}"
+        else:
+            yield f"snapshots savepoint delete {known.savepoint.id} {where}"
+    if keep_last is not None:
+        yield f"snapshots catalog expire --keep-last {keep_last} {where}"
+    yield f"snapshots catalog gc {where}"

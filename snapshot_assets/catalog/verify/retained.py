@@ -1,0 +1,115 @@
+"""Verification of the older revisions that can be read: what only they need, once however many revisions need it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from snapshot_assets.catalog.manifest import checksum_of
+from snapshot_assets.catalog.state.fold import SealState, State, first_version
+from snapshot_assets.catalog.state.retained_events import document_lives
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import chunk_of, transaction_path
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
+
+_SHOWN = 5
+_READERS = 4
+
+
+def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
+    """Yield every file that a readable revision has and the head has not, with the revisions that have it."""
+    base, retained = state.files.merged(), np.array(state.retained(), dtype=np.int64)
+    added, removed, paths = base.column("added"), base.column("removed"), base.table["path"]
+    first = np.searchsorted(retained, added)
+    end = np.where(removed == 0, len(retained), np.searchsorted(retained, removed))
+    live = pc.is_in(paths, pc.unique(paths.filter(pa.array(removed == 0)))).combine_chunks()
+    rows = np.flatnonzero((first < end) & ~live.to_numpy(zero_copy_only=False))
+    found = zip(base.picked(rows), first[rows].tolist(), end[rows].tolist(), strict=True)
+    for _, lives in groupby(found, key=lambda each: each[0].file.path):
+        known = list(lives)
+        yield known[0][0].file, [int(each) for _, one, other in known for each in retained[one:other]]
+
+
+def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
+    """Return the fault of an object that only older revisions need, which names them and their pins."""
+    pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
+    pinned = f" ({', '.join(pins)})" if pins else ""
+    needing = f"{some_of(revisions)}{pinned} need{'s' * (len(revisions) == 1)} it."
+    return replace(fault, message=f"{fault.message[:-1]}; {needing}", revisions=tuple(revisions))
+
+
+def some_of(revisions: Sequence[int]) -> str:
+    """Return revisions in words: the first few, and how many more."""
+    named = ", ".join(map(str, revisions[:_SHOWN]))
+    more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
+    return f"revision{'s' * (len(revisions) > 1)} {named}{more}"
+
+
+def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
+    """Return the receipts and schema documents that readable revisions name and the head does not, with these."""
+    readable, heads = [sealed.revision for sealed in state.readable()], set()
+    found: defaultdict[ObjectRef, set[int]] = defaultdict(set)
+    for ref, added, end in document_lives(state.events):
+        if end is None:
+            heads.add(ref)
+        else:
+            found[ref].update(readable[bisect_left(readable, added) : bisect_left(readable, end)])
+    return {ref: sorted(revisions) for ref, revisions in found.items() if revisions and ref not in heads}
+
+
+def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, full: bool) -> Iterator[Fault]:
+    """Yield the faults of the receipts and schema documents that only older readable revisions name.
+
+    Args:
+        store: The location.
+        head: The head's state.
+        objects: The location's objects by path.
+        full: Read them; otherwise only their sizes are compared.
+    """
+    needed = _older_documents(head)
+
+    def check(ref: ObjectRef) -> list[Fault]:
+        chunk, info = chunk_of(ref.path), objects.get(ref.path)
+        if info is not None and info.size != ref.bytes:
+            return [Fault(FaultKind.SIZE, ref.path, f"{ref.path} has {info.size} bytes; expected {ref.bytes}.", chunk)]
+        return list(object_faults(store, ref, True, chunk)) if full or info is None else []
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for ref, faults in zip(needed, pool.map(check, needed), strict=True):
+            yield from (of_older(fault, head, needed[ref]) for fault in faults)
+
+
+def older_seal_faults(head: State) -> Iterator[Fault]:
+    """Yield the readable revisions that are not what was sealed; the head's own seal is checked with the head."""
+    own = head.newest_seal if head.sealed else None
+    for sealed, then in _sealed_states(head):
+        if sealed == own:
+            continue
+        found, expected = checksum_of(then), sealed.seal.checksum
+        if found != expected:
+            message = f"Revision {sealed.revision} has checksum {found}; its seal says {expected}."
+            path = transaction_path(sealed.revision)
+            yield Fault(FaultKind.SNAPSHOT_CHECKSUM, path, message, revisions=(sealed.revision,))
+
+
+def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
+    """Yield each readable seal with its state, as `State.at` gives it; one is made of the one before it."""
+    then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
+    events, place = head.events, 0
+    for sealed in head.readable():
+        while place < len(events) and events[place].revision <= sealed.revision:
+            then.fold(events[place], transaction_path(events[place].revision))
+            place += 1
+        then.files, then.revision = head.files.at(sealed.revision), sealed.revision
+        yield sealed, then

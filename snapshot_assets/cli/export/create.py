@@ -1,0 +1,152 @@
+"""`snapshots export create`."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.seal import damage_error
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.totals import outside_text, rows_outside
+from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.catalog.verify.head import check_head, verified_revision
+from snapshot_assets.catalog.verify.rewritable import damaged_documents
+from snapshot_assets.cli.export import create_request as request
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.engine.export.begin import requested_range, skipped_text
+from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import time_text
+from snapshot_assets.format.windows import TimeRange
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets.storage.base import ObjectStore
+
+
+def run(options: argparse.Namespace) -> int:
+    """Create a snapshot, or go on with the one that is there."""
+    configuration, plan = request.plan_of(options)
+    replace = request.parse_range(options.replace, "--replace")
+    alias = configuration.source(plan.source).alias
+    store = configuration.store(plan)
+    state = Catalog.open(store).state
+    request.check_location(plan, state, alias, replace=replace is not None, force=options.force)
+    if request.nothing_to_do(plan, state) and not options.force and replace is None:
+        hashed, damaged = _checked(plan, store, state)
+        if not damaged:
+            return _report(options, store, state, _Work(), hashed)
+        say(f"{' '.join(fault.message for fault in damaged)} What the source still tells is written again.")
+    with only_results_on_stdout():
+        work = _export(configuration, plan, state, replace, force=options.force)
+    return _report(options, store, Catalog.open(store).state, work)
+
+
+@dataclass
+class _Work:
+    """What the Dagster runs of a call did, if there were any."""
+
+    run_id: str | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    skipped: Sequence[TableName] = ()
+
+
+def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
+    """Check a finished snapshot as a seal does; returns the bytes hashed, and the damage that an export repairs.
+
+    Raises:
+        IncompleteError: Something is damaged that only a replace, or a copy, repairs.
+    """
+    verified = 0 if plan.seal_verify == "full" else verified_revision(state)
+    repaired = damaged_documents(store, state)
+    report = check_head(store, state, datetime.now(UTC), verified=verified)
+    paths = {fault.object for fault in repaired}
+    if lasting := [fault for fault in report.faults if fault.object not in paths]:
+        raise damage_error(state, lasting, f"The snapshot at {store.uri} is sealed, but it is damaged")
+    return report.bytes, repaired
+
+
+def _export(configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None, *, force: bool) -> _Work:
+    resolved = request.prepared(configuration, plan, state, force=force)
+    # Dagster and Spark are imported only here, when data is about to move.
+    from snapshot_assets.cli.progress import progress
+    from snapshot_assets.pipeline.execute import open_instance, run_plan
+    from snapshot_assets.pipeline.partitions import key_of, windows_of
+
+    windows = windows_of(resolved)
+    replaced = request.windows_to_replace(windows, replace) if replace else ()
+    todo = request.windows_to_export(resolved, state, windows, force=force)
+    runs = [(todo, False)] if not replaced else [(replaced, True)]
+    if replaced and not request.nothing_to_do(plan, state):
+        runs.insert(0, (todo, False))  # a replace leaves a snapshot that can be sealed, so it must be whole
+    work = _Work()
+
+    def skip(tables: Sequence[TableName]) -> None:
+        work.skipped = tables
+
+    instance = open_instance()
+    say(f"Runs are recorded in {instance.root_directory}")
+    for chosen, again in runs:
+        with progress("exporting", len(chosen) + (not again and not plan.schema_only)) as advance:
+
+            def note(outcome: Outcome, advance: Any = advance) -> None:
+                work.outcomes.append(outcome)
+                advance(outcome.rows, outcome.bytes)
+
+            work.run_id = run_plan(
+                configuration.with_plan(resolved),
+                resolved,
+                [key_of(window) for window in chosen],
+                instance=instance,
+                requested=requested_range(plan),
+                force=force,
+                replace=again,
+                on_outcome=note,
+                on_skipped=skip,
+            )
+    return work
+
+
+def _report(options: argparse.Namespace, store: ObjectStore, state: State, work: _Work, hashed: int = 0) -> int:
+    """Print what was done, or for a finished snapshot how much of it was hashed."""
+    seal = state.newest_seal
+    counts = Counter(outcome.status for outcome in work.outcomes)
+    files = [known.file for known in state.live_files()]
+    report: dict[str, Any] = {
+        "location": store.uri,
+        "run_id": work.run_id,
+        "snapshot_id": state.snapshot_id,
+        "revision": state.revision,
+        "checksum": seal.seal.checksum if seal else None,
+        "sealed_at": time_text(seal.committed_at) if seal else None,
+        "chunks": len(state.expected_chunks()),
+        "outcomes": dict(sorted(counts.items())),
+        "rows": sum(file.rows for file in files),
+        "bytes": sum(file.bytes for file in files),
+        "files": len(files),
+        "rows_outside": [vars(each) for each in rows_outside(state)],
+        "tables_skipped": [table_text(name) for name in work.skipped],
+    }
+    if work.run_id is None:
+        report["hashed_bytes"] = hashed
+    if options.json:
+        show_json(report)
+        return 0
+    show(f"{store.uri}: {f'sealed by run {work.run_id}' if work.run_id else 'complete already; nothing was exported'}")
+    show(
+        f"  {report['chunks']} chunks, {report['files']} files, {report['rows']:,} rows, {human_bytes(report['bytes'])}"
+        + (f" ({', '.join(f'{count} {status}' for status, count in sorted(counts.items()))})" if counts else "")
+    )
+    show(f"  revision {report['revision']}, checksum {report['checksum']}")
+    if work.run_id is None:
+        show(f"  all files are there with their size; {human_bytes(hashed)} of them hashed")
+    if outside := outside_text(state):
+        show(f"  {outside}")
+    if work.skipped:
+        show(f"  {skipped_text(work.skipped)}")
+    return 0

@@ -1,0 +1,185 @@
+"""What a call of `snapshots export create` asks for, checked against what lies at the location before data moves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.rules.chunks import check_same_plan
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.engine.export.begin import closed_end, exported_schema, header_of, requested_range, resolve_range
+from snapshot_assets.errors import LocationDeletedError, PlanError
+from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.windows import TimeRange, Window
+from snapshot_assets.plan.configuration import Configuration, ad_hoc_configuration, load_configuration
+from snapshot_assets.plan.plan import Plan
+
+_FIELDS = (
+    "source",
+    "to",
+    "name",
+    "catalog",
+    "schemas",
+    "tables",
+    "start_time",
+    "end_time",
+    "chunk_time_window",
+    "format",
+    "schema_only",
+    "parallelism",
+    "max_file_size",
+)
+_BESIDE_PLAN = ("parallelism", "max_file_size")
+
+
+def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
+    """Return the plan a call names or describes, and the configuration that holds it.
+
+    Args:
+        options: The call.
+
+    Raises:
+        PlanError: Something is missing, wrong, or contradicts something else.
+    """
+    if options.force and options.replace:
+        raise PlanError("--force begins anew and --replace changes what is there; give one of the two.")
+    given = {name: getattr(options, name) for name in _FIELDS if getattr(options, name) is not None}
+    if options.plan is None:
+        missing = [f"--{name}" for name in ("source", "to") if name not in given]
+        if missing:
+            raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or --source S --to URI.")
+        configuration = ad_hoc_configuration(options.config, given)
+        plan = configuration.plans[-1]
+    else:
+        clashing = sorted(f"--{name.replace('_', '-')}" for name in given if name not in _BESIDE_PLAN)
+        if clashing:
+            raise PlanError(
+                f"{', '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
+            )
+        configuration = load_configuration(options.config)
+        plan = configuration.plan(options.plan).changed(**given)
+    if plan.schema_only and options.replace:
+        raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
+    return configuration.with_plan(plan), plan
+
+
+def parse_range(text: str | None, option: str) -> TimeRange | None:
+    """Return the range that an option names, None where it is not given.
+
+    Raises:
+        PlanError: It is not two RFC 3339 times, the later one last, with a slash between.
+    """
+    if text is None:
+        return None
+    start, slash, end = text.partition("/")
+    if not slash:
+        raise PlanError(f"{option} {text!r} is not START/END; write two RFC 3339 times with a slash between.")
+    chosen = TimeRange(parse_time(start), parse_time(end))
+    if chosen.end <= chosen.start:
+        raise PlanError(f"{option} {text}: the end is not after the start; write START/END.")
+    return chosen
+
+
+def check_location(plan: Plan, state: State, source: str, *, replace: bool, force: bool) -> None:
+    """Refuse what the location cannot take.
+
+    Args:
+        plan: The plan, its ends as the user wrote them.
+        state: What lies at the location.
+        source: Alias of the source.
+        replace: Whether windows are to be exported again.
+        force: Whether a new snapshot is to take the place of the one that is there.
+
+    Raises:
+        SnapshotExistsError: A snapshot of another plan is there; names each field with both values.
+        PlanError: There is nothing to replace.
+    """
+    if state.deleted:
+        raise LocationDeletedError(
+            f"The snapshot at {plan.to} was deleted; delete it once more, or choose another place."
+        )
+    if state.header is not None and not force:
+        now = datetime.now(UTC)
+        check_same_plan(state.header, header_of(plan, state.header.schemas, source, requested_range(plan), now))
+    elif replace:
+        raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; leave --replace out to make one.")
+
+
+def nothing_to_do(plan: Plan, state: State) -> bool:
+    """Tell whether the snapshot is sealed and holds every window that the plan wants by now."""
+    if state.header is None or not state.sealed or state.missing():
+        return False
+    return plan.kind == "once" or plan.schema_only or closed_end(plan, datetime.now(UTC)) == state.header.end
+
+
+def prepared(configuration: Configuration, plan: Plan, state: State, *, force: bool) -> Plan:
+    """Ask source and location whether the plan can run, and settle its open ends, once.
+
+    Open ends are those of the snapshot that is there; else the source's earliest row, and now.
+
+    Args:
+        configuration: Where the source and the storage options stand.
+        plan: The plan.
+        state: What lies at the location.
+        force: Whether a new snapshot is to take the place of the one that is there.
+
+    Returns:
+        The plan with a range.
+
+    Raises:
+        UsageError: Something the plan names is not in the source.
+        DatabaseError: The source cannot be read.
+        StorageError: The location cannot be written.
+    """
+    existing = None if force else state.header
+    is_open = plan.kind == "once" and not plan.schema_only and (plan.start_time is None or plan.end_time is None)
+    bounds = _checked_source(configuration, plan, with_bounds=is_open and existing is None)
+    Catalog.open_for_writing(configuration.store(plan), single_writer=plan.single_writer)
+    return resolve_range(plan, existing, bounds, datetime.now(UTC)) if is_open else plan
+
+
+def _checked_source(configuration: Configuration, plan: Plan, *, with_bounds: bool) -> TimeRange | None:
+    address = configuration.source(plan.source)
+    if kind_of(address.uri) == "spark":  # only a session can read it, which the run starts
+        if with_bounds:
+            raise PlanError("A spark: source needs --start-time and --end-time; only databases are asked for them.")
+        return None
+    database = open_database(address)
+    try:
+        schema = exported_schema(plan, database.extract(plan.selection))
+        timed = tuple(table for table in schema.tables if table.time_index)
+        bounds = database.time_bounds(timed, plan.time_zone) if with_bounds else None
+    finally:
+        database.close()
+    return TimeRange(*bounds) if bounds else None
+
+
+def windows_to_export(plan: Plan, state: State, windows: Sequence[Window], *, force: bool) -> Sequence[Window]:
+    """Return the windows of a run: all of a `once` plan; of a continuous one those from the first missing one on.
+
+    Completed windows of a `once` plan are skipped by the run itself, which so records them in this Dagster instance
+    too. A continuous plan has no last window, and its runs stay as short as what is new.
+    """
+    if plan.kind == "once" or force or state.header is None:
+        return windows
+    done = next((index for index, window in enumerate(windows) if not state.completed(window.id)), len(windows))
+    return windows[done:]
+
+
+def windows_to_replace(windows: Sequence[Window], chosen: TimeRange) -> Sequence[Window]:
+    """Return the windows that overlap a range.
+
+    Raises:
+        PlanError: None does.
+    """
+    found = [window for window in windows if window.start < chosen.end and chosen.start < window.end]
+    if not found:
+        held = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"
+        raise PlanError(
+            f"--replace {time_text(chosen.start)}/{time_text(chosen.end)}: no window overlaps it; the snapshot's range "
+            f"is {held}."
+        )
+    return found

@@ -1,0 +1,267 @@
+"""How a schema of a DuckDB database is made again in a target file.
+
+Keys, indexes and comments are made after the data. Checks, collations and generated columns can stand in `CREATE
+TABLE` only. So can foreign keys, which DuckDB checks row by row as they come, in whatever order the chunks are loaded:
+tables that have some are made anew, with their rows, at the end; see `foreign_keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from graphlib import TopologicalSorter
+
+import pyarrow as pa
+
+from snapshot_assets.databases.convert import is_plain
+from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
+from snapshot_assets.databases.duckdb.ddl.foreign_keys import possible_keys, rebuilt
+from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table, sequence_place
+from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.errors import UnsupportedTypeError
+from snapshot_assets.format.relations import (
+    Column,
+    DatabaseSchema,
+    Index,
+    Sequence,
+    Table,
+    TableName,
+    UserType,
+    View,
+)
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    """Return how a schema is made again; see `TargetModule.define`.
+
+    Raises:
+        DocumentError: A text of the documents is not the type, expression or query it should be.
+    """
+    with closing(Texts()) as texts:
+        return _Defining(schema, texts, expressions=expressions).definition()
+
+
+class _Defining:
+    def __init__(self, schema: DatabaseSchema, texts: Texts, *, expressions: bool) -> None:
+        self._schema = schema
+        self._texts = texts
+        self._expressions = expressions
+        self._names = Names(schema)
+        self._lost: list[str] = []
+
+    def definition(self) -> Definition:
+        tables = tuple(self._table(table) for table in self._schema.tables)
+        keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
+        before = [*self._schemas(), *self._types(), *self._sequences()]
+        before += [self._made(f"table {table.table_name}", create_table(table, self._names, self._texts), table)
+                   for table in tables]  # fmt: skip
+        after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
+        for table in keyed:
+            if table.foreign_keys:
+                after += rebuilt(table, self._names, self._texts)
+        after += [statement for table in tables for statement in self._indexes(table)]
+        after += self._places()
+        after += [statement for table in tables for statement in self._comments(table)]
+        after += self._views()
+        for statement in (*before, *after):
+            self._texts.one(statement.sql, statement.makes)
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
+
+    def _made(self, makes: str, sql: str, relation: Table | View | None = None) -> Statement:
+        return Statement(makes, sql, relation.table_name if relation else None)
+
+    def _table(self, table: Table) -> Table:
+        """Return a table as it will be: its types as DuckDB writes them, without expressions that are not wanted."""
+        if not self._expressions:
+            for check in table.checks:
+                self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
+            table = table.model_copy(update={"checks": ()})
+        return table.model_copy(update={"columns": tuple(self._column(table, column) for column in table.columns)})
+
+    def _column(self, table: Table, column: Column) -> Column:
+        where = f"{table.table_name}.{column.name}"
+        column = column.model_copy(update={"type": str(self._texts.type(column.type, where))})
+        if self._expressions:
+            return column
+        if column.generated is not None:
+            self._lost.append(f"Column {where} is not generated any more, and holds the values it had.")
+        elif column.default is not None:
+            self._lost.append(f"Default of column {where} is left out: {column.default}.")
+        return column.model_copy(update={"default": None, "generated": None, "generated_kind": None})
+
+    def _schemas(self) -> Iterator[Statement]:
+        for name in self._names.schemas:
+            yield self._made(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {self._names.schema(name)}")
+        for schema in self._schema.schemas:
+            if schema.comment is not None:
+                self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has none for schemas.")
+
+    def _types(self) -> Iterator[Statement]:
+        for schema in self._schema.schemas:
+            for entry in schema.options.get("types", ()):
+                kind = UserType.model_validate(entry)
+                name = TableName(kind.schema_name, kind.name)
+                quoted, what = self._names.relation(name), f"type {name}"
+                yield self._made(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
+                if kind.comment is not None:
+                    yield self._made(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
+
+    def _type_text(self, kind: UserType) -> str:
+        if kind.kind == "enum":
+            return f"ENUM ({', '.join(map(literal, kind.labels))})"
+        return str(self._texts.type(str(kind.definition.get("type")), f"{kind.schema_name}.{kind.name}"))
+
+    def _all_sequences(self) -> dict[TableName, tuple[Sequence, list[tuple[Table, str]]]]:
+        """Return the sequences with the columns that draw from each."""
+        found: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
+        for schema in self._schema.schemas:
+            for entry in schema.options.get("sequences", ()):
+                loose = Sequence.model_validate(entry)
+                found.setdefault(TableName(loose.schema_name, loose.name), (loose, []))
+        for table in self._schema.tables:
+            for sequence in table.sequences:
+                _, columns = found.setdefault(TableName(sequence.schema_name, sequence.name), (sequence, []))
+                if sequence.column is not None:
+                    columns.append((table, sequence.column))
+        return found
+
+    def _sequences(self) -> Iterator[Statement]:
+        for name, (sequence, _) in self._all_sequences().items():
+            yield self._made(
+                f"sequence {name}",
+                f"CREATE SEQUENCE IF NOT EXISTS {self._names.relation(name)} INCREMENT BY {sequence.increment}"
+                f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
+                f"{' CYCLE' if sequence.cycle else ''}",
+            )
+
+    def _places(self) -> Iterator[Statement]:
+        for name, (sequence, columns) in self._all_sequences().items():
+            yield self._made(f"value of sequence {name}", sequence_place(sequence, columns, self._names))
+
+    def _keys(self, table: Table) -> Iterator[Statement]:
+        alter = f"ALTER TABLE {self._names.relation(table.table_name)} ADD"
+        if table.primary_key is not None:
+            keys = _columns(table.primary_key.columns)
+            yield self._made(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table)
+        for unique in table.unique:
+            what = f"unique constraint {unique.name} of {table.table_name}"
+            yield self._made(what, f"{alter} UNIQUE {_columns(unique.columns)}", table)
+
+    def _indexes(self, table: Table) -> Iterator[Statement]:
+        for index in table.indexes:
+            what = f"index {index.name} of {table.table_name}"
+            keys = self._index_keys(index, what)
+            if keys is None:
+                self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")
+                continue
+            unique = "UNIQUE " if index.unique else ""
+            relation = self._names.relation(table.table_name)
+            yield self._made(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} {keys}", table)
+
+    def _index_keys(self, index: Index, what: str) -> str | None:
+        if is_plain(index):
+            return _columns(index.columns)
+        return self._texts.index_keys(index.definition, what) if self._expressions else None
+
+    def _comments(self, relation: Table | View) -> Iterator[Statement]:
+        name = relation.table_name
+        kind = "TABLE" if isinstance(relation, Table) else "VIEW"
+        quoted = self._names.relation(name)
+        comments = [(f"{kind} {quoted}", str(name), relation.comment)]
+        if isinstance(relation, Table):
+            columns = [(f"COLUMN {quoted}.{identifier(each.name)}", f"{name}.{each.name}", each.comment)
+                       for each in relation.columns]  # fmt: skip
+            comments += columns
+        for target, what, comment in comments:
+            if comment is None:
+                continue
+            if self._names.is_nested(name.schema):
+                self._lost.append(f"Comment of {what} is left out: DuckDB has none inside nested schemas.")
+                continue
+            yield self._made(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", relation)
+
+    def _views(self) -> Iterator[Statement]:
+        views = {view.table_name: view for view in self._schema.views}
+        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
+        for name in order.static_order():
+            view = views[name]
+            if not self._expressions:
+                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
+            elif not view.columns:
+                self._lost.append(f"View {name} is left out: it did not work in the source.")
+            else:
+                yield self._view(view)
+                yield from self._comments(view)
+
+    def _view(self, view: View) -> Statement:
+        query = self._texts.query(view.definition, f"The query of view {view.table_name}")
+        columns = _columns(tuple(column.name for column in view.columns))
+        quoted = self._names.relation(view.table_name)
+        return self._made(f"view {view.table_name}", f"CREATE VIEW {quoted} {columns} AS {query}", view)
+
+
+def _columns(names: tuple[str, ...]) -> str:
+    return f"({', '.join(map(identifier, names))})"
+
+
+_ARROW: dict[pa.DataType, str] = {
+    pa.null(): '"NULL"',
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UTINYINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.large_binary(): "BLOB",
+    pa.binary(16): "UUID",  # nothing else comes in 16 bytes
+    pa.date32(): "DATE",
+    pa.time32("s"): "TIME",
+    pa.time32("ms"): "TIME",
+    pa.time64("us"): "TIME",
+    pa.time64("ns"): "TIME_NS",
+    pa.timestamp("s"): "TIMESTAMP_S",
+    pa.timestamp("ms"): "TIMESTAMP_MS",
+    pa.timestamp("us"): "TIMESTAMP",
+    pa.timestamp("ns"): "TIMESTAMP_NS",
+    pa.timestamp("s", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.timestamp("ms", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    pa.timestamp("ns", "UTC"): "TIMESTAMPTZ_NS",
+    pa.duration("s"): "INTERVAL",
+    pa.duration("ms"): "INTERVAL",
+    pa.duration("us"): "INTERVAL",
+}
+_WIDEST_DECIMAL = 38
+
+
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`.
+
+    Raises:
+        UnsupportedTypeError: There is none.
+    """
+    if pa.types.is_list(arrow_type):
+        return f"{type_for(arrow_type.value_type)}[]"
+    if pa.types.is_map(arrow_type):
+        return f"MAP({type_for(arrow_type.key_type)}, {type_for(arrow_type.item_type)})"
+    if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
+        members = (f"{identifier(member.name)} {type_for(member.type)}" for member in arrow_type)
+        return f"STRUCT({', '.join(members)})"
+    if pa.types.is_decimal(arrow_type):
+        fits = 0 <= arrow_type.scale <= arrow_type.precision <= _WIDEST_DECIMAL
+        return f"DECIMAL({arrow_type.precision},{arrow_type.scale})" if fits else "VARCHAR"
+    if pa.types.is_fixed_size_binary(arrow_type) and arrow_type not in _ARROW:
+        return "BLOB"
+    try:
+        return _ARROW[arrow_type]
+    except KeyError:
+        raise UnsupportedTypeError(f"DuckDB has no type that holds {arrow_type} exactly.") from None

@@ -1,0 +1,97 @@
+"""The schema documents of a DuckDB database.
+
+DuckDB writes a user type out in full wherever a column uses it, so that no table needs it. User types, and sequences
+that no table draws from, stand in the options of their schema, in the order in which they must be made. Macros are
+left out: DuckDB's catalog does not tell the defaults of their parameters.
+"""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+from typing import Any
+
+from snapshot_assets.databases.duckdb.introspect.tables import TableReader
+from snapshot_assets.databases.duckdb.introspect.views import ViewReader
+from snapshot_assets.databases.duckdb.names import Schemas
+from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType
+
+_SCHEMAS = (
+    "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
+)
+_TYPES = """
+    SELECT type_oid, schema_oid, type_name, logical_type, labels, comment
+    FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
+"""
+_DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
+
+
+def extract_schema(session: Session, schemas: Schemas, selection: Selection) -> DatabaseSchema:
+    """Describe the selected schemas, tables and views; see `Database.extract`."""
+    tables = TableReader(session, schemas)
+    comments = {schemas.names[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
+    check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations})
+    views = ViewReader(session, tables)
+    selected = sorted(name for name in tables.relations if selects(selection, name))
+    documented = [name for name in selected if not tables.relations[name].is_view or name in selection.tables]
+    return DatabaseSchema(
+        database="duckdb",
+        schemas=tuple(
+            Schema(name=name, comment=comments[name], options=_options(session, schemas, tables, name))
+            for name in _schemas(selection, selected, comments)
+        ),
+        tables=tuple(tables.table(name, selection) for name in documented),
+        views=tuple(views.view(name, selection) for name in selected if name not in set(documented)),
+    )
+
+
+def _schemas(selection: Selection, selected: list[TableName], known: dict[str, Any]) -> list[str]:
+    if selection.tables:
+        return sorted({name.schema for name in selected})
+    return sorted(selection.schemas or known)
+
+
+def _options(session: Session, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
+    options = {
+        "types": [each.model_dump(mode="json", by_alias=True) for each in _types(session, schemas, name)],
+        "sequences": [each.model_dump(mode="json", by_alias=True) for each in tables.loose_sequences(name)],
+    }
+    return {option: value for option, value in options.items() if value}
+
+
+def _types(session: Session, schemas: Schemas, name: str) -> list[UserType]:
+    """Return a schema's user types, each after those it is made of."""
+    found = {oid: facts for oid, *facts in session.rows(_TYPES, [session.database])}
+    uses: dict[int, set[int]] = {oid: set() for oid in found}
+    for used, user in session.rows(_DEPENDENCIES):
+        if used in found and user in found:
+            uses[user].add(used)
+    return [
+        _user_type(session, schemas, *found[oid])
+        for oid in TopologicalSorter(uses).static_order()
+        if schemas.names[found[oid][0]] == name
+    ]
+
+
+def _user_type(
+    session: Session,
+    schemas: Schemas,
+    schema: int,
+    name: str,
+    logical: str,
+    labels: list[str] | None,
+    comment: str | None,
+) -> UserType:
+    """Describe a user type: an enum by its labels, any other by the type it stands for."""
+    quoted = schemas.relation(TableName(schemas.names[schema], name))
+    (stands_for,) = session.types(f"SELECT NULL::{quoted} AS x", f"looking at type {name}").values()
+    return UserType(
+        schema_name=schemas.names[schema],
+        name=name,
+        kind="enum" if labels else "composite" if logical in ("STRUCT", "UNION") else "domain",
+        labels=tuple(labels or ()),
+        definition={} if labels else {"type": str(stands_for)},
+        comment=comment,
+    )

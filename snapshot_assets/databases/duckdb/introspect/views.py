@@ -1,0 +1,112 @@
+"""Views: the query that defines one, and the relations that it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from snapshot_assets.databases.duckdb.introspect.tables import TableReader
+from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
+from snapshot_assets.format.relations import Column, TableName, View
+
+_VIEWS = "SELECT view_oid, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal"
+_IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
+_HEAD = re.compile(
+    rf"CREATE\s+VIEW\s+{_IDENTIFIER}(?:\.{_IDENTIFIER})*(?:\s*\(\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*\))?\s+AS\s+",
+    re.IGNORECASE,
+)
+
+
+class ViewReader:
+    """Describes the views of an open database."""
+
+    def __init__(self, session: Session, tables: TableReader) -> None:
+        self._session = session
+        self._tables = tables
+        self._statements: dict[int, str] = dict(session.rows(_VIEWS, [session.database]))
+
+    def view(self, name: TableName, selection: Selection) -> View:
+        """Describe a view."""
+        relation = self._tables.relations[name]
+        definition = self._definition(name, self._statements[relation.oid])
+        return View(
+            schema_name=name.schema,
+            name=name.table,
+            definition=definition,
+            columns=self._columns(name, selection),
+            depends_on=self._depends_on(name, definition),
+            comment=relation.comment,
+        )
+
+    def _definition(self, name: TableName, statement: str) -> str:
+        """Return the query after `CREATE VIEW name (columns) AS`."""
+        head = _HEAD.match(statement)
+        if head is None:
+            raise DatabaseError(
+                f"DuckDB {self._session.alias!r}: the statement of view {name} is not understood:"
+                f" {statement[:200]!r}. Leave its schema out of the plan, and report this."
+            )
+        return statement[head.end() :].rstrip().removesuffix(";")
+
+    def _columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
+        """Return a view's columns; none if it works no longer, reads files, or has a type that no file can hold.
+
+        Such a view still is worth exporting: its definition is. Only its rows could not be exported.
+        """
+        try:
+            return self._tables.columns(name, selection)
+        except (DatabaseError, UnsupportedTypeError):
+            return ()
+
+    def _depends_on(self, name: TableName, definition: str) -> tuple[TableName, ...]:
+        tree = json.loads(self._session.rows("SELECT json_serialize_sql(?)", [definition])[0][0])
+        if tree["error"]:
+            raise DatabaseError(
+                f"DuckDB {self._session.alias!r}: the query of view {name} cannot be parsed:"
+                f" {tree.get('error_message')}. Leave its schema out of the plan, and report this."
+            )
+        found = (self._resolve(path, name.schema) for path in _paths(tree["statements"], frozenset()))
+        return tuple(sorted({relation for relation in found if relation is not None}))
+
+    def _resolve(self, path: list[str], schema: str) -> TableName | None:
+        """Return the relation that a name inside a view of `schema` stands for; None for one elsewhere."""
+        *schemas, table = map(str.lower, path)
+        if schemas and schemas[0] == self._session.database.lower() and (len(schemas) > 1 or not self._has(schemas)):
+            schemas = schemas[1:]
+        candidates = [".".join(schemas)] if schemas else [schema.lower(), "main"]
+        by_folded = {(known.schema.lower(), known.table.lower()): known for known in self._tables.relations}
+        return next((by_folded[key] for each in candidates if (key := (each, table)) in by_folded), None)
+
+    def _has(self, schemas: list[str]) -> bool:
+        return any(known.schema.lower() == ".".join(schemas) for known in self._tables.relations)
+
+
+def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
+    """Yield the names of the relations that a serialised query reads.
+
+    Args:
+        node: Any part of the query.
+        hidden: Names that here stand for common table expressions, in lower case.
+    """
+    if isinstance(node, list):
+        for member in node:
+            yield from _paths(member, hidden)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "BASE_TABLE":
+        path = node["qualified_name"]["path"]
+        if len(path) > 1 or path[0].lower() not in hidden:
+            yield path
+    for entry in (node.get("cte_map") or {}).get("map", ()):
+        # An expression sees those before it, and itself only if it is recursive.
+        with_itself = {*hidden, entry["key"].lower()}
+        recursive = entry["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
+        yield from _paths(entry["value"], with_itself if recursive else hidden)
+        hidden = with_itself
+    for key, member in node.items():
+        if key != "cte_map":
+            yield from _paths(member, hidden)

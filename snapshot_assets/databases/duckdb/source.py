@@ -1,0 +1,114 @@
+"""A DuckDB database file behind the interface of all databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+
+from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
+from snapshot_assets.databases.duckdb.names import Schemas
+from snapshot_assets.databases.duckdb.scan import Reader
+from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.time_predicates import time_column
+from snapshot_assets.databases.source import DatabaseAddress, Estimate, Scan, Selection
+from snapshot_assets.format.relations import DatabaseSchema, Table
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class HeldFile:
+    """A database file that this process keeps open for reading, so that nobody can open it for writing.
+
+    Attributes:
+        token: The state of the file, which other connections must find too.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.token: str | None = session.state
+
+    def check(self) -> None:
+        """Make sure that the path still leads to the file that is held.
+
+        Raises:
+            ConsistencyLostError: It was replaced.
+        """
+        self._session.check_state()
+
+
+class DuckDBDatabase:
+    """An open DuckDB database file, read side. See `Database`.
+
+    Args:
+        address: Which file, and in which state it must be.
+    """
+
+    kind = "duckdb"
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self._address = address
+        self._session = Session(address)
+        try:
+            self._schemas = Schemas(self._session)
+            self._reader = Reader(self._session, self._schemas)
+        except BaseException:
+            self._session.close()
+            raise
+
+    def extract(self, selection: Selection) -> DatabaseSchema:
+        """Describe the selected schemas, tables and views; see `Database.extract`."""
+        return extract_schema(self._session, self._schemas, selection)
+
+    def estimate(self, scan: Scan) -> Estimate:
+        """Guess the size of a scan; see `Database.estimate`."""
+        return self._reader.estimate(scan)
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan into disjoint scans; see `Database.split`."""
+        return self._reader.split(scan, parts)
+
+    def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+        """Stream a scan's rows; see `Database.scan`."""
+        return self._reader.scan(scan)
+
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a finite time outside `[start, end)`."""
+        return self._reader.count(table, time_column(table, zone).outside(start, end))
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables; see `Database.time_bounds`."""
+        found: list[int] = []
+        for table in tables:
+            if table.time_index is None:
+                continue
+            column = time_column(table, zone)
+            relation = self._schemas.relation(table.table_name)
+            row = self._session.rows(f"SELECT {column.bounds()} FROM {relation} WHERE {column.finite}")[0]
+            found.extend(microseconds for microseconds in row if microseconds is not None)
+        if not found:
+            return None
+        return _EPOCH + timedelta(microseconds=min(found)), _EPOCH + timedelta(microseconds=max(found))
+
+    def fence(self) -> dict[str, str]:
+        """Return the state of the file that is read: `inode:bytes:modified`, and the version of DuckDB."""
+        return {"duckdb_file": self._session.state, "duckdb": duckdb.__version__}
+
+    @contextmanager
+    def hold(self) -> Iterator[HeldFile]:
+        """Keep the file open for reading until the context ends: no process can write to it as long.
+
+        The token is the state of the file. A connection that demands it and finds another refuses to open.
+        """
+        session = Session(self._address)
+        try:
+            yield HeldFile(session)
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Close the connection; the file is released with the last one of this process."""
+        self._session.close()

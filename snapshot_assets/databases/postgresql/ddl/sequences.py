@@ -1,0 +1,170 @@
+"""Sequences: made before the tables that draw from them, and set past all that was handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.postgresql.ddl import checked_sql as text
+from snapshot_assets.databases.postgresql.ddl.statements import Making, comment, part_name
+from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.format.relations import Column, Sequence, Table, TableName
+
+_TYPES = ("smallint", "integer", "bigint")
+
+
+@dataclass
+class Use:
+    """One sequence and who uses it.
+
+    Attributes:
+        sequence: Its document; the owner's where there is one.
+        tables: Tables whose columns use it.
+        columns: Columns that hold nothing but its numbers.
+        owner: Table or partition that owns it.
+        unlogged: Whether the owner is an unlogged table.
+        identity: Whether an identity column makes it.
+    """
+
+    sequence: Sequence
+    tables: set[TableName] = field(default_factory=set)
+    columns: list[tuple[TableName, str]] = field(default_factory=list)
+    owner: TableName | None = None
+    unlogged: bool = False
+    identity: bool = False
+    comment: str | None = None
+
+    @property
+    def name(self) -> TableName:
+        """The sequence's schema and name."""
+        return TableName(self.sequence.schema_name, self.sequence.name)
+
+    @property
+    def of(self) -> TableName | None:
+        """The table it belongs to; None for one that several tables draw from."""
+        return next(iter(self.tables)) if len(self.tables) == 1 else None
+
+
+Uses = dict[TableName, Use]
+
+
+def uses(making: Making) -> Uses:
+    """Return every sequence of the snapshot by name."""
+    found: dict[TableName, Use] = {}
+    for name, table in making.tables.items():
+        comments = table.options.get("comments", {}).get("sequences", {})
+        own = identity_sequences(table)
+        for sequence in table.sequences:
+            use = _use(found, sequence, name)
+            use.identity = use.identity or sequence in own.values()
+            use.comment = comments.get(str(use.name), use.comment)
+            defaults = {column.name: column.default for column in table.columns}
+            _note(use, sequence, name, table, defaults, unlogged=table.options.get("persistence") == "unlogged")
+        for part in making.partitions(table):
+            for given in part.get("sequences", ()):
+                sequence = Sequence.model_validate(given)
+                use = _use(found, sequence, name)
+                defaults = part.get("defaults", {})
+                _note(use, sequence, part_name(part), table, defaults, unlogged=part.get("persistence") == "unlogged")
+    return found
+
+
+def _use(found: dict[TableName, Use], sequence: Sequence, table: TableName) -> Use:
+    use = found.setdefault(TableName(sequence.schema_name, sequence.name), Use(sequence))
+    use.tables.add(table)
+    return use
+
+
+def _note(
+    use: Use,
+    sequence: Sequence,
+    relation: TableName,
+    table: Table,
+    defaults: Mapping[str, str | None],
+    *,
+    unlogged: bool,
+) -> None:
+    column = next((column for column in table.columns if column.name == sequence.column), None)
+    if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
+        use.columns.append((relation, column.name))
+    if sequence.owned and use.owner is None:
+        use.sequence, use.owner, use.unlogged = sequence, relation, unlogged
+
+
+def _holds_numbers(column: Column, use: Use, default: str | None) -> bool:
+    """Tell whether a column holds the sequence's own numbers: not if its default makes something else of them."""
+    arrow_type = column.arrow_field().type
+    numbers = pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
+    drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
+    return numbers and drawn
+
+
+def create(use: Use) -> Iterator[Statement]:
+    """Yield what makes a sequence before its tables."""
+    what = f"sequence {use.name}"
+    if not use.identity:
+        kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
+        sql = f"CREATE SEQUENCE IF NOT EXISTS {qualified(use.name)}{kind} {settings(use.sequence)}"
+        yield Statement(what, sql, use.of)
+        yield from comment("SEQUENCE", qualified(use.name), use.comment, what, use.of)
+
+
+def settings(sequence: Sequence) -> str:
+    """Return how a sequence counts, in SQL."""
+    return (
+        f"START WITH {sequence.start} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
+        f" MAXVALUE {sequence.maximum} CACHE {sequence.cache}{'' if sequence.cycle else ' NO'} CYCLE"
+    )
+
+
+def own(use: Use) -> Iterator[Statement]:
+    """Yield what ties a sequence to the column that owns it, after its table."""
+    if use.identity:
+        yield from comment("SEQUENCE", qualified(use.name), use.comment, f"sequence {use.name}", use.of)
+    elif use.owner is not None and use.sequence.column is not None:
+        column = f"{qualified(use.owner)}.{identifier(use.sequence.column)}"
+        what = f"owner of sequence {use.name}"
+        yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of)
+        if use.unlogged:
+            old = "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::int4 < 150000"
+            yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} SET UNLOGGED", use.of, unless=old)
+
+
+def advance(use: Use) -> Iterator[Statement]:
+    """Yield what sets a sequence past its recorded place, its present place, and its columns' highest value.
+
+    Only values that it could have handed out count. A sequence that cycles has no highest value: its recorded place
+    says more.
+    """
+    sequence, name = use.sequence, qualified(use.name)
+    up = sequence.increment > 0
+    furthest, within = ("max", f"<= {sequence.maximum}") if up else ("min", f">= {sequence.minimum}")
+    base = sequence.start if sequence.last_value is None else sequence.last_value
+    places = [f"SELECT q.last_value::numeric FROM {name} q WHERE q.is_called"]
+    if sequence.last_value is not None:
+        places.append(f"SELECT {sequence.last_value}::numeric")
+    for relation, column in [] if sequence.cycle else use.columns:
+        value = f"c.{identifier(column)}"
+        reached = f"pg_catalog.{furthest}({value})::numeric"
+        # On to the next number that the sequence would come to by itself.
+        step = f"pg_catalog.ceil(({reached} - {base}) / {sequence.increment}) * {sequence.increment} + {base}"
+        edge = f"least({step}, {sequence.maximum})" if up else f"greatest({step}, {sequence.minimum})"
+        beyond = f"{value} {'>=' if up else '<='} {sequence.start}"
+        # least() and greatest() pass over NULL: without a row they would give the limit itself.
+        among = f"{qualified(relation)} c WHERE {value} {within} AND {beyond} HAVING count(*) > 0"
+        places.append(f"SELECT {edge} FROM {among}")
+    sql = (
+        f"SELECT pg_catalog.setval({literal(name)}::pg_catalog.regclass, p.place::int8) AS place"
+        f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
+        " WHERE p.place IS NOT NULL"
+    )
+    drawing = () if sequence.cycle else (relation for relation, _ in use.columns)
+    gone = " OR ".join(
+        f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
+    )
+    unless = f"SELECT 1 AS one WHERE {gone}"  # of a later import: somebody may have dropped them since the first one
+    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True)

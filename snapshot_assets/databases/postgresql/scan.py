@@ -1,0 +1,215 @@
+"""One table's rows: the query of a scan, its size as the planner guesses it, and its shares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from snapshot_assets.databases.postgresql.batches import BatchShaper
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.introspect.relations import relation_lock
+from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.postgresql.time_predicates import TimeColumn
+from snapshot_assets.databases.postgresql.types import expression
+from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
+from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
+from snapshot_assets.format.relations import Table, TableName
+
+_RELATION = """
+SELECT c.oid::int8 AS oid, c.relkind::text AS kind, (
+    SELECT max(pg_relation_size(p.oid)) / current_setting('block_size')::int8 FROM pg_class p
+    WHERE p.relkind IN ('r', 'm') AND (p.oid = c.oid OR c.relkind = 'p' AND p.oid IN (
+        SELECT t.relid FROM pg_partition_tree(c.oid) t))) AS blocks
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name}
+"""
+
+# The catalog's rows are of the session's snapshot, pg_relation_filenode() is of this moment: where they differ, the
+# table was truncated or rewritten meanwhile, and the snapshot would see it empty.
+_REWRITTEN = """
+WITH RECURSIVE read (oid) AS (
+    SELECT {oid}::oid
+    UNION
+    SELECT x.oid FROM read r CROSS JOIN LATERAL (
+        SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = r.oid
+        UNION ALL
+        SELECT d.refobjid FROM pg_rewrite w JOIN pg_depend d ON d.objid = w.oid
+        WHERE w.ev_class = r.oid AND w.rulename = '_RETURN' AND d.classid = 'pg_rewrite'::regclass
+            AND d.refclassid = 'pg_class'::regclass) x (oid)
+)
+SELECT c.oid::regclass::text AS name FROM pg_class c JOIN read ON read.oid = c.oid
+WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
+"""
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A relation that the session has locked against rewriting."""
+
+    oid: int
+    kind: str
+    blocks: int | None
+    columns: dict[str, SourceColumn]
+
+
+class Scanner:
+    """Reads tables in one session.
+
+    Args:
+        session: The session; its locks last as long as it does, or until an error.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._relations: dict[TableName, _Relation] = {}
+        self._recoveries = session.recoveries
+
+    @contextmanager
+    def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Stream a scan (see `Database.scan`)."""
+        shaper = BatchShaper(scan.table)
+        with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
+            yield (shaper.shape(batch) for batch in batches if batch.num_rows)
+
+    def query(self, scan: Scan) -> str:
+        """Return the SQL of a scan."""
+        table = scan.table
+        columns = self._relation(table).columns
+        selected = ", ".join(
+            expression(column.name, columns[column.name].type, column.carrier) for column in table.columns
+        )
+        conditions = [self._predicate(table, scan.rows), _blocks(scan.part)]
+        where = " AND ".join(filter(None, conditions))
+        return f"SELECT {selected} FROM {self.source(table)}{f' WHERE {where}' if where else ''}"
+
+    def source(self, table: Table) -> str:
+        """Return the FROM item of a table: its own rows, not its heirs', which are tables of their own.
+
+        Partitions, and the chunks of a hypertable, hold the rows of their table.
+        """
+        only = self._relation(table).kind == "r" and not table.options.get("hypertable")
+        return f"ONLY {qualified(table.table_name)}" if only else qualified(table.table_name)
+
+    def time_column(self, table: Table, zone: str = "UTC") -> TimeColumn:
+        """Return the time column of a timed table."""
+        if table.time_index is None:
+            raise DatabaseError(
+                f"Table {str(table.table_name)!r} has no time index, so it has no windows. Scan all its rows.",
+                table=str(table.table_name),
+            )
+        source = self._relation(table).columns[table.time_index].type
+        return TimeColumn(table.time_index, source.name, zone)
+
+    def estimate(self, scan: Scan) -> Estimate:
+        """Return the planner's guess."""
+        plan = self._plan(self.query(scan), scan.table)
+        return Estimate(rows=int(plan["Plan Rows"]), bytes=int(plan["Plan Rows"]) * int(plan["Plan Width"]))
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan: a window that an index leads to by time, else a table by its blocks, else not at all."""
+        if parts <= 1 or scan.part is not None:
+            return [scan]
+        if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
+            return _by_time(scan, scan.rows, parts)
+        relation = self._relation(scan.table)
+        if relation.kind not in "rpm" or not relation.blocks or scan.table.options.get("hypertable"):
+            return [scan]
+        return _by_blocks(scan, relation.blocks, parts)
+
+    def _predicate(self, table: Table, rows: Rows) -> str | None:
+        if isinstance(rows, AllRows):
+            return None
+        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
+        return self.time_column(table, zone).predicate(rows)
+
+    def _reads_index(self, scan: Scan) -> bool:
+        plan = self._plan(self.query(scan), scan.table)
+        kinds = [node["Node Type"] for node in _nodes(plan) if "Relation Name" in node]
+        return bool(kinds) and all("Index" in kind or "Bitmap" in kind for kind in kinds)
+
+    def _plan(self, query: str, table: Table) -> dict[str, Any]:
+        rows = self._session.rows(f"EXPLAIN (FORMAT JSON) {query}", f"planning {table.table_name}")
+        plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
+        return plan
+
+    def _relation(self, table: Table) -> _Relation:
+        """Return a table as the session sees it, locked and found unchanged since its document was made."""
+        if self._recoveries != self._session.recoveries:
+            self._recoveries = self._session.recoveries
+            self._relations.clear()
+        name = table.table_name
+        if name not in self._relations:
+            self._relations[name] = self._read(name)
+        relation = self._relations[name]
+        _check_unchanged(table, relation)
+        return relation
+
+    def _read(self, name: TableName) -> _Relation:
+        query = _RELATION.format(schema=literal(name.schema), name=literal(name.table))
+        rows = self._session.rows(query, f"looking up {name}")
+        if not rows:
+            raise UnknownRelationError(
+                f"Table {str(name)!r} does not exist any more. It was there when the schema was extracted; extract it"
+                " again, or leave the table out.",
+                table=str(name),
+            )
+        oid, kind = rows[0]["oid"], rows[0]["kind"]
+        self._session.execute(relation_lock(name, kind), f"locking {name}")
+        if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
+            raise ConsistencyLostError(
+                f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
+                f" REFRESH) after the state that this run reads, so rows of {name} can no longer be read as they were."
+                " Start a new run, and keep such commands away from it.",
+                table=str(name),
+            )
+        columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
+        return _Relation(oid, kind, rows[0]["blocks"], columns)
+
+
+def _check_unchanged(table: Table, relation: _Relation) -> None:
+    for column in table.columns:
+        found = relation.columns.get(column.name)
+        if found is None or found.type.text != column.type:
+            raise DatabaseError(
+                f"Column {table.table_name}.{column.name} was {column.type} when the schema was extracted, and is now"
+                f" {found.type.text if found else 'gone'}. Extract the schema again.",
+                column=f"{table.table_name}.{column.name}",
+            )
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _by_time(scan: Scan, window: WindowRows, parts: int) -> list[Scan]:
+    start, end = window.start.astimezone(UTC), window.end.astimezone(UTC)
+    step = (end - start) / parts
+    cuts: list[datetime] = sorted({start, *(start + step * number for number in range(1, parts)), end})
+    return [replace(scan, rows=replace(window, start=low, end=high)) for low, high in pairwise(cuts)]
+
+
+def _by_blocks(scan: Scan, blocks: int, parts: int) -> list[Scan]:
+    cuts = sorted({blocks * number // parts for number in range(parts)})
+    # The last share has no end: the table may have grown since its size was asked for.
+    return [
+        replace(scan, part=f"blocks {low}-{'' if high is None else high}")
+        for low, high in zip(cuts, [*cuts[1:], None], strict=True)
+    ]
+
+
+def _blocks(part: str | None) -> str | None:
+    """Return the predicate of a share, as `_by_blocks` wrote it."""
+    if part is None:
+        return None
+    low, _, high = part.removeprefix("blocks ").partition("-")
+    predicate = f"ctid >= '({int(low)},0)'::pg_catalog.tid"
+    return f"{predicate} AND ctid < '({int(high)},0)'::pg_catalog.tid" if high else predicate

@@ -1,0 +1,139 @@
+"""A Spark catalog as a source: described like every database, read as DataFrames."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+
+from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.spark.address import catalog_path
+from snapshot_assets.databases.spark.introspect import Catalog, translated
+from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
+from snapshot_assets.databases.spark.time_predicates import predicate, time_column
+from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_ZONE = "spark.sql.session.timeZone"
+
+
+class SparkCatalogDatabase:
+    """The tables of one catalog, or of one namespace of it. See `SchemaSource`.
+
+    Nothing here is held: each scan reads what the catalog shows at that time.
+
+    Args:
+        address: Which catalog.
+        spark: The session; its time zone is UTC.
+
+    Raises:
+        DatabaseError: The session's time zone is another one.
+        UnknownRelationError: There is no such catalog or namespace.
+    """
+
+    kind = "spark"
+
+    def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:
+        zone = spark.conf.get(_TIME_ZONE)
+        if zone != "UTC":
+            raise DatabaseError(f"The Spark session has {_TIME_ZONE} = {zone!r}; timestamps need 'UTC'. Set it.")
+        self._alias = address.alias
+        self._spark = spark
+        self._path, self._namespace = catalog_path(address.uri)
+        self._catalog = Catalog(spark, address.alias, self._path, self._namespace)
+
+    def extract(self, selection: Selection) -> DatabaseSchema:
+        """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
+        relations = self._catalog.relations
+        # Looking at a table costs a round trip: only those are looked at that the plan says something about.
+        special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
+        columns = {name: self._column_names(name) if name in special else () for name in relations}
+        check_selection(selection, self._catalog.namespaces, columns)
+        selected = sorted(name for name in relations if selects(selection, name))
+        tables = [name for name in selected if not relations[name].is_view or name in selection.tables]
+        return DatabaseSchema(
+            database=self.kind,
+            schemas=tuple(Schema(name=name) for name in self._schemas(selection, selected)),
+            tables=tuple(self._table(name, selection) for name in tables),
+            views=tuple(self._view(name, selection) for name in selected if name not in tables),
+        )
+
+    def dataframe(self, scan: Scan) -> DataFrame:
+        """Return a scan's rows; see `exact_frame` for their form.
+
+        Raises:
+            DatabaseError: The table changed since its schema was extracted.
+        """
+        if scan.part is not None:
+            raise DatabaseError(f"A scan of a Spark table has no parts; found {scan.part!r}.")
+        name = scan.table.table_name
+        with translated(f"Spark catalog {self._alias!r}: reading {name}"):
+            frame = self._spark.table(self._catalog.sql_name(name))
+            return exact_frame(frame.where(predicate(scan.table, scan.rows)), scan.table)
+
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a time outside `[start, end)`."""
+        outside = time_column(table, zone).outside(start, end)
+        name = self._catalog.sql_name(table.table_name)
+        rows = self._catalog.rows(f"SELECT count(*) FROM {name} WHERE {outside}", f"counting {table.table_name}")
+        return int(rows[0][0])
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest time over the timed tables, or None if there is no row."""
+        found: list[int] = []
+        for table in tables:
+            if table.time_index is not None:
+                bounds = time_column(table, zone).bounds()
+                name = self._catalog.sql_name(table.table_name)
+                row = self._catalog.rows(f"SELECT {bounds} FROM {name}", f"reading {table.table_name}")[0]
+                found.extend(microseconds for microseconds in row if microseconds is not None)
+        if not found:
+            return None
+        return _EPOCH + timedelta(microseconds=min(found)), _EPOCH + timedelta(microseconds=max(found))
+
+    def fence(self) -> dict[str, str]:
+        """Return where the rows come from; catalogs have no common word for the state they show."""
+        return {"spark_catalog": ".".join((self._path, *self._namespace)), "spark": self._spark.version}
+
+    def close(self) -> None:
+        """Do nothing: the session belongs to whoever made it."""
+
+    def _schemas(self, selection: Selection, selected: list[TableName]) -> list[str]:
+        if selection.tables:
+            return sorted({name.schema for name in selected})
+        return sorted(selection.schemas or self._catalog.namespaces)
+
+    def _column_names(self, name: TableName) -> tuple[str, ...]:
+        return tuple(self._catalog.schema(name).names)
+
+    def _table(self, name: TableName, selection: Selection) -> Table:
+        table = schema_table(name, self._catalog.schema(name), selection)
+        details = self._catalog.details(name)
+        options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
+        if self._catalog.relations[name].is_view:
+            options = {"view": True}
+        return table.model_copy(update={"options": options, "comment": details.get("Comment")})
+
+    def _view(self, name: TableName, selection: Selection) -> View:
+        details = self._catalog.details(name)
+        columns = self._view_columns(name, selection)
+        return View(
+            schema_name=name.schema,
+            name=name.table,
+            definition=details.get("View Text", ""),
+            columns=columns,
+            depends_on=self._catalog.reads(name) if columns else (),
+            comment=details.get("Comment"),
+        )
+
+    def _view_columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
+        """Return a view's columns; none if it works no longer or has a type that no file can hold.
+
+        Such a view still is worth exporting: its definition is. Only its rows could not be exported.
+        """
+        try:
+            return schema_columns(name, self._catalog.schema(name), selection)
+        except (DatabaseError, UnknownRelationError, UnsupportedTypeError):
+            return ()

@@ -1,0 +1,191 @@
+"""Beginning a snapshot, or going on with one: header, schema documents and range, on what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.schemas import describe_schema, read_schema, write_documents
+from snapshot_assets.errors import PlanError, SnapshotExistsError, UnknownRelationError
+from snapshot_assets.format.actions import Header
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets.format.units import time_text
+from snapshot_assets.format.windows import TimeRange, closed_count, window_at
+from snapshot_assets.plan.plan import Plan
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class RequestedRange:
+    """The ends of the range as the user wrote them, RFC 3339, "" where left open."""
+
+    start: str = ""
+    end: str = ""
+
+
+def requested_range(plan: Plan) -> RequestedRange:
+    """Return the ends that a plan names."""
+    return RequestedRange(
+        time_text(plan.start_time) if plan.start_time else "", time_text(plan.end_time) if plan.end_time else ""
+    )
+
+
+def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
+    """Apply the plan's rule for untimed tables to what the source has.
+
+    Raises:
+        PlanError: There are untimed tables and the plan says `fail`.
+        UnknownRelationError: Nothing is selected.
+    """
+    untimed = [table for table in schema.tables if table.time_index is None]
+    if untimed and plan.untimed_tables == "fail":
+        names = ", ".join(str(table.table_name) for table in untimed)
+        raise PlanError(
+            f"untimed_tables is fail, and these tables have no time index: {names}. Name one under time_columns, or "
+            "write untimed_tables: export (each goes whole into chunk 0) or skip."
+        )
+    kept = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
+    if not kept and not schema.views:
+        raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
+    return schema.model_copy(update={"tables": kept})
+
+
+def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:
+    """Return the tables of the source that the plan's rule for untimed tables leaves out."""
+    if plan.untimed_tables != "skip":
+        return ()
+    return tuple(table.table_name for table in schema.tables if table.time_index is None)
+
+
+def skipped_text(tables: Sequence[TableName]) -> str:
+    """Return for people which tables `skipped_tables` names."""
+    named = ", ".join(map(table_text, tables))
+    return f"not exported, without a time index (untimed_tables: skip): {named}"
+
+
+def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: RequestedRange, now: datetime) -> Header:
+    """Return the header that a plan begins a snapshot with.
+
+    Args:
+        plan: The plan, its range resolved.
+        schemas: The source's schemas.
+        source: Alias of the source.
+        requested: The ends as the user wrote them.
+        now: The present, for the last closed window of a continuous plan.
+    """
+    end = plan.end_time if plan.kind == "once" else closed_end(plan, now)
+    return Header(
+        name=plan.name,
+        source=source,
+        catalog=plan.catalog or "",
+        schemas=tuple(schemas),
+        start=plan.start_time,
+        end=end,
+        chunk_time_window=plan.chunk_time_window // _MICROSECOND,
+        kind=plan.kind,
+        format=plan.format,
+        schema_only=plan.schema_only,
+        time_zone=plan.time_zone,
+        null_time=plan.null_time,
+        untimed_tables=plan.untimed_tables,
+        grace=plan.grace // _MICROSECOND,
+        requested_schemas=tuple(sorted(plan.schemas)),
+        requested_tables=tuple(sorted(map(table_text, plan.tables))),
+        requested_start=requested.start,
+        requested_end=requested.end,
+    )
+
+
+def closed_end(plan: Plan, now: datetime) -> datetime | None:
+    """Return the end of a continuous plan's last closed window; None where none is closed yet, or none ever will be."""
+    if plan.start_time is None:
+        return None
+    count = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
+    return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
+
+
+def begin_snapshot(
+    catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
+) -> rules.SchemaContent:
+    """Begin the snapshot, or adopt, extend and complete the one that is there.
+
+    Args:
+        catalog: The location, opened for writing.
+        header: The plan's header.
+        schema: The source's schema.
+        force: Begin a new snapshot in place of the one that is there.
+        fixed_tables: Refuse other tables than those that finished chunks were exported with.
+
+    Returns:
+        The schema's documents, which the snapshot now knows.
+
+    Raises:
+        SnapshotExistsError: A snapshot of another plan is there, or the source is cut otherwise now than for the
+            chunks that are finished; nothing was written.
+    """
+    content, files = describe_schema(schema)
+    if catalog.state.header is not None and not force:
+        rules.check_same_plan(catalog.state.header, header)
+        if rules.schema_id_of(catalog.state, content) != catalog.state.schema_id:
+            _check_same_cut(catalog, schema, fixed_tables)
+    known = rules.schema_id_of(catalog.state, content) is not None
+    write_documents(catalog.store, files, known=known)
+    revision = catalog.commit(rules.begin(header, content, force=force))
+    token = catalog.token()
+    added = catalog.commit(rules.add_schema(token, content))
+    if not known and (revision or added):  # the log names them from here on; before, they might still be collected
+        write_documents(catalog.store, files, known=True)
+    if header.kind == "continuous" and header.end is not None:
+        catalog.commit(rules.extend(token, header.end))
+    if revision is not None:
+        write_hints(catalog.store, catalog.state, catalog.refresh)
+    return content
+
+
+def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool) -> None:
+    """Refuse chunks cut by another column, or of other tables, beside those that are finished: rows would be lost."""
+    state = catalog.state
+    if not any(state.completed(chunk) for chunk in state.chunks):
+        return
+    known = {t.table_name: t.time_index for t in read_schema(catalog.store, state.schemas[state.schema_id]).tables}
+    wanted = {t.table_name: t.time_index for t in schema.tables}
+    different = [
+        f"the time index of {name} is {known[name] or 'none'} there and {wanted[name] or 'none'} here"
+        for name in sorted(set(known) & set(wanted))
+        if known[name] != wanted[name]
+    ]
+    if fixed_tables:
+        different += [f"{name} is not in the snapshot" for name in sorted(set(wanted) - set(known))]
+        different += [f"{name} is not in the source" for name in sorted(set(known) - set(wanted))]
+    if different:
+        raise SnapshotExistsError(
+            f"Finished chunks do not fit what the source is now: {'; '.join(different)}. Name tables and "
+            "time_columns in the plan as they were, or give --force to replace the snapshot by a new one.",
+            different=different,
+        )
+
+
+def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:
+    """Fill a plan's open ends, once: from the snapshot that is there, else from the source and the clock.
+
+    Args:
+        plan: A plan that may have open ends.
+        existing: Header of the snapshot at its location.
+        bounds: Least and greatest time in the source, None where it has no timed row.
+        now: The present.
+
+    Returns:
+        The plan with its ends set. A source without timed rows gets the second before `now`.
+    """
+    second = timedelta(seconds=1)
+    if existing is not None and existing.kind == "once" and existing.start and existing.end:
+        return plan.resolved(existing.start, existing.end)
+    this_second = now.replace(microsecond=0)
+    start = bounds.start.replace(microsecond=0) if bounds else this_second
+    return plan.resolved(start, max(this_second, start) + second)

@@ -1,0 +1,344 @@
+"""Export of chunks: adopt what an earlier run finished, read the rest, commit each chunk as one transaction.
+
+Where tasks run is a `Runner`'s business (Spark, or this process); everything that decides what is committed is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
+
+from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_young_receipt
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.engine.export.side_by_side import side_by_side
+from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.errors import (
+    ExportFailedError,
+    LocationDeletedError,
+    OutcomeUnknownError,
+    SnapshotError,
+    SupersededError,
+    TaskLostError,
+    TransientError,
+)
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.relations import Table
+from snapshot_assets.format.scrub import scrub
+
+_LOG = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Runs tasks somewhere."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
+        """Run tasks side by side and yield one result per chunk's work.
+
+        Raises:
+            TransientError: The tasks were lost, such as with an executor.
+        """
+        ...
+
+    def run_frames(self, task: Task, chunk: int, window: str, frames: Sequence[Frame]) -> Iterable[ChunkResult]:
+        """Write a chunk's DataFrames with the settings of a task and yield the parts' results."""
+        ...
+
+
+Frame = tuple[Table, Any]
+"""A table's document and the DataFrame (of whatever engine the runner drives) that holds its rows."""
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How one chunk is to be read: one work per task, or DataFrames.
+
+    Attributes:
+        size: Estimated bytes, by which small chunks are put into one task.
+        error: Why it cannot be read at all; then there is neither.
+    """
+
+    chunk: int
+    works: tuple[ChunkWork, ...] = ()
+    size: int = 0
+    window: str = ""
+    frames: tuple[Frame, ...] = ()
+    error: SnapshotError | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a chunk in this run.
+
+    Attributes:
+        status: `exported`, `replaced`, `adopted` (an earlier attempt's receipt), `skipped` (completed before), or
+            `failed`.
+        seconds: Reading and writing, in the slowest of its tasks.
+    """
+
+    chunk: int
+    status: str
+    files: tuple[DataFile, ...] = ()
+    seconds: float = 0.0
+    error: SnapshotError | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows in its files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True)
+class Export:
+    """One run's settings.
+
+    Attributes:
+        make_task: Makes a task of works: closes over address, store and sizes.
+        parallelism: Spark jobs side by side.
+        replace: Export completed chunks again.
+        replaced: With `replace`, the files of each chunk as they were when the run planned.
+    """
+
+    catalog: Catalog
+    token: Token
+    provenance: Provenance
+    runner: Runner
+    make_task: Callable[[Sequence[ChunkWork]], Task]
+    parallelism: int = 1
+    replace: bool = False
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
+
+    def supersedes(self, chunk: int) -> tuple[str, ...]:
+        """Return the attempts whose files a replace of the chunk removes."""
+        return tuple(sorted({known.file.attempt for known in self.replaced.get(chunk, ())}))
+
+
+SMALL_CHUNK = 8 << 20
+"""Chunks estimated below this many bytes share a task: a Python task costs about 100 ms."""
+TASK_BYTES = 64 << 20
+TASK_CHUNKS = 32
+
+
+def export_chunks(
+    export: Export, plans: Callable[[Sequence[int]], Iterable[ChunkPlan]], chunks: Sequence[int]
+) -> Iterator[Outcome]:
+    """Export chunks, yielding each one's outcome as soon as it is committed.
+
+    Args:
+        export: The run.
+        plans: Plans the chunks that have to be read; never called for one that is completed or adoptable.
+        chunks: Ids wanted, in order.
+
+    Raises:
+        ExportFailedError: After all others were tried, if some failed; names them.
+        SupersededError: Another snapshot began meanwhile.
+    """
+    failed: dict[int, str] = {}
+    pending: list[int] = []
+    for outcome in _without_reading(export, chunks, pending):
+        yield outcome
+    if pending:
+        if export.replace:
+            state = export.catalog.state
+            export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
+        batches = _batches(plans(pending), export.parallelism)
+        export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
+        for outcome in _read(export, batches):
+            if outcome.error is not None:
+                failed[outcome.chunk] = scrub(f"{outcome.error}")
+            yield outcome
+    if failed:
+        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5]).rstrip(
+            "."
+        )
+        raise ExportFailedError(
+            f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
+            "the failed ones.",
+            chunks=failed,
+        )
+
+
+def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) -> Iterator[Outcome]:
+    """Yield the outcomes of chunks that need no read, and put the others into `pending`."""
+    state = export.catalog.refresh()
+    if export.replace:
+        pending += chunks
+        return
+    todo = [chunk for chunk in chunks if not state.completed(chunk)]
+    receipts = find_adoptable(export.catalog.store, state, todo, export.provenance.schema_sha256) if todo else {}
+    for chunk in chunks:
+        if state.completed(chunk):
+            yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
+        elif chunk in receipts:
+            try:
+                yield _adopt(export, *receipts[chunk])
+            except rules.StaleReceiptError as stale:
+                _LOG.info("%s", stale)
+                pending.append(chunk)
+        else:
+            pending.append(chunk)
+
+
+def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
+    """Commit what an earlier run finished, however old: garbage collection spares what can still be adopted.
+
+    Raises:
+        StaleReceiptError: It no longer can.
+    """
+    result = ChunkResult(receipt.chunk, datetime.now(UTC), receipt.files, ref)
+    adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
+    return _commit(adopting, result, "adopted", receipt.base_revision)
+
+
+def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
+    """Put small chunks together, in order; a large one is a batch of its own."""
+    plans = list(plans)
+    most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
+    batches: list[list[ChunkPlan]] = []
+    shared: list[ChunkPlan] = []
+    for plan in plans:
+        if plan.size >= SMALL_CHUNK or len(plan.works) != 1:
+            batches.append([plan])
+            shared = []
+        elif shared and len(shared) < most and sum(each.size for each in shared) + plan.size <= TASK_BYTES:
+            shared.append(plan)
+        else:
+            shared = [plan]
+            batches.append(shared)
+    return batches
+
+
+def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Outcome]:
+    return side_by_side(partial(_run_batch, export), batches, export.parallelism, "export")
+
+
+def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
+    """Run one batch; chunks that fail in a way that may pass are tried again, by themselves."""
+
+    def attempt(plans: Sequence[ChunkPlan]) -> Iterator[tuple[ChunkPlan, Outcome]]:
+        for plan, result in zip(plans, _attempt(export, plans), strict=True):
+            yield plan, _commit_or_fail(export, result)
+
+    outcomes = attempt_chunks(batch, attempt, export.retry, stop)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            _record_failure(export, outcome.chunk, outcome.error)
+    return outcomes
+
+
+def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
+    """Run the plans' tasks once and return one result per chunk."""
+    now = datetime.now(UTC)
+    try:
+        parts = list(_run(export, plans))
+    except SnapshotError as error:
+        return [ChunkResult(plan.chunk, now, error=error) for plan in plans]
+    return [_joined(plan, [part for part in parts if part.chunk == plan.chunk], now) for plan in plans]
+
+
+def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
+    works = [replace(work, supersedes=export.supersedes(work.chunk)) for plan in plans for work in plan.works]
+    if len(plans) == 1:
+        yield from export.runner.run([export.make_task([work]) for work in works])
+    elif works:
+        yield from export.runner.run([export.make_task(works)])
+    for plan in plans:
+        if plan.frames:
+            yield from export.runner.run_frames(export.make_task([]), plan.chunk, plan.window, plan.frames)
+
+
+def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
+    """Join a chunk's parts; one that is missing is never taken for one without rows."""
+    chunk = plan.chunk
+    errors = [error for error in (plan.error, *(part.error for part in parts)) if error is not None]
+    if not errors and plan.works and len(parts) != len(plan.works):
+        errors = [
+            TaskLostError(f"{len(plan.works)} tasks of chunk {chunk} gave {len(parts)} results; expected one each.")
+        ]
+    if errors:
+        permanent = [error for error in errors if not isinstance(error, TransientError)]
+        return ChunkResult(chunk, now, error=(permanent or errors)[0])
+    if len(parts) == 1:
+        return parts[0]
+    files = tuple(file for part in parts for file in part.files)
+    opened_at = min((part.opened_at for part in parts), default=now)
+    return ChunkResult(chunk, opened_at, files, seconds=max((part.seconds for part in parts), default=0.0))
+
+
+def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
+    """Commit a result; what concerns only its chunk fails only that one.
+
+    Raises:
+        SupersededError: Another snapshot began: nothing of this run can be committed any more.
+        LocationDeletedError: Likewise.
+    """
+    if result.error is not None:
+        return Outcome(result.chunk, "failed", error=result.error)
+    try:
+        return _commit_replacing(export, result) if export.replace else _commit(export, result, "exported")
+    except (SupersededError, LocationDeletedError):
+        raise
+    except SnapshotError as error:
+        return Outcome(result.chunk, "failed", error=error)
+
+
+def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
+    """Commit a replacement; where the chunk was compacted meanwhile, of the files that hold its rows now."""
+    while True:
+        try:
+            return _commit(export, result, "replaced")
+        except rules.CompactedMeanwhileError:
+            live = tuple(export.catalog.refresh().live_files(result.chunk))
+            export = replace(export, replaced={**export.replaced, result.chunk: live})
+            result = replace(result, receipt=None)  # it names the attempts that are replaced
+
+
+def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:
+    catalog = export.catalog
+    receipt = result.receipt or write_young_receipt(
+        catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
+    )
+    finished = rules.FinishedChunk(
+        id=result.chunk,
+        files=result.files,
+        receipts=(receipt,),
+        opened_at=result.opened_at,
+        fence=export.provenance.fence,
+        run=export.provenance.run,
+        replaces=tuple(known.file.path for known in export.replaced[result.chunk]) if export.replace else None,
+        base_revision=base_revision,
+    )
+    revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
+    if revision is None:
+        files = tuple(known.file for known in catalog.state.live_files(result.chunk))
+        return Outcome(result.chunk, "skipped", files)
+    return Outcome(result.chunk, status, result.files, result.seconds)
+
+
+def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
+    """Say in the log that a chunk failed. Where that fails too, the chunk's own error is what counts.
+
+    An unknown outcome is not recorded: the commit may have taken effect, and its receipt stays adoptable.
+    """
+    if isinstance(error, OutcomeUnknownError):
+        return
+    try:
+        export.catalog.commit(rules.fail_chunk(export.token, chunk, scrub(str(error)), export.provenance.run))
+    except (SupersededError, LocationDeletedError):
+        raise
+    except SnapshotError as second:
+        _LOG.warning("The failure of chunk %s could not be recorded: %s", chunk, scrub(str(second)))

@@ -1,0 +1,75 @@
+"""The source of a run: opened once, its state held for all tasks, and asked for the plans of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.databases.source import DatabaseAddress, SchemaSource, Selection
+from snapshot_assets.databases.spark.source import SparkCatalogDatabase
+from snapshot_assets.engine.export.planning import FramePlanner, Planner, ScanPlanner
+from snapshot_assets.format.relations import DatabaseSchema
+
+Session = Callable[[], SparkSession]
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open source.
+
+    Attributes:
+        address: What tasks connect to: it names the held state, where the database has such a means.
+        database: The connection that planned and counted with.
+        make_planner: Makes the planner of a snapshot's chunks from its state and schema.
+        check: Raises `ConsistencyLostError` if the held state is gone.
+        held: Whether all tasks read one state of the source.
+    """
+
+    address: DatabaseAddress
+    database: SchemaSource
+    make_planner: Callable[[State, DatabaseSchema], Planner]
+    check: Callable[[], None]
+    held: bool
+
+    def extract(self, selection: Selection) -> DatabaseSchema:
+        """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
+        return self.database.extract(selection)
+
+
+@contextmanager
+def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> Iterator[Source]:
+    """Open a source, and hold its present state until the context ends, where it has such a means.
+
+    Args:
+        address: Alias and URI.
+        session: Returns the Spark session; called only for a Spark catalog.
+        most_parts: Most slices of one table's scan.
+
+    Raises:
+        DatabaseError: It cannot be opened; see `open_database`.
+    """
+    if kind_of(address.uri) == "spark":
+        with closing(SparkCatalogDatabase(address, session())) as catalog:
+            yield Source(
+                address,
+                catalog,
+                lambda state, schema: FramePlanner(state, schema, catalog),
+                check=lambda: None,
+                held=False,
+            )
+        return
+    with closing(open_database(address)) as holder, holder.hold() as held:
+        held_address = replace(address, consistency=held.token)
+        with closing(open_database(held_address)) as database:
+            yield Source(
+                held_address,
+                database,
+                lambda state, schema: ScanPlanner(state, schema, database, most_parts),
+                held.check,
+                held=True,
+            )

@@ -1,0 +1,210 @@
+"""What one Spark task does, as plain functions that run without Spark too.
+
+A task is data: it is pickled into the closure, secrets included, and opens its own database connection and store.
+Rows go from the database to the file inside the task; only facts about files come back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import chain
+
+import pyarrow as pa
+
+from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
+from snapshot_assets.databases.open import open_database
+from snapshot_assets.databases.source import Database, DatabaseAddress, Scan, TimelessRows
+from snapshot_assets.engine.parquet.writer import FileTarget, write_files
+from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError
+from snapshot_assets.format.actions import Header, ObjectRef
+from snapshot_assets.format.documents import FORMAT_VERSION
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import data_file_stem, new_attempt
+from snapshot_assets.format.relations import Table
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What every file and receipt of a run says of where it comes from.
+
+    Attributes:
+        base_revision: Head when the run planned.
+        tombstones_through: Newest revision whose tombstones the files need not be filtered by: the head before the
+            source was opened, or the one that a compaction planned on.
+        schema_sha256: Content of the schema documents in force.
+        fence: Database state that is read.
+        metadata: Further facts for the files' footers.
+        header: The snapshot's header when the run planned.
+        version: Format version of receipts.
+    """
+
+    location_id: str
+    snapshot_id: str
+    base_revision: int
+    schema_id: int
+    schema_sha256: str
+    run: str
+    tombstones_through: int
+    fence: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    header: Header | None = None
+    version: int = FORMAT_VERSION
+
+    def file_target(self, chunk: int, window: str, table: Table) -> FileTarget:
+        """Return where a fresh attempt at a table of a chunk writes."""
+        attempt = new_attempt()
+        return FileTarget(
+            chunk=chunk,
+            schema=table.schema_name,
+            table=table.name,
+            schema_id=self.schema_id,
+            attempt=attempt,
+            tombstones_through=self.tombstones_through,
+            stem=data_file_stem(chunk, table.table_name, attempt),
+            metadata={
+                **self.metadata,
+                "location_id": self.location_id,
+                "snapshot_id": self.snapshot_id,
+                "schema_sha256": self.schema_sha256,
+                "window": window,
+            },
+        )
+
+    def receipt(self, part: ChunkResult, supersedes: tuple[str, ...] = ()) -> Receipt:
+        """Return the receipt of a finished chunk."""
+        return Receipt(
+            snapshot_id=self.snapshot_id,
+            base_revision=self.base_revision,
+            schema_sha256=self.schema_sha256,
+            chunk=part.chunk,
+            attempt=new_attempt(),
+            opened_at=part.opened_at,
+            fence=dict(self.fence),
+            files=part.files,
+            supersedes=supersedes,
+            run=self.run,
+            location_id=self.location_id,
+            header=self.header,
+            version=self.version,
+        )
+
+
+@dataclass(frozen=True)
+class ChunkWork:
+    """The scans of one chunk, or of a part of it, that one task runs.
+
+    Attributes:
+        window: The window as text, for footers; "" for chunk 0.
+        whole: Whether these are all scans of the chunk, so that the task writes its receipt.
+        timeless_allowed: Whether rows without a finite time may be exported; else one such row fails the chunk.
+    """
+
+    chunk: int
+    window: str
+    scans: tuple[Scan, ...]
+    whole: bool = True
+    timeless_allowed: bool = True
+    supersedes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One Spark task: some chunks' work on one database connection."""
+
+    address: DatabaseAddress
+    store: ObjectStore
+    provenance: Provenance
+    works: tuple[ChunkWork, ...]
+    max_file_size: int
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """What became of one chunk's work: its files, or the error that ended it.
+
+    Attributes:
+        opened_at: When the first file may have been opened.
+        receipt: Reference of the receipt, where the work was the whole chunk.
+        seconds: How long it took.
+    """
+
+    chunk: int
+    opened_at: datetime
+    files: tuple[DataFile, ...] = ()
+    receipt: ObjectRef | None = None
+    error: SnapshotError | None = None
+    seconds: float = 0.0
+
+
+def run_task(task: Task) -> Iterator[ChunkResult]:
+    """Run a task's works one after the other; one that fails does not stop the others."""
+    try:
+        database = open_database(task.address)
+    except SnapshotError as error:
+        yield from (ChunkResult(work.chunk, datetime.now(UTC), error=error) for work in task.works)
+        return
+    try:
+        for work in task.works:
+            yield _run_work(task, work, database)
+    finally:
+        database.close()
+
+
+def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
+    opened_at, started = datetime.now(UTC), time.monotonic()
+    try:
+        files = tuple(chain.from_iterable(_export_scan(task, work, scan, database) for scan in work.scans))
+        result = ChunkResult(work.chunk, opened_at, files)
+        if work.whole:
+            told = task.provenance.receipt(result, work.supersedes)
+            receipt = write_young_receipt(task.store, told, datetime.now(UTC))
+            result = replace(result, receipt=receipt)
+        return replace(result, seconds=time.monotonic() - started)
+    except SnapshotError as error:
+        return ChunkResult(work.chunk, opened_at, error=error)
+    except Exception as error:  # whatever a driver or Arrow raises fails this chunk only, not the others of the task
+        described = TaskFailedError(f"{type(error).__name__}: {error}", chunk=work.chunk)
+        return ChunkResult(work.chunk, opened_at, error=described)
+
+
+def _export_scan(task: Task, work: ChunkWork, scan: Scan, database: Database) -> list[DataFile]:
+    with database.scan(scan) as batches:
+        if isinstance(scan.rows, TimelessRows) and not work.timeless_allowed:
+            batches = _refuse_rows(scan.table, batches)
+        return write_table(
+            task.store, task.provenance, work.chunk, work.window, scan.table, batches, task.max_file_size
+        )
+
+
+def write_table(
+    store: ObjectStore,
+    provenance: Provenance,
+    chunk: int,
+    window: str,
+    table: Table,
+    batches: Iterable[pa.RecordBatch],
+    max_file_size: int,
+) -> list[DataFile]:
+    """Write one table's batches as a fresh attempt at a chunk; returns its files, none for no rows."""
+    target = provenance.file_target(chunk, window, table)
+    return write_files(store, target, table.arrow_schema(), batches, max_file_size=max_file_size)
+
+
+def _refuse_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            raise timeless_rows_error(table)
+        yield batch
+
+
+def timeless_rows_error(table: Table) -> DatabaseError:
+    """Return the error that a table's rows without a finite time are, where the plan forbids them."""
+    return DatabaseError(
+        f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan says "
+        "null_time: fail. Mend them, or write null_time: chunk0 to export them in chunk 0.",
+        table=str(table.table_name),
+    )

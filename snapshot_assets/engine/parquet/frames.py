@@ -1,0 +1,162 @@
+"""DataFrames in and out: a user's own DataFrames written as chunks, and chunks loaded back as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from snapshot_assets.catalog.schemas import read_schema, read_schemas
+from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.engine.parquet.reader import ChooseGroups, check_hash, read_batches
+from snapshot_assets.engine.session import prepare_session
+from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.predicates import Predicate
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class FrameChunk:
+    """One chunk's DataFrames by table."""
+
+    chunk: int
+    frames: Mapping[TableName, DataFrame]
+
+
+def merged_schema(known: DatabaseSchema, tables: Sequence[Table]) -> DatabaseSchema:
+    """Return a schema in which `tables` stand beside, or in place of, the known ones."""
+    by_name = {table.table_name: table for table in (*known.tables, *tables)}
+    return known.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
+
+
+def load_frames(
+    spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int]
+) -> dict[TableName, DataFrame]:
+    """Return the rows of completed chunks as one DataFrame a table.
+
+    Every timed table is there for windows, and every untimed one for chunk 0, rows or none: which tables come back
+    depends on the schema, not on the data.
+
+    Rows that a tombstone deletes are left out. Each file is hashed by the task that reads it, before it yields a row.
+    Rows come in no order.
+
+    Args:
+        spark: The session.
+        store: The location.
+        state: The catalog's state.
+        chunks: Chunk ids.
+
+    Raises:
+        IncompleteError: A chunk is not completed; names them.
+    """
+    missing = [chunk for chunk in chunks if not state.completed(chunk)]
+    if missing:
+        raise IncompleteError(
+            f"Chunks {missing[:10]} of {store.uri} are not exported; materialise them.", missing=missing
+        )
+    files: dict[TableName, list[DataFile]] = {}
+    for chunk in chunks:
+        for known in state.live_files(chunk):
+            files.setdefault(TableName(known.file.schema, known.file.table), []).append(known.file)
+    schema = read_schema(store, state.schemas[state.schema_id])
+    for table in schema.tables:
+        if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
+            files.setdefault(table.table_name, [])
+    prepare_session(spark)
+    zone = state.header.time_zone if state.header else "UTC"
+    return {
+        name: _frame(spark, store, schema.table(name), found, zone)
+        for name, found in sorted(_with_deletions(store, state, files).items())
+    }
+
+
+def _with_deletions(
+    store: ObjectStore, state: State, files: Mapping[TableName, Sequence[DataFile]]
+) -> dict[TableName, list[tuple[DataFile, tuple[Predicate, ...]]]]:
+    """Return files with what tombstones delete of them, without those that are deleted whole."""
+    documents = read_schemas(store, state) if state.tombstones else {}
+    gone = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
+    return {
+        name: [(file, gone[name].of(file.path)) for file in some if file.path not in gone[name].dropped]
+        for name, some in files.items()
+    }
+
+
+def _frame(
+    spark: SparkSession,
+    store: ObjectStore,
+    table: Table,
+    files: Sequence[tuple[DataFile, tuple[Predicate, ...]]],
+    zone: str,
+) -> DataFrame:
+    arrow = batch_schema(table.arrow_schema())
+
+    def read(item: tuple[DataFile, tuple[Predicate, ...]]) -> Iterator[pa.RecordBatch]:
+        file, deleted = item
+        return read_file(store, file, arrow, zone=zone, deleted=deleted)
+
+    return file_frame(spark, files, arrow, read)
+
+
+def file_frame(
+    spark: SparkSession,
+    items: Sequence[_Item],
+    schema: pa.Schema,
+    read_one: Callable[[_Item], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Return the rows that tasks read, one task an item.
+
+    Args:
+        spark: The session.
+        items: What is read; it travels to the tasks.
+        schema: Schema of the batches, as `batch_schema` makes it.
+        read_one: Yields the rows of one item; called in a task.
+    """
+    shared = tuple(items)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_one(shared[number])
+
+    return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(read, spark_schema(schema))
+
+
+def read_file(
+    store: ObjectStore,
+    file: DataFile,
+    schema: pa.Schema,
+    *,
+    verify: bool = True,
+    row_groups: Sequence[int] | ChooseGroups | None = None,
+    zone: str = "UTC",
+    deleted: Sequence[Predicate] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
+
+    Args:
+        store: The location.
+        file: The file.
+        schema: What is wanted of it.
+        verify: Whether the whole file is hashed before its first row.
+        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
+        zone: IANA zone of times without one; see `data_files.read_batches`.
+        deleted: Predicates of tombstones: rows of which one is true are left out.
+
+    Raises:
+        ChecksumMismatchError: The object's bytes are not those that were written; no row was yielded.
+        DocumentError: A column cannot be cast; see `data_files.read_batches`.
+    """
+    if verify:
+        check_hash(store, file)
+    yield from read_batches(store, file, schema, row_groups, zone=zone, deleted=deleted)

@@ -1,0 +1,345 @@
+"""Data files as batches of a wanted schema, whatever schema they were written with (STORAGE, "Schema").
+
+A file may be anybody's: it is not unpacked before its page headers have told what it unpacks to, and values that stand
+in a dictionary, one of them perhaps a million times, are counted before they are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from snapshot_assets.catalog.verify.verify import hash_object
+from snapshot_assets.engine.parquet.pages import Layout, read_pages
+from snapshot_assets.engine.time_range import in_zone
+from snapshot_assets.errors import ChecksumMismatchError, DocumentError, LimitExceededError
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.evaluation import true_rows
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.predicates import Predicate, columns_of
+from snapshot_assets.storage.base import ObjectStore
+
+BATCH_ROWS = 65_536
+MAX_ROW_GROUP_BYTES = 256 << 20
+"""Most bytes that a row group of several rows may unpack to. Written are 32 MiB as Arrow holds them; Parquet takes four
+times that for the smallest integers."""
+MAX_ROW_BYTES = 2 << 30
+"""Most bytes of a row that is a row group by itself: the longest text that Arrow holds."""
+
+ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]
+"""Returns the numbers of the row groups that are wanted, from a file's footer and its columns."""
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+
+
+def check_hash(store: ObjectStore, file: DataFile) -> None:
+    """Read a data file and make sure that its bytes are those that were written.
+
+    Raises:
+        ChecksumMismatchError: They are not; names the file, and what was found and expected.
+        ObjectNotFoundError: It is missing.
+    """
+    found, _ = hash_object(store, file.path)
+    if found != file.sha256:
+        raise ChecksumMismatchError(
+            f"{file.path} has SHA-256 {found}; expected {file.sha256}. Verify the location; nothing of the file was"
+            " used.",
+            object=file.path,
+            found=found,
+            expected=file.sha256,
+        )
+
+
+def read_batches(
+    store: ObjectStore,
+    file: DataFile,
+    schema: pa.Schema,
+    row_groups: Sequence[int] | ChooseGroups | None = None,
+    *,
+    zone: str = "UTC",
+    deleted: Sequence[Predicate] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored, others cast safely.
+
+    Args:
+        store: The location.
+        file: The file.
+        schema: What is wanted of it.
+        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
+        zone: IANA zone of times without one, where a column has one now and had none then, or the other way round.
+        deleted: Predicates of tombstones: rows of which one is true are left out.
+
+    Raises:
+        DocumentError: The file is not what the log says of it, or a column cannot be cast; names table, column and
+            both types.
+        LimitExceededError: A row group unpacks to far more than any that is written.
+    """
+    with store.open_reader(file.path) as source, _as_parquet(file):
+        with pq.ParquetFile(source) as parquet:
+            metadata, found = parquet.metadata, parquet.schema_arrow
+        filtering = _Filter(deleted, file, zone)
+        names = list(dict.fromkeys((*schema.names, *filtering.columns)))
+        _check(metadata, found, names, file)
+        wanted = [name for name in names if name in found.names]
+        leaves = _leaves(metadata, wanted)
+        chosen = row_groups(metadata, found) if callable(row_groups) else row_groups
+        for number in range(metadata.num_row_groups) if chosen is None else chosen:
+            group = _RowGroup(source, metadata, number, file)
+            for batch in group.batches(wanted, leaves):
+                yield _conformed(filtering(batch), schema, file, zone)
+
+
+@contextmanager
+def _as_parquet(file: DataFile) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DocumentError(f"{file.path} cannot be read as Parquet: {error}.", object=file.path) from error
+
+
+def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], file: DataFile) -> None:
+    """Compare a footer with what the log says; the named columns are those that are read."""
+    rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    if (metadata.num_rows, rows) != (file.rows, file.rows):
+        raise DocumentError(f"{file.path} holds {metadata.num_rows} rows; the log says {file.rows}.", object=file.path)
+    for name in names:
+        if found.names.count(name) > 1:
+            raise DocumentError(f"{file.path} has several columns {name!r}.", object=file.path, column=name)
+        if name in found.names:
+            try:
+                arrow_type_text(found.field(name).type)
+            except DocumentError as error:
+                raise DocumentError(
+                    f"Column {name!r} of {file.path}: {error}", object=file.path, column=name
+                ) from error
+
+
+def _leaves(metadata: pq.FileMetaData, wanted: Iterable[str]) -> list[int]:
+    """Return the numbers of the Parquet columns that hold the wanted columns: one each, more of a nested one."""
+    names = set(wanted)
+    found = []
+    for number in range(metadata.num_columns):
+        parts = metadata.schema.column(number).path.split(".")
+        if any(".".join(parts[:length]) in names for length in range(1, len(parts) + 1)):
+            found.append(number)
+    return found
+
+
+class _RowGroup:
+    """One row group, as the file that Arrow reads: the bytes that it gets are the ones that were looked at."""
+
+    def __init__(self, source: BinaryIO, metadata: pq.FileMetaData, number: int, file: DataFile) -> None:
+        self._source = source
+        self._file = file
+        self._number = number
+        self._footer = metadata
+        self._metadata = metadata.row_group(number)
+        self._columns = metadata.schema
+        self._name = f"Row group {number} of {file.path}"
+        self._chunks: dict[int, bytes] = {}
+        self.rows: int = self._metadata.num_rows
+        self._limit = MAX_ROW_BYTES if self.rows <= 1 else MAX_ROW_GROUP_BYTES
+        self.closed = False
+
+    def batches(self, wanted: Sequence[str], leaves: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Args:
+            wanted: Names of the columns.
+            leaves: Numbers of the Parquet columns that hold them.
+
+        Raises:
+            DocumentError: They are not as many as the footer says.
+            LimitExceededError: They unpack to far more than any that is written.
+        """
+        texts, rows = self._check(leaves), 0
+        with pq.ParquetFile(self, metadata=self._footer, read_dictionary=texts) as parquet:
+            for batch in parquet.iter_batches(BATCH_ROWS, [self._number], columns=wanted):
+                rows += batch.num_rows
+                yield self._unpacked(batch)
+        if rows != self.rows:
+            raise DocumentError(f"{self._name} holds {rows} rows; its footer says {self.rows}.", object=self._file.path)
+
+    def _check(self, leaves: Sequence[int]) -> list[str]:
+        """Read the wanted columns and make sure that they can be unpacked.
+
+        Args:
+            leaves: Numbers of the Parquet columns.
+
+        Returns:
+            Paths of those whose values stand in a dictionary and may be of any length.
+        """
+        chunks = {leaf: self._metadata.column(leaf) for leaf in leaves}
+        self._limited(
+            max(self._metadata.total_byte_size, sum(each.total_uncompressed_size for each in chunks.values()))
+        )
+        self._limited(sum(each.total_compressed_size for each in chunks.values()), "is packed into")
+        unpacked, texts = 0, []
+        for leaf, chunk in chunks.items():
+            column = self._columns.column(leaf)
+            layout = Layout(chunk.compression, (column.max_repetition_level > 0, column.max_definition_level > 0))
+            name = f"Column {column.path!r} of {self._file.path}"
+            pages = read_pages(self._read(chunk), chunk.num_values, layout, name)
+            unpacked += pages.unpacked
+            self._limited(unpacked)
+            # Of nested columns a batch may hold any number of values, of others one a row.
+            values = pages.values if column.max_repetition_level else min(self.rows, BATCH_ROWS)
+            self._limited(values * _WIDTHS.get(column.physical_type, column.length))
+            if pages.dictionary and column.physical_type == "BYTE_ARRAY":
+                texts.append(column.path)
+        return texts
+
+    def _read(self, chunk: pq.ColumnChunkMetaData) -> bytes:
+        start: int = chunk.data_page_offset
+        if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
+            start = chunk.dictionary_page_offset
+        self._source.seek(start)
+        self._chunks[start] = self._source.read(chunk.total_compressed_size)
+        return self._chunks[start]
+
+    def _unpacked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with values in place of dictionaries.
+
+        Raises:
+            LimitExceededError: They would be larger than any that are written.
+        """
+        size = sum(map(_text_bytes, batch.columns))
+        self._limited(size)
+        columns = [array.cast(_without_dictionaries(array.type)) for array in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
+
+    def _limited(self, size: int, how: str = "unpacks to") -> None:
+        if size > self._limit:
+            raise LimitExceededError(
+                f"{self._name} {how} {size} bytes; at most {self._limit} are read, and 32 MiB are written unless a row"
+                " is larger. Nothing of it was unpacked.",
+                object=self._file.path,
+            )
+
+    # What pyarrow asks of a file
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move in the file."""
+        return self._source.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place in the file."""
+        return self._source.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read from the file, or from what was read of it before."""
+        known = self._chunks.get(self._source.tell())
+        return known if known is not None and len(known) == size else self._source.read(size)
+
+    def close(self) -> None:
+        """Let go of what was read."""
+        self._chunks.clear()
+        self.closed = True
+
+
+def _text_bytes(array: pa.Array) -> int:
+    """Return how long the values are that stand in dictionaries, were they written out."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
+    if pa.types.is_struct(kind):
+        return sum(map(_text_bytes, array.flatten()))
+    if pa.types.is_map(kind):
+        return _text_bytes(array.keys) + _text_bytes(array.items)
+    return _text_bytes(array.flatten()) if pa.types.is_list(kind) else 0
+
+
+def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(_without_dictionaries(member.type)) for member in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_dictionaries(kind.key_type), _without_dictionaries(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_dictionaries(kind.value_type)))
+    return kind
+
+
+class _Filter:
+    """Leaves out the rows that tombstones delete.
+
+    Columns are compared in the types of the predicates, whatever the file or the reader have them in; one that the file
+    lacks is NULL, as it is for its readers.
+    """
+
+    def __init__(self, deleted: Sequence[Predicate], file: DataFile, zone: str) -> None:
+        self._deleted = [(predicate, columns_of(predicate)) for predicate in deleted]
+        self._file = file
+        self._zone = zone
+        self.columns = list(dict.fromkeys(name for _, columns in self._deleted for name in columns))
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that stay."""
+        for predicate, columns in self._deleted:
+            values = {name: self._column(batch, pa.field(name, kind or pa.null())) for name, kind in columns.items()}
+            kept = pc.invert(true_rows(predicate, values, batch.num_rows))
+            # Without columns all rows are alike, and Arrow's filter would lose them.
+            batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
+        return batch
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        """Return a column in the type that it is compared in; in its own where it is only asked for NULL."""
+        if field.name not in batch.schema.names:
+            return _nulls(batch.num_rows, field, self._file)
+        array = batch.column(field.name)
+        return array if pa.types.is_null(field.type) else _cast(array, field, self._file, self._zone)
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: str) -> pa.RecordBatch:
+    """Return rows of a file in the given schema; see `read_batches`."""
+    present = set(batch.schema.names)
+    columns = [
+        _cast(batch.column(field.name), field, file, zone)
+        if field.name in present
+        else _nulls(batch.num_rows, field, file)
+        for field in schema
+    ]
+    if not columns:  # a table without columns still has rows
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
+    if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ROW_GROUP_BYTES:
+        raise LimitExceededError(
+            f"{rows} values of column {field.name!r}, a {field.type}, which {file.path} lacks, are more than the"
+            f" {MAX_ROW_GROUP_BYTES} bytes that are made at once.",
+            object=file.path,
+        )
+    return pa.nulls(rows, field.type)
+
+
+def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Array:
+    if array.type == field.type:
+        return array
+    try:
+        return _zoned(array, field.type, zone).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DocumentError(
+            f"Column {file.schema}.{file.table}.{field.name} is {array.type} in {file.path}, and its values cannot be"
+            f" read as {field.type} without loss: {error}.",
+            object=file.path,
+            column=field.name,
+        ) from error
+
+
+def _zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    """Return times with or without a zone, as they are wanted; Arrow's own cast would take every time for UTC."""
+    if not (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted)):
+        return array
+    if array.type.tz is None and wanted.tz is not None:
+        return in_zone(array, zone)
+    if array.type.tz is not None and wanted.tz is None:
+        return pc.local_timestamp(array.cast(pa.timestamp(array.type.unit, zone)))
+    return array

@@ -1,0 +1,148 @@
+"""Rows sorted by a time in bounded memory: sorted runs that lie on local disk, merged side by side.
+
+One run is held at a time, about three times over while it is sorted; of the runs that are merged, one piece each. Where
+all rows fit into one run nothing touches the disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from snapshot_assets.engine.parquet.writer import pieces
+
+RUN_BYTES = 64 << 20
+"""Most bytes of rows, as Arrow holds them, in one run; a single larger row is one by itself."""
+PIECE_BYTES = 1 << 20
+"""Most bytes of rows that are read back of a run at a time."""
+FAN_IN = 64
+"""Most runs that are merged at a time; of more, some are merged into longer ones first."""
+
+_LAST = np.iinfo(np.int64).max
+
+
+def is_sortable(kind: pa.DataType) -> bool:
+    """Tell whether rows can be sorted by a column: a time that is carried as text is none."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
+def sorted_batches(
+    batches: Iterable[pa.RecordBatch], column: str, *, run_bytes: int = RUN_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in ascending order of a time, NULLs last; rows of one time keep their order within a run.
+
+    Args:
+        batches: The rows, all of one schema.
+        column: A column of times; see `is_sortable`.
+        run_bytes: Most bytes of a run.
+    """
+    runs = _runs(batches, column, run_bytes)
+    first = next(runs, None)
+    second = next(runs, None)
+    if first is None or second is None:
+        yield from (first,) if first is not None else ()
+        return
+    with tempfile.TemporaryDirectory(prefix="snapshot-sort-") as folder:
+        place = Path(folder)
+        paths = [_spill([first], place / "0"), _spill([second], place / "1")]
+        del first, second
+        for run in runs:
+            paths.append(_spill([run], place / f"{len(paths)}"))
+        level = 0
+        while len(paths) > FAN_IN:
+            level += 1
+            paths = [
+                _joined(paths[start : start + FAN_IN], column, place / f"{level}-{start}")
+                for start in range(0, len(paths), FAN_IN)
+            ]
+        yield from _merged(paths, column)
+
+
+def _runs(batches: Iterable[pa.RecordBatch], column: str, limit: int) -> Iterator[pa.RecordBatch]:
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        for piece in pieces(batch, limit):
+            if pending and size + piece.nbytes > limit:
+                yield _sorted(pending, column)
+                pending, size = [], 0
+            pending.append(piece)
+            size += piece.nbytes
+    if pending:
+        yield _sorted(pending, column)
+
+
+def _sorted(batches: list[pa.RecordBatch], column: str) -> pa.RecordBatch:
+    batch = pa.concat_batches(batches)
+    keys = _keys(batch, column)
+    return batch if (keys[1:] >= keys[:-1]).all() else batch.take(pa.array(np.argsort(keys, kind="stable")))
+
+
+def _keys(batch: pa.RecordBatch, column: str) -> np.ndarray:
+    """Return a column's values as numbers of their own order; the greatest of all for NULL."""
+    times = batch.column(column)
+    numbers = times.cast(pa.int32()) if pa.types.is_date32(times.type) else times
+    return np.asarray(numbers.cast(pa.int64()).fill_null(_LAST))
+
+
+def _spill(batches: Iterable[pa.RecordBatch], path: Path) -> Path:
+    stream = None
+    with ExitStack() as opened:
+        for batch in batches:
+            if stream is None:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                stream = opened.enter_context(pa.ipc.new_stream(str(path), batch.schema, options=options))
+            for piece in pieces(batch, PIECE_BYTES):
+                stream.write_batch(piece)
+    return path
+
+
+def _joined(paths: Sequence[Path], column: str, into: Path) -> Path:
+    _spill(_merged(paths, column), into)
+    for path in paths:
+        path.unlink()
+    return into
+
+
+@dataclass
+class _Run:
+    """A run that is read back: what is left of its piece, and the times there."""
+
+    reader: Iterator[pa.RecordBatch]
+    piece: pa.RecordBatch
+    keys: np.ndarray
+
+
+def _merged(paths: Iterable[Path], column: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of several runs in order: always those up to the least time that some piece ends with."""
+    with ExitStack() as opened:
+        files = [opened.enter_context(pa.OSFile(str(path))) for path in paths]
+        readers = [iter(opened.enter_context(pa.ipc.open_stream(file))) for file in files]
+        runs = [_Run(reader, piece, _keys(piece, column)) for reader in readers for piece in [next(reader)]]
+        while runs:
+            bound = min(run.keys[-1] for run in runs)
+            taken = [_take(run, bound) for run in runs]
+            yield _sorted([batch for batch in taken if batch.num_rows], column)
+            runs = [run for run in runs if _has_more(run, column)]
+
+
+def _take(run: _Run, bound: int) -> pa.RecordBatch:
+    end = int(np.searchsorted(run.keys, bound, "right"))
+    taken = run.piece.slice(0, end)
+    run.piece, run.keys = run.piece.slice(end), run.keys[end:]
+    return taken
+
+
+def _has_more(run: _Run, column: str) -> bool:
+    if not run.piece.num_rows:
+        piece = next(run.reader, None)
+        if piece is None:
+            return False
+        run.piece, run.keys = piece, _keys(piece, column)
+    return True

@@ -1,0 +1,195 @@
+"""Loading chunks: hash all files of a chunk, then load each in a transaction; small chunks share jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import ImportRecord, LoadedFile
+from snapshot_assets.engine.export.side_by_side import side_by_side
+from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
+from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.engine.restore.tasks import (
+    FileResult,
+    FileWork,
+    HashTask,
+    LoadTask,
+    ReplaceTask,
+    hash_files,
+    load_files,
+    replace_chunk,
+)
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.errors import RestoreFailedError, SnapshotError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.scrub import scrub
+from snapshot_assets.storage.base import ObjectStore
+
+JOB_BYTES = 64 << 20
+JOB_CHUNKS = 32
+"""Chunks share a job up to this many bytes of files, and this many chunks: a Python task costs about 100 ms."""
+
+
+@dataclass(frozen=True)
+class ChunkOutcome:
+    """What became of a chunk.
+
+    Attributes:
+        status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
+        rows: Rows inserted now.
+        bytes: Bytes of the files they came from.
+    """
+
+    chunk: int
+    status: str
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    error: SnapshotError | None = None
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Loads chunks of one import.
+
+    Attributes:
+        tables: Tables as the target holds them.
+        documents: Schemas by id: a file's columns are carried as the one says that it was written with.
+        parallelism: Jobs side by side.
+        slots: Tasks of one job.
+    """
+
+    store: ObjectStore
+    address: DatabaseAddress
+    runner: Any
+    record: ImportRecord
+    tables: Mapping[TableName, Table]
+    documents: Mapping[int, DatabaseSchema]
+    parallelism: int = 1
+    slots: int = 1
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def run(self, loads: Sequence[ChunkLoad]) -> Iterator[ChunkOutcome]:
+        """Load chunks and yield each one's outcome; all are tried.
+
+        Raises:
+            RestoreFailedError: After all others were tried, if some failed; names them.
+        """
+        failed: dict[int, str] = {}
+        todo: list[ChunkLoad] = []
+        for load in loads:
+            if load.plans or load.replace:
+                todo.append(load)
+            else:
+                yield ChunkOutcome(load.chunk.chunk, "skipped")
+        for outcome in self._run(_jobs(todo)):
+            if outcome.error is not None:
+                failed[outcome.chunk] = scrub(str(outcome.error))
+            yield outcome
+        if failed:
+            some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
+            raise RestoreFailedError(
+                f"{len(failed)} of {len(loads)} chunks could not be loaded: {some}. The others are loaded; run again to"
+                " go on.",
+                chunks=failed,
+            )
+
+    def _run(self, jobs: Sequence[Sequence[ChunkLoad]]) -> Iterator[ChunkOutcome]:
+        return side_by_side(self._run_job, jobs, self.parallelism, "restore")
+
+    def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
+        return attempt_chunks(job, lambda todo: zip(todo, self._attempt(todo), strict=True), self.retry, stop)
+
+    def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
+        """Hash all files of the chunks, then load those of the chunks that are whole; one outcome per chunk."""
+        started = time.monotonic()
+        try:
+            works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
+            errors = self._hash([work for each in works.values() for work in each])
+            whole = [load for load in loads if load.chunk.chunk not in errors]
+            results = self._load(whole, works)
+        except SnapshotError as error:
+            return [ChunkOutcome(load.chunk.chunk, "failed", error=error) for load in loads]
+        seconds = time.monotonic() - started
+        return [self._outcome(load, results, errors.get(load.chunk.chunk), seconds) for load in loads]
+
+    def _hash(self, works: Sequence[FileWork]) -> dict[int, SnapshotError]:
+        """Return the first error of each chunk that has a damaged or missing file."""
+        tasks = [HashTask(self.store, tuple(share)) for share in _shares(works, self.slots)]
+        errors: dict[int, SnapshotError] = {}
+        for result in self.runner.map(hash_files, tasks):
+            if result.error is not None:
+                errors.setdefault(result.chunk, result.error)
+        return errors
+
+    def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
+        plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
+        tasks = [LoadTask(self.address, self.store, tuple(share)) for share in _shares(plain, self.slots)]
+        replacing = [
+            ReplaceTask(
+                self.address,
+                self.store,
+                load.chunk.chunk,
+                self.record.location_id,
+                self.record.id,
+                tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
+                tuple(works[load.chunk.chunk]),
+            )
+            for load in loads
+            if load.replace
+        ]
+        found = list(self.runner.map(load_files, tasks))
+        for task in replacing:
+            found += self.runner.map(replace_chunk, [task])
+        return found
+
+    def _work(self, plan: FilePlan) -> FileWork:
+        name = plan.table.table_name
+        changed = changed_carriers(self.documents[plan.file.schema_id], plan.table)
+        table = as_carried(self.tables[name], changed)
+        entry = LoadedFile(
+            self.record.location_id, name, plan.file.path, plan.file.chunk, plan.file.sha256, self.record.id
+        )
+        return FileWork(plan, table, entry)
+
+    def _outcome(
+        self, load: ChunkLoad, results: Sequence[FileResult], damage: SnapshotError | None, seconds: float
+    ) -> ChunkOutcome:
+        chunk = load.chunk.chunk
+        mine = [result for result in results if result.chunk == chunk]
+        error = damage or next((result.error for result in mine if result.error is not None), None)
+        if error is not None:
+            return ChunkOutcome(chunk, "failed", seconds=seconds, error=error)
+        rows = sum(result.rows or 0 for result in mine)
+        size = sum(plan.file.bytes for plan in load.plans)
+        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, size, seconds)
+
+
+def _jobs(loads: Sequence[ChunkLoad]) -> list[list[ChunkLoad]]:
+    """Put small chunks together, in order; a large one is a job of its own."""
+    jobs: list[list[ChunkLoad]] = []
+    size = 0
+    for load in loads:
+        own = sum(plan.file.bytes for plan in load.plans)
+        if jobs and len(jobs[-1]) < JOB_CHUNKS and size + own <= JOB_BYTES:
+            jobs[-1].append(load)
+            size += own
+        else:
+            jobs.append([load])
+            size = own
+    return jobs
+
+
+def _shares(works: Sequence[FileWork], slots: int) -> list[list[FileWork]]:
+    """Cut work into at most `slots` shares of about equal bytes, keeping the order within each."""
+    shares: list[list[FileWork]] = [[] for _ in range(min(slots, len(works)))]
+    sizes = [0] * len(shares)
+    for work in works:
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(work)
+        sizes[smallest] += work.plan.file.bytes
+    return shares

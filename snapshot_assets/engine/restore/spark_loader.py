@@ -1,0 +1,179 @@
+"""Restoring into a Spark catalog: the driver writes DataFrames, because no task has a session of its own."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from snapshot_assets.databases.open import kind_of, open_target
+from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.databases.spark.ledger import Claim, Contents
+from snapshot_assets.databases.spark.sql import identifier
+from snapshot_assets.databases.spark.target import SparkTarget
+from snapshot_assets.databases.target import ImportTarget
+from snapshot_assets.engine.export.source import Session
+from snapshot_assets.engine.parquet.frames import file_frame
+from snapshot_assets.engine.parquet.reader import read_batches
+from snapshot_assets.engine.restore.decide import ChunkLoad
+from snapshot_assets.engine.restore.loader import Loader
+from snapshot_assets.engine.restore.tasks import FileResult, FileWork
+from snapshot_assets.engine.session import prepare_session, spark_errors
+from snapshot_assets.errors import SnapshotError, UnknownSourceError
+from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets.storage.base import ObjectStore
+
+_AS_THEY_ARE = ("string", "char(", "varchar(")
+"""Types that an insert makes of a string by itself: a cast would not check their lengths."""
+
+
+def is_spark(address: DatabaseAddress) -> bool:
+    """Tell whether a target is a Spark catalog."""
+    return kind_of(address.uri) == "spark"
+
+
+def open_import_target(address: DatabaseAddress, session: Session | None) -> ImportTarget:
+    """Open a target of any kind.
+
+    Args:
+        address: Alias and URI.
+        session: Returns the Spark session; called only for a Spark catalog.
+
+    Raises:
+        UnknownSourceError: A Spark catalog is to be opened without a session; see also `open_target`.
+    """
+    if is_spark(address) and session is not None:
+        return SparkTarget(address, session())
+    return open_target(address)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What goes into one table from one chunk.
+
+    Attributes:
+        table: The table as the target holds it.
+        rows: Which of its rows are the chunk's; None where nothing tells, because the table has no time index.
+    """
+
+    claim: Claim
+    table: Table
+    rows: Rows | None
+    works: tuple[FileWork, ...]
+
+
+def _no_session() -> SparkSession:
+    raise UnknownSourceError("A Spark catalog cannot be loaded into without a Spark session.")
+
+
+@dataclass(frozen=True)
+class SparkLoader(Loader):
+    """A loader of which the driver writes each table's rows of a chunk as one DataFrame.
+
+    Attributes:
+        session: Returns the session.
+    """
+
+    session: Session = field(default=_no_session)
+
+    def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
+        spark = prepare_session(self.session())
+        target = SparkTarget(self.address, spark)
+        parts = [part for load in loads for part in self._parts(spark, load, works[load.chunk.chunk])]
+        claims = [part.claim for part in parts]
+        if not claims:
+            return []
+        contents = target.claim(claims, self.record.id)
+        results, done = [], []
+        try:
+            for part in parts:
+                result = self._write(spark, target, part, contents)
+                results.append(result)
+                if result.rows is not None:
+                    done.append(part.claim)
+            target.note(done)
+        finally:
+            target.release(claims)
+        return results
+
+    def _parts(self, spark: SparkSession, load: ChunkLoad, works: Sequence[FileWork]) -> Iterator[_Part]:
+        by_table: dict[TableName, list[FileWork]] = {}
+        for work in works:
+            by_table.setdefault(work.table.table_name, []).append(work)
+        bounds: dict[TableName, Rows | None] = {table.table_name: rows for table, rows in load.chunk.tables}
+        for name, rows in (dict.fromkeys(by_table) | bounds).items():
+            mine = by_table.get(name, [])
+            if mine or load.replace:
+                counted = tuple(self._counted(spark, work) for work in mine)
+                claim = Claim(
+                    uuid.uuid4().hex,
+                    self.record.location_id,
+                    name,
+                    load.chunk.chunk,
+                    tuple(work.entry for work in counted),
+                    load.replace,
+                )
+                yield _Part(claim, self.tables[name], rows, counted)
+
+    def _counted(self, spark: SparkSession, work: FileWork) -> FileWork:
+        """Return work whose ledger row says how many rows will go in: one that is not wanted whole has fewer."""
+        rows = work.plan.file.rows
+        if not work.plan.whole:
+            with spark_errors():
+                rows = _frame(spark, self.store, [work]).count()
+        return replace(work, entry=replace(work.entry, rows=rows))
+
+    def _write(self, spark: SparkSession, target: SparkTarget, part: _Part, contents: Contents) -> FileResult:
+        started, claim = time.monotonic(), part.claim
+        try:
+            alone = not self.record.into_nonempty
+            if not target.clear(claim, part.table, part.rows, contents, alone=alone):
+                return FileResult(claim.chunk)
+            with spark_errors():
+                target.write(claim, self._rows(spark, target, part))
+        except SnapshotError as error:
+            return FileResult(claim.chunk, error=error)
+        rows = sum(file.rows for file in claim.files)
+        return FileResult(claim.chunk, rows=rows, seconds=time.monotonic() - started)
+
+    def _rows(self, spark: SparkSession, target: SparkTarget, part: _Part) -> DataFrame:
+        """Return a part's rows in the types and the order of the table's columns."""
+        order = target.columns(part.table)
+        columns = {column.name: column for column in part.table.columns}
+        kinds: dict[pa.Schema, list[FileWork]] = {}
+        for work in part.works:  # files that carry a column in different ways are read by themselves
+            kinds.setdefault(_schema(work.table), []).append(work)
+        frames = [_frame(spark, self.store, works) for works in kinds.values()]
+        if not frames:
+            frames = [spark.createDataFrame([], spark_schema(_schema(part.table)))]
+        whole = [frame.selectExpr(*(_selected(columns[name]) for name in order)) for frame in frames]
+        united = whole[0]
+        for frame in whole[1:]:
+            united = united.unionAll(frame)
+        return united
+
+
+def _selected(column: Column) -> str:
+    name = identifier(column.name)
+    return name if column.type.startswith(_AS_THEY_ARE) else f"CAST({name} AS {column.type}) AS {name}"
+
+
+def _schema(table: Table) -> pa.Schema:
+    return batch_schema([column.arrow_field() for column in table.columns])
+
+
+def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -> DataFrame:
+    """Return the rows of files that are wanted; all have one schema."""
+    schema = _schema(works[0].table)
+
+    def read(work: FileWork) -> Iterator[pa.RecordBatch]:
+        plan = work.plan
+        for rows in read_batches(store, plan.file, schema, zone=plan.zone, deleted=plan.deleted):
+            yield rows if plan.cut is None else plan.cut.filter(rows, work.table)
+
+    return file_frame(spark, works, schema, read)

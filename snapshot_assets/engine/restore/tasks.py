@@ -1,0 +1,158 @@
+"""What one task of a restore does, as plain functions that run without Spark too.
+
+A chunk is restored by two rounds of tasks: all its files are hashed, then all are loaded, each in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.target import Load, LoadedFile, Target
+from snapshot_assets.engine.parquet.reader import check_hash, read_batches
+from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.errors import SnapshotError, TaskFailedError
+from snapshot_assets.format.relations import Table
+from snapshot_assets.storage.base import ObjectStore
+
+
+@dataclass(frozen=True)
+class FileWork:
+    """One file to be hashed and loaded.
+
+    Attributes:
+        table: The table as the target holds it, each column carried as in the file.
+    """
+
+    plan: FilePlan
+    table: Table
+    entry: LoadedFile
+
+
+@dataclass(frozen=True)
+class HashTask:
+    """Files to be hashed."""
+
+    store: ObjectStore
+    works: tuple[FileWork, ...]
+
+
+@dataclass(frozen=True)
+class LoadTask:
+    """Files to be loaded over one connection, each in a transaction of its own."""
+
+    address: DatabaseAddress
+    store: ObjectStore
+    works: tuple[FileWork, ...]
+
+
+@dataclass(frozen=True)
+class ReplaceTask:
+    """One chunk to be replaced in one transaction.
+
+    Attributes:
+        import_id: The import that replaces it.
+        tables: Tables of the chunk with the rows that are deleted; their batches come from `works`.
+    """
+
+    address: DatabaseAddress
+    store: ObjectStore
+    chunk: int
+    location_id: str
+    import_id: str
+    tables: tuple[tuple[Table, Rows], ...]
+    works: tuple[FileWork, ...]
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What became of one file, or of a replaced chunk.
+
+    Attributes:
+        rows: Rows inserted; None if the ledger had the file already, or where it was only hashed.
+    """
+
+    chunk: int
+    path: str = ""
+    rows: int | None = None
+    error: SnapshotError | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+
+def hash_files(task: HashTask) -> Iterator[FileResult]:
+    """Hash files; one that is damaged does not stop the others, so that all are named."""
+    for work in task.works:
+        file = work.plan.file
+        try:
+            check_hash(task.store, file)
+        except SnapshotError as error:
+            yield FileResult(file.chunk, file.path, error=error)
+        else:
+            yield FileResult(file.chunk, file.path)
+
+
+def load_files(task: LoadTask) -> Iterator[FileResult]:
+    """Load files; one that fails does not stop the others."""
+    try:
+        target = open_target(task.address)
+    except SnapshotError as error:
+        yield from (FileResult(work.plan.file.chunk, work.plan.file.path, error=error) for work in task.works)
+        return
+    try:
+        for work in task.works:
+            yield _load(task.store, work, target)
+    finally:
+        target.close()
+
+
+def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
+    file, started = work.plan.file, time.monotonic()
+    try:
+        with _described(file.path):
+            rows = target.load(work.entry, work.table, batches_of(store, work))
+    except SnapshotError as error:
+        return FileResult(file.chunk, file.path, error=error)
+    return FileResult(file.chunk, file.path, rows, seconds=time.monotonic() - started)
+
+
+@contextmanager
+def _described(what: str) -> Iterator[None]:
+    """Raise whatever a driver or Arrow raises as an error of this package's: it fails this file or chunk only."""
+    try:
+        yield
+    except SnapshotError:
+        raise
+    except Exception as error:
+        raise TaskFailedError(f"{what}: {type(error).__name__}: {error}", object=what) from error
+
+
+def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
+    """Delete a chunk's rows and load its files of now, in one transaction."""
+    started = time.monotonic()
+    try:
+        with _described(f"chunk {task.chunk}"), closing(open_target(task.address)) as target:
+            rows = target.replace(task.chunk, [_replacement(task, table, which) for table, which in task.tables])
+    except SnapshotError as error:
+        yield FileResult(task.chunk, error=error)
+    else:
+        yield FileResult(task.chunk, rows=rows, seconds=time.monotonic() - started)
+
+
+def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
+    works = [work for work in task.works if work.table.table_name == table.table_name]
+    files = [(work.entry, work.table, batches_of(task.store, work)) for work in works]
+    return Load(task.location_id, task.import_id, table, rows, files)
+
+
+def batches_of(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file that are wanted, in the schema that it is loaded with."""
+    stored = [column for column in work.table.columns if column.generated is None]
+    schema = pa.schema([column.arrow_field() for column in stored])
+    for batch in read_batches(store, work.plan.file, schema, zone=work.plan.zone, deleted=work.plan.deleted):
+        yield batch if work.plan.cut is None else work.plan.cut.filter(batch, work.table)

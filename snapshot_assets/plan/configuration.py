@@ -1,0 +1,336 @@
+"""`snapshots.yaml`: the databases, the storage options and the plans of a project, in one file.
+
+    sources:                              # alias: URI; only the alias is ever shown or written
+      flights: duckdb:///data/flights.duckdb
+      shop: postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop
+
+    storage:                              # by URI scheme; a plan may say otherwise for itself
+      s3:
+        region: eu-central-1
+        access_key_id: ${BACKUP_KEY_ID:-backup}
+        secret_access_key: ${BACKUP_KEY}
+
+    plans:                                # name: the fields of `snapshot_assets.plan.plan.Plan`
+      flights:
+        source: flights
+        to: s3://backups/flights
+        start_time: 2013-01-01T00:00:00Z
+        end_time: 2014-01-01T00:00:00Z
+        chunk_time_window: 7d
+      shop:
+        source: shop
+        to: s3://backups/shop
+        kind: continuous
+        start_time: 2025-01-01T00:00:00Z
+        lag: 15m
+
+`${NAME}` in any text stands for the environment variable of that name, `${NAME:-text}` for it or else the text, and
+`$${` for a plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts are never quietly read as something
+else: a time stays a text, and of YAML's many booleans only `true` and `false` count.
+
+The file is found by the path given, else by the environment variable `SNAPSHOTS_CONFIG`, else as `snapshots.yaml` in
+the working directory, where it may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.errors import PlanError, UnknownSourceError
+from snapshot_assets.format.scrub import scrub
+from snapshot_assets.plan.fields import ALIAS, DatabaseReference, Storage
+from snapshot_assets.plan.plan import NAME, Plan
+from snapshot_assets.plan.problems import Problem, plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.yaml_text import parse_yaml
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import Location, parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets.storage.options import StoreOptions
+
+CONFIG_VARIABLE = "SNAPSHOTS_CONFIG"
+DEFAULT_FILE = "snapshots.yaml"
+FOLDER_VARIABLE = "CONFIG_DIR"
+_LONGEST_NAME = 100
+_SECTIONS = ("sources", "storage", "plans")
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+
+
+class StorageByScheme(BaseModel):
+    """The section `storage`; files need no options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    s3: Storage | None = None
+    gs: Storage | None = None
+    azblob: Storage | None = None
+    oss: Storage | None = None
+
+    @field_validator("*")
+    @classmethod
+    def _check(cls, options: StoreOptions | None, info: ValidationInfo) -> StoreOptions | None:
+        if options is not None and info.field_name is not None:
+            raising_value_errors(options.check)(info.field_name)
+        return options
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What `snapshots.yaml` says; an empty one serves calls that name everything by URI.
+
+    Attributes:
+        sources: Databases by alias.
+        storage: Storage options by URI scheme.
+        plans: The plans, in the file's order; no two of one name.
+        path: The file, where there is one.
+    """
+
+    sources: Mapping[str, DatabaseAddress] = field(default_factory=dict)
+    storage: StorageByScheme = field(default_factory=StorageByScheme)
+    plans: tuple[Plan, ...] = ()
+    path: Path | None = None
+
+    def plan(self, name: str) -> Plan:
+        """Return the plan of a name.
+
+        Raises:
+            PlanError: There is none.
+        """
+        plans = {plan.name: plan for plan in self.plans}
+        if name not in plans:
+            raise PlanError(f"{self._file} has no plan {name!r}. {suggestion(name, plans)}")
+        return plans[name]
+
+    def with_plan(self, plan: Plan) -> Configuration:
+        """Return the configuration with a plan added last, in place of one of the same name."""
+        return replace(self, plans=(*(other for other in self.plans if other.name != plan.name), plan))
+
+    def source(self, reference: DatabaseReference | str) -> DatabaseAddress:
+        """Return how to reach the database that an alias or a URI names.
+
+        Raises:
+            PlanError: It is neither an alias nor a URI.
+            UnknownSourceError: No source has this alias, or it is a URI of no known kind.
+        """
+        named = DatabaseReference.parse(reference)
+        if named.uri is not None:
+            return DatabaseAddress(named.alias, named.uri)
+        if named.alias not in self.sources:
+            raise UnknownSourceError(
+                f"{self._file} has no source {named.alias!r}. {suggestion(named.alias, self.sources)} "
+                "A URI such as postgresql://host/database serves as well."
+            )
+        return self.sources[named.alias]
+
+    def store_options(self, plan: Plan) -> StoreOptions | None:
+        """Return how to reach a plan's location: as the plan says, else as the file says for its scheme."""
+        return plan.storage or self.store_options_for(parse_location(plan.to))
+
+    def store_options_for(self, location: Location) -> StoreOptions | None:
+        """Return what the file says for locations of this scheme, None where it says nothing."""
+        return getattr(self.storage, location.scheme, None)
+
+    def store(self, plan: Plan) -> ObjectStore:
+        """Return the store of a plan's location; nothing connects before its first use."""
+        return open_store(parse_location(plan.to), self.store_options(plan))
+
+    @property
+    def _file(self) -> str:
+        return str(self.path) if self.path else f"the configuration (no {DEFAULT_FILE} was found)"
+
+
+def load_configuration(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    storage_only: bool = False,
+) -> Configuration:
+    """Read and check a configuration file.
+
+    Args:
+        path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
+        environment: Values of references; None for the process's own.
+        storage_only: Read only the section `storage`: who lists or verifies a snapshot needs no source's password.
+
+    Raises:
+        PlanError: The file is missing or wrong; the message lists every mistake in it.
+    """
+    environment = os.environ if environment is None else environment
+    named = path or environment.get(CONFIG_VARIABLE)
+    file = Path(named or DEFAULT_FILE)
+    if not named and not file.exists():
+        return Configuration()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        how = "" if path or not named else f" (named by {CONFIG_VARIABLE})"
+        raise PlanError(f"cannot read the configuration {file}{how}: {error}; name a readable YAML file") from None
+    known = {FOLDER_VARIABLE: str(file.resolve().parent), **environment}
+    return parse_configuration(text, file, known, sections=("storage",) if storage_only else _SECTIONS)
+
+
+def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
+    """Return the configuration with a plan made from a call's own arguments added last.
+
+    Args:
+        path: The configuration file; None as in `load_configuration`.
+        fields: Fields of the plan. Without `name` it is named after the last segment of its location.
+
+    Raises:
+        PlanError: The file or a field is wrong.
+        LocationUriError: `to` is not a place for snapshots.
+    """
+    named = {"name": _plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
+    return load_configuration(path).with_plan(Plan(**named))
+
+
+def _plan_name(to: str) -> str:
+    """Return the last segment of a location as a plan's name, which begins with a letter."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", parse_location(to).segments[-1])[:_LONGEST_NAME]
+    return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
+
+
+def parse_configuration(
+    text: str, path: Path, environment: Mapping[str, str], *, sections: Collection[str] = _SECTIONS
+) -> Configuration:
+    """Return the configuration that a YAML text says.
+
+    Args:
+        text: The YAML.
+        path: The file it stands in, for messages.
+        environment: Values of references.
+        sections: The sections to read; references in others need not resolve.
+
+    Raises:
+        PlanError: It is wrong; the message lists every mistake.
+    """
+    tree = parse_yaml(text, str(path))
+    reader = _Reader(environment)
+    if isinstance(tree, dict):
+        tree = {name: section for name, section in tree.items() if name in sections or name not in _SECTIONS}
+    configuration = reader.read(tree, path)
+    if reader.problems:
+        raise plan_error(str(path), reader.problems)
+    return configuration
+
+
+class _Reader:
+    """Reads one tree, collecting every mistake rather than stopping at the first."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.problems: list[Problem] = []
+        self._environment = environment
+        self._resolved: dict[str, str] = {}
+
+    def read(self, tree: object, path: Path) -> Configuration:
+        """Return the configuration; it is whole only if no problem was found."""
+        sections = self._section((), tree) or {}
+        for name in sorted(set(sections) - set(_SECTIONS)):
+            self._report((name,), f"is not a section. {suggestion(name, _SECTIONS)}")
+        sources = dict(self._sources(self._section(("sources",), sections.get("sources")) or {}))
+        storage = self._storage(self._section(("storage",), sections.get("storage")) or {})
+        plans = tuple(self._plans(self._section(("plans",), sections.get("plans")) or {}))
+        self._check_aliases(plans, sections.get("sources"))
+        return Configuration(sources, storage, plans, path)
+
+    def _check_aliases(self, plans: tuple[Plan, ...], sources: object) -> None:
+        """Report aliases in plans that no source has, be it a right one or a wrong one."""
+        known = list(sources) if isinstance(sources, dict) else []
+        for plan in plans:
+            for role, reference in (("source", plan.source), ("target", plan.target)):
+                if reference and reference.uri is None and reference.alias not in known:
+                    self._report(
+                        ("plans", plan.name, role),
+                        f"{reference.alias!r} is not among sources. {suggestion(reference.alias, known)}",
+                    )
+
+    def _section(self, path: tuple[str, ...], tree: object) -> dict[str, object] | None:
+        """Return a mapping with texts as keys, None if it is something else; an empty section is an empty mapping."""
+        if tree is None:
+            return {}
+        if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+            return tree
+        self._report(path, "is not a mapping; write `name: value` lines, with texts as names")
+        return None
+
+    def _sources(self, section: dict[str, object]) -> Iterator[tuple[str, DatabaseAddress]]:
+        for alias, written in section.items():
+            path = ("sources", alias)
+            if not ALIAS.fullmatch(alias):
+                self._report(path, "is not an alias; write letters, digits, `_`, `.` and `-`, at most 100")
+            uri = self._resolve(path, written)
+            if not isinstance(uri, str) or ":" not in uri:
+                self._report(path, "is not a URI; write such as postgresql://host/database")
+                continue
+            try:
+                kind_of(uri)  # and no more: drivers are loaded only for the source at hand
+            except UnknownSourceError as error:
+                self._report(path, str(error))
+            else:
+                yield alias, DatabaseAddress(alias, uri)
+
+    def _storage(self, section: dict[str, object]) -> StorageByScheme:
+        options = self._resolve(("storage",), section)
+        try:
+            return StorageByScheme.model_validate(options)
+        except ValidationError as error:
+            self._collect(("storage",), problems_of(error, StorageByScheme, secret=tuple(StorageByScheme.model_fields)))
+            return StorageByScheme()
+
+    def _plans(self, section: dict[str, object]) -> Iterator[Plan]:
+        for name, written in section.items():
+            path = ("plans", name)
+            fields = self._section(path, self._resolve(path, written))
+            if fields is None:
+                continue
+            if fields.pop("name", name) != name:
+                self._report((*path, "name"), f"differs from the plan's key {name!r}; remove it")
+            try:
+                yield Plan(**{**fields, "name": name})
+            except PlanError as error:
+                self._collect(path, error.attributes["problems"])
+
+    def _resolve(self, path: tuple[str, ...], tree: object) -> object:
+        """Return a tree with references to the environment replaced, in texts only."""
+        if isinstance(tree, dict):
+            return {key: self._resolve((*path, str(key)), value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [self._resolve((*path, str(index)), value) for index, value in enumerate(tree)]
+        return _REFERENCE.sub(lambda match: self._value(path, match), tree) if isinstance(tree, str) else tree
+
+    def _value(self, path: tuple[str, ...], match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if match[0] == "$${":
+            return "${"
+        if name is None:
+            self._report(path, "has a `${` that names no variable; write ${NAME}, or $${ for a plain `${`")
+            return match[0]
+        value = self._environment.get(name, default)
+        if value is None:
+            self._report(path, f"refers to the environment variable {name}, which is not set; set {name}")
+            return match[0]
+        self._resolved[value] = match[0]
+        return value
+
+    def _report(self, path: tuple[str, ...], message: str) -> None:
+        self._collect((), [Problem(path, message)])
+
+    def _collect(self, path: tuple[str, ...], problems: list[Problem]) -> None:
+        """Add problems, showing references where their values would stand; of a field only the first."""
+        for problem in problems:
+            message = problem.message
+            for value in sorted(filter(None, self._resolved), key=len, reverse=True):
+                for form in {value, repr(value)[1:-1]}:
+                    message = message.replace(form, self._resolved[value])
+            found = problem.under(*path)._replace(message=scrub(message))
+            if found.path not in {known.path for known in self.problems}:
+                self.problems.append(found)

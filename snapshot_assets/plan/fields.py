@@ -1,0 +1,90 @@
+"""The types a plan's fields are made of: each knows how it is written, and how it is written back as JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, ValidatorFunctionWrapHandler, WrapValidator
+
+from snapshot_assets.databases.open import default_alias
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import ColumnPath, column_text, parse_column, parse_table, table_text
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import (
+    duration_text,
+    parse_duration,
+    parse_file_size,
+    parse_time,
+    size_text,
+    time_text,
+)
+from snapshot_assets.plan.problems import raising_value_errors
+from snapshot_assets.storage.options import StoreOptions
+
+ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class DatabaseReference:
+    """A source or target as the user named it: an alias, or a URI under the public alias made from it.
+
+    Attributes:
+        alias: The name that may be shown and written.
+        uri: The URI, secrets included; None where an alias was written.
+    """
+
+    alias: str
+    uri: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, value: object) -> DatabaseReference:
+        """Return the reference a text stands for.
+
+        Raises:
+            PlanError: It is neither an alias nor a URI.
+            UnknownSourceError: It is a URI of no known kind.
+        """
+        if isinstance(value, DatabaseReference):
+            return value
+        if isinstance(value, str) and ALIAS.fullmatch(value):
+            return cls(value)
+        if isinstance(value, str) and ":" in value:
+            return cls(default_alias(value), value)
+        raise PlanError(
+            "is neither an alias (letters, digits, `_`, `.`, `-`) nor a URI such as "
+            "postgresql://host/database, duckdb:///abs/path.duckdb or spark:catalog"
+        )
+
+    def __str__(self) -> str:
+        return self.alias
+
+
+def _store_options(value: Any, handler: ValidatorFunctionWrapHandler) -> StoreOptions:
+    options: StoreOptions = raising_value_errors(handler)(value)
+    return options
+
+
+Time = Annotated[
+    datetime, BeforeValidator(raising_value_errors(parse_time)), PlainSerializer(time_text, when_used="json")
+]
+Duration = Annotated[
+    timedelta, BeforeValidator(raising_value_errors(parse_duration)), PlainSerializer(duration_text, when_used="json")
+]
+FileSize = Annotated[
+    int, BeforeValidator(raising_value_errors(parse_file_size)), PlainSerializer(size_text, when_used="json")
+]
+Table = Annotated[
+    TableName, BeforeValidator(raising_value_errors(parse_table)), PlainSerializer(table_text, when_used="json")
+]
+ColumnOfTable = Annotated[
+    ColumnPath, BeforeValidator(raising_value_errors(parse_column)), PlainSerializer(column_text, when_used="json")
+]
+Reference = Annotated[
+    DatabaseReference,
+    BeforeValidator(raising_value_errors(DatabaseReference.parse)),
+    PlainSerializer(str, return_type=str),
+]
+Storage = Annotated[StoreOptions, WrapValidator(_store_options)]

@@ -1,0 +1,322 @@
+"""The plan: everything a user says about one dataset's snapshots, checked before anything runs.
+
+A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.configuration`) or built in Python; both give the same
+object, and both report all mistakes at once:
+
+    Plan(
+        name="flights",
+        source="duckdb:///data/flights.duckdb",
+        to="s3://backups/flights",
+        start_time="2013-01-01T00:00:00Z",
+        end_time="2014-01-01T00:00:00Z",
+        chunk_time_window="7d",
+        tables=["main.flights", "main.weather"],
+        time_columns={"main.airports": None},
+    )
+
+The module connects to nothing and imports neither Dagster nor Spark.
+"""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from snapshot_assets.databases.selection import suggestion
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.names import ColumnPath, table_text
+from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.windows import count_windows
+from snapshot_assets.plan.fields import (
+    ColumnOfTable,
+    DatabaseReference,
+    Duration,
+    FileSize,
+    Reference,
+    Storage,
+    Table,
+    Time,
+)
+from snapshot_assets.plan.problems import plan_error, problems_of, raising_value_errors
+from snapshot_assets.plan.retention import RetentionFields
+from snapshot_assets.storage.location import parse_location
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
+"""What a plan may be called: keys of Dagster resources begin with it, which may not begin with `_`."""
+
+_MB = 1 << 20
+MAX_PARALLELISM = 64
+"""Most chunks that are worked on side by side."""
+_MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
+
+
+_DATA_FIELDS = (
+    "start_time",
+    "end_time",
+    "chunk_time_window",
+    "lag",
+    "parallelism",
+    "format",
+    "max_file_size",
+    "time_columns",
+    "carriers",
+    "null_time",
+    "untimed_tables",
+    "chunks_per_run",
+)
+
+
+class Plan(BaseModel):
+    """One dataset's plan: where from, where to, which rows, cut how, and within which limits.
+
+    Durations are written `90m`, `6h`, `7d`; sizes `256MB`; times in RFC 3339 with a zone; tables `schema.table`.
+    A field that contradicts another is reported beside all other mistakes.
+
+    Raises:
+        PlanError: Something is wrong; `attributes["problems"]` lists each field.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    # A rule about two fields is checked on the later one, which sees the earlier ones only if they are right.
+    name: str = Field(description="Name of the plan, and key prefix of its assets.", examples=["flights"])
+    source: Reference = Field(
+        description="Database to export: an alias of the configuration, or a URI.",
+        examples=["postgresql://host/database", "duckdb:///abs/path.duckdb"],
+    )
+    to: str = Field(description="Location of the snapshots.", examples=["s3://bucket/prefix", "file:///srv/snapshots"])
+    target: Reference | None = Field(None, description="Database that `restored` imports into.")
+    storage: Storage | None = Field(
+        None,
+        exclude=True,
+        description="How to reach the location, where neither configuration nor environment says it.",
+    )
+    catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
+    kind: Literal["once", "continuous"] = Field(
+        "once", description="`once`: a fixed range. `continuous`: all windows that have closed, for ever."
+    )
+    schema_only: bool = Field(False, description="Export the schema and no rows.")
+    schemas: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (), description="Schemas to export; empty for all.", examples=["[public, sales]"]
+    )
+    tables: tuple[Table, ...] = Field(
+        (), description="Tables to export; empty for all.", examples=["[public.trips, sales.orders]"]
+    )
+    start_time: Time | None = Field(None, description="First instant of the range.", validate_default=True)
+    end_time: Time | None = Field(None, description="First instant after the range.")
+    chunk_time_window: Duration = Field(timedelta(days=1), description="Length of a window.", validate_default=True)
+    lag: Duration = Field(
+        timedelta(0), description="How long after its end a window of a continuous plan may still receive rows."
+    )
+    time_zone: str = Field(
+        "UTC", description="Zone in which timestamps without one are read.", examples=["Europe/Paris"]
+    )
+    time_columns: dict[Table, Annotated[str, Field(min_length=1)] | None] = Field(
+        default_factory=dict,
+        description="Time index by table; null makes the table untimed.",
+        examples=["{public.trips: picked_up_at, public.zones: null}"],
+    )
+    carriers: dict[ColumnOfTable, Carrier] = Field(
+        default_factory=dict,
+        description="How a column's values travel, where the type's own carrier will not do.",
+        examples=["{public.trips.fare: text}"],
+    )
+    null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
+    untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
+    parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks worked on side by side.")
+    chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
+    format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
+    max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")
+    seal_verify: Literal["new", "full"] = Field(
+        "new", description="What a seal hashes: files no earlier seal verified and 1 GB of the others, or all."
+    )
+    single_writer: bool = Field(
+        False, description="Promise that nobody else writes here: allows a store without conditional creates."
+    )
+    grace: Duration = Field(timedelta(hours=24), description="Age below which garbage collection deletes nothing.")
+    retention: RetentionFields = Field(
+        default_factory=RetentionFields,
+        description="How long revisions stay readable, and which get tags and savepoints; nothing expires by default.",
+        examples=["{keep_for: 30d, tag: {create_time: 02:00, num_retained_max: 7}}"],
+    )
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            problems = problems_of(error, type(self), secret=("source", "target", "storage"))
+            raise plan_error(f"plan {fields.get('name', '(without name)')!r}", problems) from None
+
+    @property
+    def selection(self) -> Selection:
+        """What of the source is exported, as the database modules take it."""
+        carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
+        return Selection(self.schemas, self.tables, self.time_columns, carriers)
+
+    @property
+    def open_end(self) -> bool:
+        """Whether the range has no last window."""
+        return self.kind == "continuous"
+
+    def require_dagster(self) -> None:
+        """Refuse a plan whose windows Dagster cannot know: nothing is resolved when definitions are loaded.
+
+        Raises:
+            PlanError: `start_time`, or `end_time` of a plan that is not continuous, is left open.
+        """
+        if self.schema_only:
+            return
+        missing = [name for name in ("start_time", "end_time") if getattr(self, name) is None]
+        if self.open_end:
+            missing.remove("end_time")
+        if missing:
+            raise PlanError(
+                f"plan {self.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give "
+                f"{'them' if len(missing) > 1 else 'it'}"
+                + (", or kind: continuous with a start_time" if "end_time" in missing else "")
+                + ". Only the command line resolves an open range"
+            )
+
+    def resolved(self, start: datetime, end: datetime) -> Self:
+        """Return the plan with its open bounds settled; bounds the user wrote stay.
+
+        Args:
+            start: Used where `start_time` is open.
+            end: Used where `end_time` is open and the plan is not continuous.
+
+        Raises:
+            PlanError: The range that results is empty or has too many windows.
+        """
+        end_time = None if self.open_end else self.end_time or end
+        return self.changed(start_time=self.start_time or start, end_time=end_time)
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the plan with other values in some fields, checked like any plan.
+
+        Raises:
+            PlanError: A new value is wrong, or contradicts another field.
+        """
+        return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
+
+    @field_validator("name")
+    @classmethod
+    def _is_key_segment(cls, name: str) -> str:
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a name; write a letter, then letters, digits and `_`, at most 100 characters"
+            )
+        return name
+
+    @field_validator("to")
+    @classmethod
+    def _is_location(cls, to: str) -> str:
+        raising_value_errors(parse_location)(to)
+        return to
+
+    @field_validator("target")
+    @classmethod
+    def _is_not_the_source(cls, target: DatabaseReference | None, info: ValidationInfo) -> DatabaseReference | None:
+        if target is not None and target == info.data.get("source"):
+            raise ValueError(f"{target} is the source itself; a restore goes into another database")
+        return target
+
+    @field_validator("schemas", "tables")
+    @classmethod
+    def _in_order_once(cls, names: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(sorted(set(names)))  # the same selection is the same plan, however it is written
+
+    @field_validator("tables")
+    @classmethod
+    def _within_schemas(cls, tables: tuple[TableName, ...], info: ValidationInfo) -> tuple[TableName, ...]:
+        _require_selected(tables, info.data.get("schemas", ()), ())
+        return tables
+
+    @field_validator("time_columns", "carriers")
+    @classmethod
+    def _of_selected_tables(cls, by_name: dict[Any, Any], info: ValidationInfo) -> dict[Any, Any]:
+        tables = [key.table if isinstance(key, ColumnPath) else key for key in by_name]
+        _require_selected(tables, info.data.get("schemas", ()), info.data.get("tables", ()))
+        return by_name
+
+    @field_validator("start_time")
+    @classmethod
+    def _start_if_continuous(cls, start: datetime | None, info: ValidationInfo) -> datetime | None:
+        if start is None and info.data.get("kind") == "continuous" and not info.data.get("schema_only"):
+            raise ValueError("is missing; a continuous plan counts its chunks from it, such as 2013-01-01T00:00:00Z")
+        return start
+
+    @field_validator("end_time")
+    @classmethod
+    def _end_after_start(cls, end: datetime | None, info: ValidationInfo) -> datetime | None:
+        if end is not None and info.data.get("kind") == "continuous":
+            raise ValueError("a continuous plan has no end; remove end_time, or write kind: once")
+        start = info.data.get("start_time")
+        if end is not None and start is not None and end <= start:
+            raise ValueError(f"{time_text(end)} is not after start_time {time_text(start)}")
+        return end
+
+    @field_validator("chunk_time_window")
+    @classmethod
+    def _cuts_the_range(cls, length: timedelta, info: ValidationInfo) -> timedelta:
+        if not length:
+            raise ValueError("0s is no length; write one such as 6h or 1d")
+        start, end = info.data.get("start_time"), info.data.get("end_time")
+        if start is not None and end is not None:
+            raising_value_errors(lambda window: count_windows(start, end, window))(length)
+        return length
+
+    @field_validator("lag")
+    @classmethod
+    def _only_if_continuous(cls, lag: timedelta, info: ValidationInfo) -> timedelta:
+        if lag and info.data.get("kind") == "once":
+            raise ValueError("only a continuous plan waits; remove lag, or write kind: continuous")
+        return lag
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known_zone(cls, zone: str) -> str:
+        if zone != "UTC" and zone not in zoneinfo.available_timezones():
+            raise ValueError(f"{zone!r} is not an IANA time zone. {suggestion(zone, zoneinfo.available_timezones())}")
+        return zone
+
+    @field_validator("format")
+    @classmethod
+    def _is_written_so_far(cls, name: str) -> str:
+        if name != "parquet":
+            raise ValueError(f"snapshots are not written as {name} yet; write format: parquet")
+        return name
+
+    @field_validator("grace")
+    @classmethod
+    def _outlasts_clocks(cls, grace: timedelta) -> timedelta:
+        if grace < _MIN_GRACE:
+            raise ValueError(
+                f"{duration_text(grace)} is shorter than {duration_text(_MIN_GRACE)}, "
+                "by which the clocks of writers and store may differ"
+            )
+        return grace
+
+    @field_validator(*_DATA_FIELDS)
+    @classmethod
+    def _has_rows_to_act_on(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+        if info.data.get("schema_only") and value != default:
+            raise ValueError("has no effect with schema_only: true; remove one of the two")
+        return value
+
+
+def _require_selected(tables: Iterable[TableName], schemas: Iterable[str], selected: Iterable[TableName]) -> None:
+    """Refuse tables outside the selected schemas or tables, where these are named."""
+    schemas, selected = tuple(schemas), tuple(selected)
+    for table in tables:
+        if schemas and table.schema not in schemas:
+            raise ValueError(f"{table_text(table)} lies outside schemas [{', '.join(schemas)}]; add {table.schema!r}")
+        if selected and table not in selected:
+            raise ValueError(f"{table_text(table)} is not among tables; add it there, or remove it here")

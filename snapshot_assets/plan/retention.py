@@ -1,0 +1,127 @@
+"""The part of a plan that says what is kept: how long revisions stay readable, and which get tags and savepoints.
+
+    retention:
+      keep_last: 10
+      keep_for: 30d
+      tag: {create_time: 02:00, name: "auto-{date}", num_retained_max: 7, default_time_retained: 90d}
+      savepoint: {create_interval: 7d, num_retained_max: 4}
+
+Nothing expires, and no tag is made, that no such field asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import time, timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+
+from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
+from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import duration_text
+from snapshot_assets.plan.fields import Duration
+from snapshot_assets.plan.problems import raising_value_errors
+
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
+_LEAST = timedelta(days=1)
+
+
+def _time_of_day(value: object) -> time:
+    if isinstance(value, time):
+        return value
+    match = _TIME_OF_DAY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise PlanError(f"{value!r} is not a time of day; write hh:mm in UTC, such as 02:00")
+    return time(int(match[1]), int(match[2]))
+
+
+def _is_positive(length: timedelta) -> timedelta:
+    if not length:
+        raise ValueError(f"{duration_text(length)} is no time; write one such as 12h or 30d, or leave it out")
+    return length
+
+
+TimeOfDay = Annotated[
+    time,
+    BeforeValidator(raising_value_errors(_time_of_day)),
+    PlainSerializer(lambda value: value.strftime("%H:%M"), when_used="json"),
+]
+
+
+class _Fields(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class _Pins(_Fields):
+    create_time: TimeOfDay = Field(time(0, 0), description="Time of day in UTC, `hh:mm`.")
+    create_interval: Duration = Field(
+        _LEAST, description="Time between two, in whole days, counted from Thursday, 1970-01-01."
+    )
+    num_retained_max: int | None = Field(None, ge=1, description="How many automatic ones stay; null for all.")
+
+    @field_validator("create_interval")
+    @classmethod
+    def _is_whole_days(cls, interval: timedelta) -> timedelta:
+        raising_value_errors(Ticks)(interval)
+        return interval
+
+    @property
+    def _ticks(self) -> Ticks:
+        return Ticks(self.create_interval, self.create_time)
+
+
+class TagFields(_Pins):
+    """A tag for each day, or each few days."""
+
+    name: str = Field(
+        "auto-{date}", description="Name, with `{date}`, or `{year}`, `{month}`, `{day}`, of its day; `{time}` too."
+    )
+    default_time_retained: Duration | None = Field(None, description="How long a tag lives; null for ever.")
+
+    @field_validator("name")
+    @classmethod
+    def _names_each_day(cls, name: str) -> str:
+        raising_value_errors(check_pattern)(name)
+        return name
+
+    @field_validator("default_time_retained")
+    @classmethod
+    def _lives(cls, length: timedelta | None) -> timedelta | None:
+        return length if length is None else _is_positive(length)
+
+    @property
+    def rule(self) -> TagRule:
+        """The rule that these fields are."""
+        return TagRule(self._ticks, self.name, self.num_retained_max, self.default_time_retained)
+
+
+class SavepointFields(_Pins):
+    """A savepoint for each day, or each few days."""
+
+    @property
+    def rule(self) -> SavepointRule:
+        """The rule that these fields are."""
+        return SavepointRule(self._ticks, self.num_retained_max)
+
+
+class RetentionFields(_Fields):
+    """What a plan keeps; see the module."""
+
+    keep_last: int | None = Field(None, ge=1, description="So many of the newest sealed revisions stay readable.")
+    keep_for: Duration | None = Field(None, description="What was sealed no longer ago than this stays readable.")
+    tag: TagFields | None = Field(None, description="Automatic tags.")
+    savepoint: SavepointFields | None = Field(None, description="Automatic savepoints.")
+
+    @field_validator("keep_for")
+    @classmethod
+    def _keeps(cls, length: timedelta | None) -> timedelta | None:
+        return length if length is None else _is_positive(length)
+
+    @property
+    def rule(self) -> Retention | None:
+        """Which sealed revisions stay readable without a pin; None where all do."""
+        if self.keep_last is None and self.keep_for is None:
+            return None
+        return Retention(self.keep_last, self.keep_for)

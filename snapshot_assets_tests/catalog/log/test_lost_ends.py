@@ -1,0 +1,294 @@
+"""A log that lost its newest revisions: whatever was written for one of them proves it (FORMAT.md, "Lost ends")."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import write_receipt
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import LostLogError
+from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.layout import checkpoint_path, is_probe, is_receipt, new_attempt, transaction_path
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.tags import Changed, save
+
+NOW = timedelta(0)
+HINTS = ("manifest.json", "SHA256SUMS")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A location whose log lost its end.
+
+    Attributes:
+        head: The last revision that is left.
+        proof: What names a later one.
+        revision: That one.
+        at_opening: Whether a writer finds it.
+    """
+
+    writer: Writer
+    head: int
+    proof: str
+    revision: int
+    at_opening: bool = True
+
+
+def cut(writer: Writer, head: int, *others: str) -> None:
+    for revision in list_log(writer.store).transactions:
+        if revision > head:
+            writer.store.delete(transaction_path(revision))
+    for path in others:
+        writer.store.delete(path)
+
+
+def replaced(writer: Writer) -> str:
+    """Replace a chunk, and return its receipt."""
+    writer.complete(1, writer.file(1), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    return writer.catalog.state.chunks[1].chunk.receipts[0].path
+
+
+def chunks(writer: Writer) -> Lost:
+    """The last two of three chunks were committed one after the other."""
+    writer.fill()
+    proof = writer.catalog.state.chunks[3].chunk.receipts[0].path
+    cut(writer, 2)
+    return Lost(writer, 2, proof, 3)
+
+
+def many_chunks(writer: Writer) -> Lost:
+    """One that is not the first of more windows than are looked at one by one."""
+    writer.begin(replace(HEADER, chunk_time_window=60_000_000), force=True)  # 4,320 windows
+    for chunk in (4000, 4001):
+        writer.complete(chunk, writer.file(chunk))
+    proof = writer.catalog.state.chunks[4001].chunk.receipts[0].path
+    cut(writer, 2)
+    return Lost(writer, 2, proof, 3)
+
+
+def replacement(writer: Writer) -> Lost:
+    """A chunk that is completed was replaced, and others' work came before: only all receipts tell."""
+    writer.fill()
+    writer.catalog.checkpoint()
+    seal(writer.catalog)
+    proof = replaced(writer)
+    cut(writer, 4, *HINTS)
+    return Lost(writer, 4, proof, 5, at_opening=False)
+
+
+def seal_and_manifest(writer: Writer) -> Lost:
+    writer.fill()
+    seal(writer.catalog)
+    cut(writer, 4)
+    return Lost(writer, 4, "manifest.json", 5)
+
+
+def tag(writer: Writer) -> Lost:
+    writer.fill()
+    seal(writer.catalog)
+    create_tag(writer.catalog, "kept", 5)
+    cut(writer, 4, *HINTS)
+    [proof] = (info.path for info in writer.store.list("tag/"))
+    return Lost(writer, 4, proof, 5)
+
+
+def savepoint(writer: Writer) -> Lost:
+    writer.fill()
+    seal(writer.catalog)
+    save(writer.catalog)
+    cut(writer, 4, *HINTS)
+    [proof] = (info.path for info in writer.store.list("savepoint/"))
+    return Lost(writer, 4, proof, 5)
+
+
+def checkpoint(writer: Writer) -> Lost:
+    writer.fill()
+    proof = write_checkpoint(writer.store, writer.catalog.state)
+    cut(writer, 3)
+    return Lost(writer, 3, proof, 4)
+
+
+def damaged_checkpoint(writer: Writer) -> Lost:
+    """Its name is enough."""
+    lost = checkpoint(writer)
+    writer.store.put(lost.proof, writer.store.get(lost.proof)[:-1])
+    return lost
+
+
+KINDS = [
+    chunks,
+    many_chunks,
+    replacement,
+    seal_and_manifest,
+    tag,
+    savepoint,
+    checkpoint,
+    damaged_checkpoint,
+]
+
+
+def objects(store: ObjectStore) -> set[str]:
+    return {info.path for info in store.list() if not is_probe(info.path)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_reported(
+    writer: Writer, kind: Callable[[Writer], Lost]
+) -> None:
+    lost = kind(writer)
+    stale = Catalog.open(writer.store)
+    before = objects(writer.store)
+    time.sleep(0.02)
+    for change in (
+        lambda: collect_garbage(stale, grace=NOW, unsafe=True, dry_run=True),
+        lambda: collect_garbage(stale, grace=NOW, unsafe=True),
+        lambda: prune(stale, grace=NOW, unsafe=True),
+        lambda: expire(stale, keep_last=1),
+    ):
+        with pytest.raises(LostLogError) as refused:
+            change()
+        said = f"ends at revision {lost.head}, but {lost.proof} is of revision {lost.revision}"
+        assert said in str(refused.value)
+        assert "catalog rebuild" in str(refused.value)
+    if lost.at_opening:
+        with pytest.raises(LostLogError, match=lost.proof):
+            Catalog.open_for_writing(writer.store)
+    assert objects(writer.store) == before
+    damage = [fault for fault in verify(writer.store).faults if fault.is_damage]
+    assert any(
+        lost.proof in (fault.object, *fault.message.split()) or fault.object == transaction_path(lost.revision)
+        for fault in damage
+    )
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_receipts_are_found_however_many_chunks_are_not_completed(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In few folders each is listed, else those that are there, else all of `data/` at once."""
+    lost = chunks(writer)
+    for name, limit in (("_FEW", min(most, 1)), ("_MANY", most)):
+        monkeypatch.setattr(f"snapshot_assets.catalog.log.truncation.{name}", limit)
+    with pytest.raises(LostLogError, match=lost.proof):
+        Catalog.open_for_writing(writer.store)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rebuild_ends_the_refusal(writer: Writer, kind: Callable[[Writer], Lost]) -> None:
+    lost = kind(writer)
+    rebuild(lost.writer.store, accept_undeleted=True)
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    catalog = Catalog.open_for_writing(writer.store)
+    collect_garbage(catalog, grace=NOW, unsafe=True)
+    expire(catalog, keep_last=1)
+    prune(catalog, grace=NOW, unsafe=True)
+
+
+def test_receipts_that_prove_nothing_stop_nobody(writer: Writer) -> None:
+    """One of another location, one of no location and another snapshot, one that is torn, and one of the head."""
+    writer.complete(1, writer.file(1))
+    receipt, _ = writer.receipt(2)
+    later = replace(receipt, base_revision=99)
+    for changes in (
+        {"location_id": "ab" * 16},
+        {"location_id": "", "snapshot_id": "cd" * 16},
+    ):
+        write_receipt(writer.store, replace(later, attempt=new_attempt(), **changes))
+    torn = write_receipt(writer.store, replace(later, attempt=new_attempt()))
+    writer.store.put(torn.path, writer.store.get(torn.path)[:-3])
+    assert Catalog.open_for_writing(writer.store).state.revision == 2
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    expire(writer.catalog, keep_last=1)
+    collect_garbage(writer.catalog)
+
+
+@pytest.mark.parametrize("changes", [{"snapshot_id": "cd" * 16}, {"location_id": ""}])
+def test_a_receipt_of_this_location_or_of_its_snapshot_counts(writer: Writer, changes: dict[str, str]) -> None:
+    """A lost revision may have begun another snapshot."""
+    receipt, _ = writer.receipt(2)
+    proof = write_receipt(writer.store, replace(receipt, base_revision=2, attempt=new_attempt(), **changes))
+    with pytest.raises(LostLogError, match=proof.path):
+        Catalog.open_for_writing(writer.store)
+
+
+def test_pins_of_another_location_and_of_older_revisions_stop_nobody(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    create_tag(writer.catalog, "kept", 5)
+    [path] = (info.path for info in writer.store.list("tag/"))
+    document = json.loads(writer.store.get(path))
+    writer.store.put("tag/tag-old-12345678", pretty_json(document))
+    document["manifest"] |= {"location_id": "ab" * 16, "revision": 99}
+    writer.store.put("tag/tag-brought-12345678", pretty_json(document))
+    assert Catalog.open_for_writing(writer.store).state.revision == 6
+    assert not verify(writer.store).damaged
+
+
+def test_commits_while_the_location_is_opened_verified_and_collected_are_no_loss(writer: Writer) -> None:
+    """What another writer commits after the log was read is newer than the head that was read, and is not lost."""
+    another = Writer(writer.store)
+    another.token = another.catalog.token()
+    turns: Iterator[int] = iter(range(3, 0, -1))
+
+    def meanwhile(prefix: str = "") -> Iterator[ObjectInfo]:
+        if not prefix.startswith("transactions") and (chunk := next(turns, None)):
+            another.complete(chunk, another.file(chunk))
+            another.finished(chunk, another.file(chunk))  # planned on that commit
+        return writer.store.list(prefix)
+
+    busy = Changed(writer.store, list=meanwhile)
+    assert Catalog.open_for_writing(busy).state.revision in (1, 2)
+    assert not [fault for fault in verify(busy).faults if fault.kind == "log"]
+    collect_garbage(Catalog.open(busy), grace=NOW, unsafe=True, dry_run=True)
+    assert next(turns, None) is None
+
+
+def test_a_writer_that_opens_reads_no_receipt_that_the_log_names_or_that_is_older_than_its_head(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snapshot_assets.catalog.log.truncation._CLOCKS_DIFFER", NOW)
+    writer.complete(1, writer.file(1))
+    for _ in range(3):
+        writer.receipt(2)
+    time.sleep(0.05)
+    writer.complete(1, writer.file(1), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    receipts: list[str] = []
+
+    def get(path: str, **options: int) -> bytes:
+        receipts.extend([path] if is_receipt(path) else [])
+        return writer.store.get(path, **options)
+
+    Catalog.open_for_writing(Changed(writer.store, get=get))
+    assert receipts == []
+    late = writer.receipt(2)[1].path
+    Catalog.open_for_writing(Changed(writer.store, get=get))
+    assert receipts == [late]
+
+
+def test_an_unfinished_rebuild_stops_writers_until_it_is_finished(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    writer.store.delete(transaction_path(3))
+    done = rebuild(writer.store)
+    writer.store.delete(transaction_path(done.revision))  # as if it had been cut off before
+    with pytest.raises(LostLogError, match=checkpoint_path(done.revision)):
+        Catalog.open_for_writing(writer.store)
+    assert read_state(writer.store).revision == done.revision
+    assert rebuild(writer.store).revision == done.revision
+    assert Catalog.open_for_writing(writer.store).state.revision == done.revision

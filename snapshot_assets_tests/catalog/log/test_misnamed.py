@@ -1,0 +1,135 @@
+"""Objects under another name than their own: one is not the revision, tag or savepoint that its name says."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import DamageError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.predicates import IsNull
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import path_of, save, sealed_by
+
+HEAD = 12
+PAIRS = list(product(range(1, HEAD + 1), (HEAD + 1, HEAD + 3)))
+
+
+def copy(store: ObjectStore, source: str, target: str) -> None:
+    store.put(target, store.get(source))
+
+
+def damage(store: ObjectStore) -> list[str]:
+    return [fault.message for fault in verify(store).faults if fault.is_damage]
+
+
+@pytest.fixture
+def deleted(writer: Writer) -> Writer:
+    """Sealed at 5 and later; tombstones at 6 and 12, a checkpoint at 8, a tag and a savepoint."""
+    sealed_by(writer)
+    writer.catalog.commit(rules.tombstone(writer.catalog.token(), act.Tombstone("main", "m", IsNull("t"))))
+    create_tag(writer.catalog, "old", 5)
+    save(writer.catalog)
+    write_checkpoint(writer.store, writer.catalog.state)
+    for run in ("one", "two", "three"):
+        writer.catalog.commit(rules.in_progress(writer.catalog.token(), [1], run))
+    writer.catalog.commit(rules.tombstone(writer.catalog.token(), act.Tombstone("main", "m", IsNull("name"))))
+    assert writer.catalog.state.revision == HEAD
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [pytest.param(*pair, marks=[] if pair[0] in (1, 6) else pytest.mark.slow) for pair in PAIRS],
+)
+def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
+    deleted: Writer, source: int, target: int
+) -> None:
+    """It counts as missing, so nothing that it says is taken for that revision's."""
+    store, before = deleted.store, read_state(deleted.store)
+    copy(store, transaction_path(source), transaction_path(target))
+    with pytest.raises(DamageError, match=f"holds revision {source}; expected {target}"):
+        read_state(store)
+    assert damage(store)
+    done = rebuild(store)
+    after = read_state(store)
+    assert after.tombstones == before.tombstones
+    assert manifest_of(after)["chunks"] == manifest_of(before)["chunks"]
+    assert (after.tags.keys(), after.pins.savepoints.keys()) == (before.tags.keys(), before.pins.savepoints.keys())
+    assert any(f"{transaction_path(target)} holds revision {source}" in sentence for sentence in done.lost)
+    assert damage(store) == []
+
+
+@pytest.mark.parametrize("target", [3, 6, 10, HEAD])
+def test_a_transaction_copied_over_another_counts_as_lost(deleted: Writer, target: int) -> None:
+    """A tombstone that is lost with it is named, and comes back only with consent."""
+    store, before = deleted.store, read_state(deleted.store)
+    store.delete(checkpoint_path(8))
+    copy(store, transaction_path(1), transaction_path(target))
+    with pytest.raises(DamageError, match=f"{transaction_path(target)} holds revision 1; expected {target}"):
+        read_state(store)
+    assert transaction_path(target) in {path for path, _ in scan_log(store).faults}
+    done = rebuild(store, accept_undeleted=True)
+    lost = before.tombstones.keys() - read_state(store).tombstones.keys()
+    assert not lost or any(f"Revision {target} is lost" in sentence for sentence in done.lost)
+    assert damage(store) == []
+
+
+def test_a_copy_of_a_rebuilt_beginning_is_none(deleted: Writer) -> None:
+    deleted.store.delete(transaction_path(HEAD - 1))
+    revision = rebuild(deleted.store).revision
+    writer = Writer(deleted.store)
+    writer.catalog.commit(rules.in_progress(writer.catalog.token(), [1], "run"))
+    head = writer.catalog.state
+    copy(deleted.store, transaction_path(revision), transaction_path(head.revision + 1))
+    scan = scan_log(deleted.store)
+    assert (scan.state.revision, [path for path, _ in scan.faults]) == (
+        head.revision,
+        [transaction_path(head.revision + 1)],
+    )
+    with pytest.raises(DamageError, match=f"holds revision {revision}"):
+        Catalog(deleted.store, head).refresh()
+
+
+@pytest.mark.parametrize("target", [7, HEAD + 1, HEAD + 5])
+def test_a_checkpoint_copied_to_another_revision_gives_no_state(deleted: Writer, target: int) -> None:
+    store, before = deleted.store, read_state(deleted.store)
+    copy(store, checkpoint_path(8), checkpoint_path(target))
+    assert manifest_of(read_state(store)) == manifest_of(before)
+    assert any(f"{checkpoint_path(target)} holds revision 8" in fault for fault in damage(store))
+    if target < HEAD:  # the log is whole, and gives the checkpoint of that revision
+        assert checkpoint_head(Catalog.open_for_writing(store)).mended == (checkpoint_path(target),)
+    else:
+        rebuild(store)
+    assert read_state(store).tombstones == before.tombstones
+    assert damage(store) == []
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_pin_copied_to_another_name_is_no_other_pin(deleted: Writer, log: bool) -> None:
+    store, before = deleted.store, read_state(deleted.store)
+    savepoint = before.pins.savepoints[1].savepoint.object.path
+    copy(store, path_of(store, "old"), "tag/tag-new-00000000")
+    copy(store, path_of(store, "old"), "tag/tag-old-er-00000000")
+    copy(store, savepoint, "savepoint/savepoint-7-00000000")
+    copy(store, savepoint, "savepoint/savepoint-11-00000000")
+    for info in list(store.list("transactions/")):
+        if not log or info.path == transaction_path(HEAD - 1):
+            store.delete(info.path)
+    done = rebuild(store, accept_undeleted=True)
+    after = read_state(store)
+    assert (after.tags.keys(), after.pins.savepoints.keys()) == ({"old"}, {1})
+    assert sum("cannot be used: it was written as" in sentence for sentence in done.lost) == 4
+    assert damage(store) == []

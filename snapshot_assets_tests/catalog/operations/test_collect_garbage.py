@@ -1,0 +1,304 @@
+"""Garbage collection and pruning: what is needed stays, what is not goes, and only when it is old enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.receipts.receipts import write_receipt, write_young_receipt
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import ConflictError, DamageError, LostLogError, PlanError
+from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt, transaction_path
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+
+NOW = timedelta(0)
+
+
+def live(writer: Writer) -> set[str]:
+    return {known.file.path for known in writer.catalog.state.live_files()}
+
+
+def live_of(writer: Writer, chunk: int) -> list[str]:
+    return list(writer.catalog.state.files.chunk(chunk))
+
+
+def local_path(store: ObjectStore) -> Path:
+    return parse_location(store.uri).local_path
+
+
+def replaced(writer: Writer, chunk: int = 1) -> set[str]:
+    old = tuple(writer.catalog.state.files.chunk(chunk))
+    writer.complete(chunk, writer.file(chunk, b"new rows"), replaces=old)
+    return set(old)
+
+
+def collected(writer: Writer, **options) -> dict[str, str]:
+    options = {"grace": NOW, "unsafe": True} | options
+    time.sleep(0.02)  # commits that follow each other at once carry times that are a few milliseconds ahead
+    return {each.path: each.reason for each in collect_garbage(writer.catalog, **options).deleted}
+
+
+def test_a_file_that_was_replaced_before_anything_was_sealed_goes_and_leaves_the_state(writer: Writer) -> None:
+    writer.fill()
+    old, orphan = replaced(writer), writer.file(2).path
+    gone = collected(writer)
+    assert {path for path, reason in gone.items() if reason == "replaced"} >= old
+    assert gone[orphan] == "orphan"
+    assert old.isdisjoint(writer.catalog.state.files.paths())
+    assert not live(writer) & set(gone)
+    seal(writer.catalog)
+    assert verify(writer.store).faults == []
+    assert collected(writer) == {}
+    assert read_state(writer.store).revision == writer.catalog.state.revision
+
+
+def test_what_a_sealed_revision_needs_stays(writer: Writer) -> None:
+    writer.fill()
+    sealed = seal(writer.catalog).seal.revision
+    replaced(writer)
+    seal(writer.catalog)
+    before = manifest_of(read_state(writer.store, through=sealed))
+    assert collected(writer) == {}
+    write_checkpoint(writer.store, writer.catalog.state)
+    assert collected(writer) == {}
+    assert verify(writer.store, at=lambda _: sealed).faults == []
+    assert manifest_of(read_state(writer.store, through=sealed)) == before
+
+
+def test_age_counts_from_the_commit_that_left_a_file_unneeded(writer: Writer) -> None:
+    writer.fill()
+    old = replaced(writer)
+    found = collect_garbage(writer.catalog)
+    assert (found.deleted, found.grace) == ((), timedelta(days=1))
+    assert {each.path for each in found.waiting if each.path.endswith("parquet")} == old
+    assert all(writer.store.head(path) for path in old)
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store: ObjectStore, pruned: bool) -> None:
+    writer = Writer(store)
+    writer.catalog = Catalog(store, read_state(store), clock=lambda: datetime.now(UTC) - timedelta(days=2))
+    writer.begin()
+    writer.fill()
+    [old] = live_of(writer, 1)
+    long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
+    os.utime(local_path(writer.store) / old, (long_ago, long_ago))
+    assert replaced(writer) == {old}
+    if pruned:
+        for _ in range(2):
+            replaced(writer, 3)
+            write_checkpoint(writer.store, writer.catalog.state)
+        assert transaction_path(5) in prune(writer.catalog, grace=NOW, unsafe=True).deleted
+    found = collect_garbage(Catalog.open_for_writing(writer.store))
+    assert found.deleted == ()
+    assert old in {each.path for each in found.waiting}
+
+
+def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: Writer) -> None:
+    for call in (collect_garbage, prune):
+        with pytest.raises(PlanError, match=r"1h is shorter than the plan's 1d.*--unsafe"):
+            call(writer.catalog, grace=timedelta(hours=1))
+        call(writer.catalog, grace=timedelta(days=2))
+
+
+def test_a_dry_run_touches_nothing(writer: Writer) -> None:
+    writer.fill()
+    replaced(writer)
+    before = {info.path: info.modified for info in writer.store.list()}
+    told = collected(writer, dry_run=True)
+    assert {info.path: info.modified for info in writer.store.list()} == before
+    assert collected(writer) == told
+
+
+def test_a_receipt_that_a_resume_may_adopt_keeps_its_files_and_goes_when_the_chunk_is_done(writer: Writer) -> None:
+    file = writer.file(2)
+    receipt, _ = writer.receipt(2, file)
+    assert collected(writer) == {}
+    writer.complete(2, writer.file(2))
+    assert collected(writer) == {file.path: "orphan", receipt.path: "orphan"}
+
+
+def test_nothing_goes_when_a_tags_object_cannot_be_read(writer: Writer) -> None:
+    writer.fill()
+    tag = create_tag(writer.catalog, "friday", seal(writer.catalog).seal.revision).known.tag
+    orphan = writer.file(2).path
+    data = writer.store.get(tag.object.path)
+    writer.store.delete(tag.object.path)
+    with pytest.raises(DamageError, match="object of tag 'friday'"):
+        collected(writer)
+    assert writer.store.head(orphan)
+    writer.store.put(tag.object.path, data)
+    assert collected(writer) == {orphan: "orphan"}
+
+
+def test_foreign_objects_are_named_and_stay(writer: Writer) -> None:
+    writer.store.put("data/notes.txt", b"mine")
+    assert collect_garbage(writer.catalog, grace=NOW, unsafe=True).foreign == ("data/notes.txt",)
+    assert writer.store.get("data/notes.txt") == b"mine"
+
+
+def test_a_collection_that_was_cut_off_after_its_commit_is_finished_by_the_next(writer: Writer, monkeypatch) -> None:
+    writer.fill()
+    old = replaced(writer)
+
+    def cut_off(path: str) -> None:
+        raise KeyboardInterrupt(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(writer.store), "delete", lambda _, path: cut_off(path) if path in old else None)
+        with pytest.raises(KeyboardInterrupt):
+            collected(writer)
+    assert all(writer.store.head(path) for path in old)
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    assert old <= set(collected(writer))
+
+
+def test_a_file_that_is_committed_meanwhile_is_spared(writer: Writer, monkeypatch) -> None:
+    """A writer that kept to no grace period at all commits between plan and deletion."""
+    writer.fill()
+    replaced(writer)
+    late = writer.file(2)
+    other = Catalog.open(writer.store)
+    commit = writer.catalog.commit
+
+    def race(prepare):
+        revision = commit(prepare)
+        monkeypatch.undo()
+        writer.catalog = other
+        other.refresh()
+        writer.complete(2, late, replaces=tuple(other.state.files.chunk(2)))
+        return revision
+
+    monkeypatch.setattr(writer.catalog, "commit", race)
+    collect_garbage(writer.catalog, grace=NOW, unsafe=True)
+    assert writer.store.head(late.path)
+    seal(writer.catalog)
+    assert verify(writer.store).faults == []
+
+
+def many(writer: Writer) -> list[int]:
+    """Three seals with checkpoints between them."""
+    writer.fill()
+    seals = []
+    for _ in range(3):
+        seals.append(seal(writer.catalog).seal.revision)
+        write_checkpoint(writer.store, writer.catalog.state)
+        replaced(writer)
+    return seals
+
+
+def test_pruning_keeps_two_checkpoints_the_log_after_them_and_every_retained_state(writer: Writer) -> None:
+    seals = many(writer)
+    before = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals}
+    told = prune(writer.catalog, grace=NOW, unsafe=True, dry_run=True)
+    done = prune(writer.catalog, grace=NOW, unsafe=True)
+    assert (done, done.kept) == (told, seals[1])
+    expected = [path(r) for r in range(2, seals[1]) for path in (checkpoint_path, transaction_path)]
+    assert set(done.deleted) == set(expected) & set(done.deleted)
+    left = list_log(writer.store)
+    assert (left.transactions, left.checkpoints) == ([1, *range(seals[1], seals[2] + 2)], seals[1:])
+    assert {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals} == before
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    assert prune(writer.catalog, grace=NOW, unsafe=True).deleted == ()
+    writer.begin(replace(HEADER, name="next"), force=True)
+    assert read_state(writer.store).snapshot_id == writer.catalog.state.snapshot_id
+
+
+def test_nothing_younger_than_the_grace_period_is_pruned(writer: Writer) -> None:
+    many(writer)
+    assert prune(writer.catalog).deleted == ()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(writer: Writer, which: int) -> None:
+    seals = many(writer)
+    path = checkpoint_path(seals[1 + which])
+    data = bytearray(writer.store.get(path))
+    data[-1] ^= 1
+    writer.store.put(path, bytes(data))
+    assert prune(writer.catalog, grace=NOW, unsafe=True).kept == seals[0]  # the older one of the two that are whole
+    there = list_log(writer.store)
+    assert (there.transactions[:2], there.checkpoints) == ([1, seals[0]], seals)
+
+
+def test_a_pruning_cut_off_anywhere_leaves_a_log_that_opens_and_verifies(writer: Writer) -> None:
+    seals = many(writer)
+    gone = prune(writer.catalog, grace=NOW, unsafe=True, dry_run=True).deleted
+    head = manifest_of(writer.catalog.state)
+    for path in gone:
+        writer.store.delete(path)
+        assert manifest_of(read_state(writer.store)) == head
+        assert all(read_state(writer.store, through=revision).revision == revision for revision in seals)
+        assert not [fault for fault in verify(writer.store, depth="quick").faults if fault.is_damage]
+    assert prune(writer.catalog, grace=NOW, unsafe=True).deleted == ()
+
+
+def test_files_of_pruned_history_are_collected_all_the_same(writer: Writer) -> None:
+    writer.fill()
+    old = replaced(writer)
+    for _ in range(2):
+        seal(writer.catalog)
+        write_checkpoint(writer.store, writer.catalog.state)
+        replaced(writer, 3)
+    prune(writer.catalog, grace=NOW, unsafe=True)
+    writer.catalog = Catalog.open(writer.store)
+    assert writer.catalog.state.checkpointed
+    assert old <= set(collected(writer))
+    assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
+    assert write_receipt(writer.store, writer.receipt(1, attempt=new_attempt())[0])
+
+
+def test_a_receipt_is_not_written_for_files_that_may_be_taken_for_orphans(writer: Writer) -> None:
+    writer.begin()
+    receipt = replace(writer.receipt(1, writer.file(1))[0], attempt=new_attempt())
+    half = timedelta(microseconds=HEADER.grace) / 2
+    with pytest.raises(ConflictError, match="half the grace period"):
+        write_young_receipt(writer.store, receipt, receipt.opened_at + half + timedelta(seconds=1))
+    assert receipt.path not in {info.path for info in writer.store.list()}
+    assert write_young_receipt(writer.store, receipt, receipt.opened_at + half).path == receipt.path
+
+
+def test_a_log_that_lost_its_end_is_neither_written_on_nor_collected(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    replaced(writer)
+    seal(writer.catalog)
+    for revision in (6, 7):
+        writer.store.delete(transaction_path(revision))
+    before = {info.path for info in writer.store.list()}
+    stale = Catalog.open(writer.store)
+    assert stale.state.revision == 5
+    with pytest.raises(LostLogError, match=r"ends at revision 5, but manifest\.json is of revision 7"):
+        Catalog.open_for_writing(writer.store)
+    with pytest.raises(LostLogError):
+        collect_garbage(stale, grace=NOW, unsafe=True)
+    assert {info.path for info in writer.store.list() if not is_probe(info.path)} == before
+    assert rebuild(writer.store).proved == 7
+    assert not verify(writer.store).damaged
+    assert Catalog.open_for_writing(writer.store).state.sealed
+
+
+def test_the_manifest_of_another_location_says_nothing_about_a_log(writer: Writer) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    manifest = json.loads(writer.store.get("manifest.json"))
+    writer.store.put("manifest.json", pretty_json(manifest | {"location_id": "ab" * 16, "revision": 99}))
+    assert Catalog.open_for_writing(writer.store).state.revision == 5

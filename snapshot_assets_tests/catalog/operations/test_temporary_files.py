@@ -1,0 +1,116 @@
+"""Temporary files that killed writers left on the local disk: counted, collected, and deleted with the snapshot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.format.layout import is_temporary, tag_path, transaction_path
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.tags import NOW
+
+GRACE = timedelta(microseconds=HEADER.grace)
+WRITTEN = (
+    "SHA256SUMS",
+    "data/0/chunk-01234567.json",
+    "data/12/main.m-01234567-0000.parquet",
+    "savepoint/savepoint-1-01234567",
+    "schema/0123456789ab/tables.json",
+    tag_path("x", "01234567"),
+    transaction_path(99),
+)
+WRITE_FOR_EVER = """
+import signal, sys
+from contextlib import ExitStack
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+
+store = open_store(parse_location(sys.argv[1]))
+with ExitStack() as stack:
+    for path in sys.argv[2:]:
+        stack.enter_context(store.open_writer(path)).write(bytes(2 << 20))
+    print("written", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def sealed(writer: Writer) -> Writer:
+    writer.fill()
+    seal(writer.catalog)
+    return writer
+
+
+@pytest.fixture
+def left(sealed: Writer) -> dict[str, Path]:
+    """What a killed writer left in every folder that the driver writes to."""
+    command = [sys.executable, "-c", WRITE_FOR_EVER, sealed.store.uri, *WRITTEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.kill()
+    found = {info.path: parse_location(sealed.store.uri).local_path / info.path for info in sealed.store.temporaries()}
+    assert {os.path.dirname(path) for path in found} == {os.path.dirname(path) for path in WRITTEN}
+    return found
+
+
+def age(path: Path) -> None:
+    then = time.time() - 2 * GRACE.total_seconds()
+    os.utime(path, (then, then))
+
+
+def test_temporary_files_are_counted_and_are_no_damage(sealed: Writer, left: dict[str, Path]) -> None:
+    for depth in ("quick", "full"):
+        report = verify(sealed.store, depth=depth)
+        assert (report.faults, report.temporary_files, report.temporary_bytes) == ([], len(left), len(left) << 21)
+
+
+def test_temporary_files_are_collected_once_they_are_older_than_the_grace_period(
+    sealed: Writer, left: dict[str, Path]
+) -> None:
+    *old, young = left
+    for path in old:
+        age(left[path])
+    with sealed.store.open_writer("data/1/main.m-89abcdef-0000.parquet") as writer:
+        writer.write(b"alive")
+        found = collect_garbage(sealed.catalog, dry_run=True)
+        assert {each.path: each.reason for each in found.deleted} == dict.fromkeys(old, "temporary")
+        assert young in {each.path for each in found.waiting if each.reason == "temporary"}
+        assert all(path.exists() for path in left.values())
+        assert collect_garbage(sealed.catalog).deleted == found.deleted
+        assert [path for path in left if left[path].exists()] == [young]
+    assert sealed.store.get("data/1/main.m-89abcdef-0000.parquet") == b"alive"
+    assert collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted
+    assert list(sealed.store.temporaries()) == []
+    assert verify(sealed.store).faults == []
+
+
+def test_a_deletion_takes_temporary_files_of_any_age_with_it(sealed: Writer, left: dict[str, Path]) -> None:
+    assert delete_snapshot(sealed.store).temporary == len(left)
+    assert list(parse_location(sealed.store.uri).local_path.rglob("*")) == []
+
+
+def test_temporary_files_in_other_folders_are_not_touched(sealed: Writer) -> None:
+    """They may be those of a location below this one."""
+    root = parse_location(sealed.store.uri).local_path
+    others = ["nested/transactions/.tmp-0123456789abcdef", "data/x/.tmp-0123456789abcdef", "data/.tmp-0123456789abcdef"]
+    for path in others:
+        assert not is_temporary(path)
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(b"theirs")
+        age(root / path)
+    assert verify(sealed.store).temporary_files == 0
+    assert collect_garbage(sealed.catalog, grace=NOW, unsafe=True).deleted == ()
+    assert delete_snapshot(sealed.store).temporary == 0
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()) == sorted(others)

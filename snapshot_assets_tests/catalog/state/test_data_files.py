@@ -1,0 +1,153 @@
+"""Files in columns and what lies over them: the same as a plain dictionary, and no slower for many of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from snapshot_assets.catalog.state import data_files as file_set
+from snapshot_assets.catalog.state import file_columns
+from snapshot_assets.catalog.state.data_files import FileSet
+from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.file_pruning import match_files
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.format.files import ColumnStatistics, DataFile
+
+AT = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def data_file(chunk: int, number: int) -> DataFile:
+    path = f"data/{chunk}/main.m-{number:08x}-0000.parquet"
+    bounds = (ColumnStatistics("t", 0, number, number),)
+    return DataFile(path, "main", "m", chunk, f"{number:08x}", 2, 10 + number, f"{number:064x}", 1, 0, bounds)
+
+
+def checkpointed(files: FileSet) -> FileSet:
+    return FileSet(files.merged())
+
+
+def many(chunks: int, each: int) -> FileSet:
+    found = FileSet()
+    for chunk in range(1, chunks + 1):
+        for number in range(each):
+            found.add(data_file(chunk, number), 1)
+    return checkpointed(found)
+
+
+@dataclass
+class Plain:
+    """What a file set is, with nothing but lists."""
+
+    lives: list[FileState] = field(default_factory=list)
+
+    def live(self, at: int | None = None) -> dict[str, FileState]:
+        return {k.file.path: k for k in self.lives if (k.in_state(at) if at else not k.removed)}
+
+    def add(self, file: DataFile, revision: int) -> bool:
+        if file.path in self.live():
+            return False
+        self.lives.append(FileState(file, revision))
+        return True
+
+    def remove(self, chunk: int, path: str, revision: int, at: datetime) -> bool:
+        known = self.live().get(path)
+        if known is not None:
+            self.lives[self.lives.index(known)] = FileState(known.file, known.added, revision, at)
+        return known is not None
+
+    def clear(self, revision: int, at: datetime) -> None:
+        for path, known in self.live().items():
+            self.remove(known.file.chunk, path, revision, at)
+
+    def purge(self, paths: list[str]) -> set[str]:
+        gone = {known.file.path for known in self.lives} & set(paths) - self.live().keys()
+        self.lives = [known for known in self.lives if known.file.path not in gone]
+        return set(paths) - gone
+
+
+def bare(files: Iterator[FileState]) -> list[tuple[str, int, int]]:
+    return [(known.file.path, known.added, known.file.bytes) for known in files]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_to_files_is_told_as_by_a_plain_list(seed: int) -> None:
+    choose, files, plain = random.Random(seed), FileSet(), Plain()
+    for revision in range(1, 120):
+        file = data_file(choose.randint(1, 3), choose.randint(0, 5))
+        at = AT + timedelta(days=revision)
+        match choose.choice(("add", "add", "add", "remove", "remove", "purge", "clear", "checkpoint", "copy")):
+            case "add":
+                assert files.add(file, revision) == plain.add(file, revision)
+            case "remove":
+                call = file.chunk, file.path, revision, at
+                assert files.remove(*call) == plain.remove(*call)
+            case "purge":
+                paths = [file.path, data_file(1, 1).path]
+                assert files.purge(paths) == plain.purge(paths)
+            case "clear" if choose.random() < 0.2:
+                files.clear(revision, at)
+                plain.clear(revision, at)
+            case "checkpoint":
+                files = checkpointed(files)
+            case "copy":
+                other, files = files, files.__copy__()
+                other.clear(revision, at)
+        live = sorted(plain.live().values(), key=lambda known: (known.file.chunk, known.file.path))
+        assert bare(iter(files)) == bare(iter(live))
+        assert files.chunks() == sorted({known.file.chunk for known in live})
+        assert set(files.chunk(file.chunk)) == {k.file.path for k in live if k.file.chunk == file.chunk}
+        assert files.totals() == (len(live), 2 * len(live), sum(known.file.bytes for known in live))
+        assert files.paths() == {known.file.path for known in plain.lives}
+        matches = match_files(State(files=files))
+        assert bare(match.known for match in matches) == bare(iter(live))
+        then = choose.randint(1, revision)
+        assert {known.file.path for known in files.at(then)} == plain.live(then).keys()
+        last = {k.file.path: (k.removed, k.removed_at) for k in sorted(plain.lives, key=lambda k: k.removed or 1 << 60)}
+        expected = {path: removal for path, removal in last.items() if removal[0]}
+        assert files.unneeded([revision]) == expected
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Count the files that are made of columns, and the columns that are made of files."""
+    calls: list[str] = []
+    for module, name in ((file_columns, "_state_of"), (file_set, "columns_of")):
+        call = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda given, name=name, call=call: (calls.append(name), call(given))[1])
+    return calls
+
+
+def test_changes_of_files_that_came_from_a_checkpoint_make_no_values_of_the_others(made: list[str]) -> None:
+    files = many(1, 200)
+    made.clear()
+    for number in range(200):
+        assert files.remove(1, data_file(1, number).path, 2, AT)
+        assert files.add(data_file(1, 1000 + number), 2)
+    assert files.purge([data_file(1, number).path for number in range(200)]) == set()
+    assert made == []
+
+
+def test_which_chunks_are_filled_is_read_off_columns(made: list[str]) -> None:
+    files = many(50, 4)
+    made.clear()
+    for number in range(4):
+        files.remove(7, data_file(7, number).path, 2, AT)
+    assert files.chunks() == [number for number in range(1, 51) if number != 7]
+    assert made == []
+
+
+def test_what_lies_over_a_checkpoint_is_turned_into_columns_once_for_each_change(made: list[str]) -> None:
+    files = many(3, 4)
+    files.add(data_file(1, 50), 2)
+    made.clear()
+    for _ in range(3):
+        assert match_files(State(files=files)).totals()[0] == 13
+    assert made == ["columns_of"]
+    files.add(data_file(2, 51), 3)
+    files.remove(1, data_file(1, 50).path, 3, AT)
+    assert match_files(State(files=files)).totals()[0] == 13
+    assert made == ["columns_of"] * 2

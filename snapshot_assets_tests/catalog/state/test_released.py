@@ -1,0 +1,207 @@
+"""What becomes unneeded, and why: what is told before is what is collected afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.expire import Expiry, expire
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.savepoints import delete_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog.state.released import Freed, end_of_pin
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.storage.location import parse_location
+from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal, save, sealed_by
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def sealed(writer: Writer) -> Writer:
+    """Seals at 5, 7, 9 and 11, each with another file of chunk 1."""
+    sealed_by(writer)
+    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
+    return writer
+
+
+def file_of(writer: Writer, revision: int) -> str:
+    [found] = writer.catalog.state.files.at(revision).chunk(1)
+    return found
+
+
+def later(writer: Writer, by: timedelta = DAY / 2) -> Catalog:
+    """Let a writer work at a later time from here on."""
+    writer.catalog = Catalog.open_for_writing(writer.store)
+    writer.catalog._clock = lambda: datetime.now(UTC) + by
+    return writer.catalog
+
+
+def garbage(writer: Writer) -> dict[str, str]:
+    """Return by path the reason of all that nothing needs now."""
+    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    return {each.path: each.reason for each in (*found.deleted, *found.waiting)}
+
+
+@dataclass(frozen=True)
+class End:
+    """A change, how it is told of, and how many objects it frees by reason."""
+
+    told: Callable[[Catalog], tuple[Freed, ...]]
+    done: Callable[[Catalog], object]
+    reasons: dict[str, int]
+
+
+ENDS = {
+    "expiry": End(
+        lambda catalog: expire(catalog, keep_last=1, dry_run=True).freed,
+        lambda catalog: expire(catalog, keep_last=1),
+        {"expired": 2},
+    ),
+    "tag deleted": End(
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).freed,
+        lambda catalog: delete_tag(catalog, "kept"),
+        {"tag deleted": 2, "pin object": 1},
+    ),
+    "tag replaced": End(
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).freed,
+        lambda catalog: replace_tag(catalog, "kept", 13),
+        {"tag replaced": 2, "pin object": 1},
+    ),
+    "savepoint deleted": End(
+        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).freed,
+        lambda catalog: delete_savepoint(catalog, 1),
+        {"savepoint deleted": 2, "pin object": 1},
+    ),
+    "rollback": End(
+        lambda catalog: rollback(catalog, 11, discard_newer=True, dry_run=True).freed,
+        lambda catalog: rollback(catalog, 11, discard_newer=True),
+        {"expired": 2, "replaced": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_told_before_is_what_is_collected_afterwards(any_location, end: str) -> None:
+    """A file goes with its receipt, and the object of a pin at once; nothing depends on checkpoints."""
+    uri, options = any_location
+    writer, change = Writer(open_store(parse_location(uri), options)), ENDS[end]
+    writer.begin()
+    sealed_by(writer)
+    reseal(writer)
+    create_tag(writer.catalog, "kept", 5)
+    assert save(writer.catalog).savepoint.revision == 7
+    assert [reseal(writer), reseal(writer)] == [11, 13]
+    assert expire(writer.catalog, keep_last=2).expired == (5, 7)
+    writer.complete(1, writer.file(1, b"not sealed"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    assert garbage(writer) == {}
+    there = {info.path: info.size for info in writer.store.list()}
+
+    told = change.told(writer.catalog)
+    assert Counter(each.reason for each in told) == change.reasons
+    assert {each.path: each.bytes for each in told}.items() <= there.items()
+    change.done(writer.catalog)
+    reasons = {each.path: "replaced" if each.reason == "replaced" else "expired" for each in told if not each.at_once}
+    assert garbage(writer) == reasons
+    write_checkpoint(writer.store, writer.catalog.state)
+    assert garbage(writer) == reasons
+    gone = there.keys() - {info.path for info in writer.store.list()}
+    assert gone == {each.path for each in told if each.at_once}
+    time.sleep(1.1 if uri.startswith("s3:") else 0.02)  # S3 tells times in whole seconds
+    collect_garbage(Catalog.open_for_writing(writer.store), grace=timedelta(0), unsafe=True)
+    assert there.keys() - {info.path for info in writer.store.list()} == {each.path for each in told}
+    assert not verify(writer.store).faults
+
+
+def test_a_rollback_tells_what_no_resume_adopts_any_more(writer: Writer) -> None:
+    writer.begin(replace(HEADER, kind="continuous", requested_end=""), force=True)
+    writer.fill()
+    first = seal(writer.catalog).seal.revision
+    writer.catalog.commit(rules.extend(writer.token, START + 4 * DAY))
+    file = writer.file(4)
+    receipt, _ = writer.receipt(4, file)
+    before = garbage(writer)
+    told = rollback(writer.catalog, first, dry_run=True).freed
+    assert {each.path: each.reason for each in told} == {file.path: "orphan", receipt.path: "orphan"}
+    rollback(writer.catalog, first)
+    assert garbage(writer) == before | {each.path: each.reason for each in told}
+    assert rollback(writer.catalog, first).freed == ()
+
+
+def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
+    for name in ("one", "two"):
+        create_tag(sealed.catalog, name, 5)
+    create_tag(sealed.catalog, "newest", 11)
+    expire(sealed.catalog, keep_last=1)
+    state = sealed.catalog.state
+    for name in ("one", "newest"):
+        ends = end_of_pin(state, state.tags[name])
+        assert ([each.reason for each in ends.freed], ends.unreadable) == (["pin object"], None)
+    delete_tag(sealed.catalog, "one")
+    state = sealed.catalog.state
+    assert end_of_pin(state, state.tags["two"]).unreadable == 5
+    assert end_of_pin(state, state.tags["two"], replaced_by=5).unreadable is None  # to live for another time
+
+
+def test_without_a_rule_only_tags_that_outlived_their_time_go(sealed: Writer) -> None:
+    create_tag(sealed.catalog, "young", 5, DAY)
+    create_tag(sealed.catalog, "old", 7, SECOND)
+    create_tag(sealed.catalog, "for-ever", 7)
+    later(sealed)
+    path, before = sealed.catalog.state.tags["old"].tag.object.path, sealed.catalog.state.revision
+    told = expire(sealed.catalog, dry_run=True)
+    assert (told.tags, told.expired, told.kept, told.revision) == (("old",), (), 4, None)
+    assert [(each.path, each.reason, each.at_once) for each in told.freed] == [(path, "pin object", True)]
+    assert (read_state(sealed.store).revision, told.bytes) == (before, 0)
+    assert expire(sealed.catalog) == told
+    assert set(read_state(sealed.store).tags) == {"young", "for-ever"}
+    assert path not in {info.path for info in sealed.store.list()}
+    assert (sealed.catalog.state.revision, verify(sealed.store).faults) == (before + 1, [])
+    assert expire(sealed.catalog) == Expiry((), {}, 4)
+
+
+def test_what_only_an_outlived_tag_pinned_is_told_with_what_expires(sealed: Writer) -> None:
+    create_tag(sealed.catalog, "old", 5, SECOND)
+    assert expire(sealed.catalog, keep_last=3).pinned == {5: ("tag 'old'",)}
+    create_tag(sealed.catalog, "older", 7, SECOND)
+    later(sealed)
+    told = expire(sealed.catalog, keep_last=1, dry_run=True)
+    assert (told.tags, told.expired, told.pinned, told.kept) == (("old", "older"), (7, 9), {}, 1)
+    reasons = {each.path: each.reason for each in told.freed}
+    assert [reasons[file_of(sealed, revision)] for revision in (5, 7, 9)] == ["tag deleted", "expired", "expired"]
+    assert replace(expire(sealed.catalog, keep_last=1), revision=None) == told
+    assert [seal.revision for seal in read_state(sealed.store).readable()] == [11]
+    assert garbage(sealed).keys() == {each.path for each in told.freed if not each.at_once}
+
+
+def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer) -> None:
+    create_tag(sealed.catalog, "old", 5, SECOND)
+    other = Catalog.open_for_writing(sealed.store)
+    later(sealed)
+    told = expire(sealed.catalog, keep_last=3, dry_run=True)
+    assert told.tags == ("old",)
+    raced: list[int] = []
+
+    def create(path: str, data: bytes) -> None:
+        if not raced:
+            raced.append(0)
+            replace_tag(other, "old", 5)
+        sealed.store.create(path, data)
+
+    sealed.catalog.store = Changed(sealed.store, create=create)
+    done = expire(sealed.catalog, keep_last=3, only=told)
+    assert (done.tags, done.expired, done.pinned) == ((), (5,), {5: ("tag 'old'",)})
+    assert not verify(sealed.store).faults

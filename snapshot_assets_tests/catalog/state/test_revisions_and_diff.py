@@ -1,0 +1,187 @@
+"""What readable revisions are and what changed between them, against folding each of them on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.revisions import revision_facts
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+
+
+@pytest.fixture
+def changed(writer: Writer) -> Writer:
+    """Seals of a first export, of one chunk replaced by more rows, and of that chunk emptied."""
+    writer.begin()
+    writer.fill()
+    seal(writer.catalog)
+    for files in ([writer.file(1, b"new"), writer.file(1, b"more")], []):
+        writer.complete(1, *files, replaces=tuple(writer.catalog.state.files.chunk(1)))
+        seal(writer.catalog)
+    return writer
+
+
+def _by_folding(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
+    states = {known.revision: writer.catalog.state.at(known.revision) for known in writer.catalog.state.readable()}
+    return {
+        revision: (state.schema_id, *(state.files.totals()[place] for place in (1, 0, 2)))
+        for revision, state in states.items()
+    }
+
+
+def _facts(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
+    found = revision_facts(writer.catalog.state)
+    return {revision: (fact.schema_id, fact.rows, fact.files, fact.bytes) for revision, fact in found.items()}
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_facts_are_what_folding_each_revision_gives(changed: Writer, checkpoint: bool) -> None:
+    if checkpoint:
+        write_checkpoint(changed.store, changed.catalog.state)
+        changed.catalog = Catalog.open(changed.store)
+    assert len(_facts(changed)) == 3
+    assert _facts(changed) == _by_folding(changed)
+
+
+def test_facts_leave_out_what_expired(changed: Writer) -> None:
+    first, *others = (known.revision for known in changed.catalog.state.seals)
+    changed.catalog.commit(lambda _: [act.Expired((first,))])
+    assert list(revision_facts(changed.catalog.state)) == others
+
+
+def test_differences_are_those_of_the_live_files(changed: Writer) -> None:
+    state = changed.catalog.state
+    live = {known.revision: {each.file.path for each in state.at(known.revision).live_files()} for known in state.seals}
+    for one, other in permutations(live, 2):
+        found = difference(state, one, other).of(Kind.FILE)
+        assert {file.path for file in found if file.change is Change.ADDED} == live[other] - live[one]
+        assert {file.path for file in found if file.change is Change.REMOVED} == live[one] - live[other]
+
+
+def test_changes_are_told_by_chunk_and_table(changed: Writer) -> None:
+    first, second, third = (known.revision for known in changed.catalog.state.seals)
+    found = difference(changed.catalog.state, first, second)
+    assert found.of(Kind.CHUNK) == [DiffRow(Kind.CHUNK, Change.REWRITTEN, 1, "main", "m", None, None, 2, 1, 4, 2, 7, 4)]
+    assert len(found.rows) == 4
+    [gone] = difference(changed.catalog.state, second, third).of(Kind.CHUNK)
+    assert gone == DiffRow(Kind.CHUNK, Change.REMOVED, 1, "main", "m", None, None, 0, 2, 0, 4, 0, 7)
+    assert difference(changed.catalog.state, first, first).rows == ()
+
+
+# What no file tells
+
+
+@pytest.fixture(params=[False, True], ids=["log", "checkpoint"])
+def reopened(request: pytest.FixtureRequest) -> Callable[[Writer], State]:
+    """Returns a writer's state, replayed or as a checkpoint has it."""
+
+    def state(writer: Writer) -> State:
+        if request.param:
+            write_checkpoint(writer.store, writer.catalog.state)
+            writer.catalog = Catalog.open(writer.store)
+        return writer.catalog.state
+
+    return state
+
+
+def test_deleted_rows_are_a_change_though_no_file_changed(writer: Writer, reopened: Callable[[Writer], State]) -> None:
+    writer.fill()
+    seal(writer.catalog)
+    buried = delete_rows(writer.catalog, TableName("main", "m"), "t < '2025-01-02T00:00:00Z'").revision
+    assert buried is not None
+    writer.complete(3, writer.file(3, b"later"), replaces=tuple(writer.catalog.state.files.chunk(3)))
+    seal(writer.catalog)
+    rollback(writer.catalog, writer.catalog.state.seals[0].revision, undelete=True)
+    seal(writer.catalog)
+    state = reopened(writer)
+    first, second, third, last = (known.revision for known in state.seals)
+    detail = f"revision {buried}: \"t\" < '2025-01-02T00:00:00.000000Z'"
+    told = DiffRow(Kind.TOMBSTONE, Change.ADDED, schema="main", table="m", detail=detail)
+    deleted = DiffRow(Kind.CHUNK, Change.DELETED, 1, "main", "m", None, None, 0, 0, 0, None, 0, 0)
+    kept = DiffRow(Kind.CHUNK, Change.DELETED, 3, "main", "m", None, None, 0, 0, 0, None, 0, 0)
+    assert difference(state, first, second).rows == (told, deleted, kept)
+    *head, rewritten = difference(state, first, third).rows[:3]
+    assert (head, rewritten.chunk, rewritten.change) == ([told, deleted], 3, Change.REWRITTEN)
+    assert (rewritten.rows_added, rewritten.rows_removed) == (2, 2)  # the new file has none of those rows
+    undone = replace(told, change=Change.REMOVED)
+    back = replace(deleted, change=Change.UNDELETED, rows_added=None, rows_removed=0)
+    assert difference(state, second, last).rows[:2] == (undone, back)
+    assert difference(state, second, first).rows == (undone, back, replace(back, chunk=3))
+    assert difference(state, first, last).rows == ()
+
+
+def test_a_longer_range_and_a_chunk_without_rows_are_changes(
+    store: ObjectStore, reopened: Callable[[Writer], State]
+) -> None:
+    writer = Writer(store)
+    writer.begin(replace(HEADER, kind="continuous", end=START + DAY))
+    writer.complete(1, writer.file(1))
+    seal(writer.catalog)
+    writer.catalog.commit(lambda _: [act.Extend(START + 2 * DAY)])
+    writer.complete(2)
+    seal(writer.catalog)
+    state = reopened(writer)
+    first, second = (known.revision for known in state.seals)
+    longer = DiffRow(Kind.HEADER, Change.CHANGED, detail="end: 2025-01-02T00:00:00Z → 2025-01-03T00:00:00Z")
+    empty = DiffRow(Kind.CHUNK, Change.ADDED, 2, None, None, None, "Pending → Completed", 0, 0, 0, 0, 0, 0)
+    assert difference(state, first, second).rows == (longer, empty)
+    shorter = replace(longer, detail="end: 2025-01-03T00:00:00Z → 2025-01-02T00:00:00Z")
+    gone = replace(empty, change=Change.REMOVED, detail="Completed → Pending")
+    assert difference(state, second, first).rows == (shorter, gone)
+
+
+def test_a_new_schema_is_a_change(changed: Writer, reopened: Callable[[Writer], State]) -> None:
+    known = changed.catalog.state.schemas[1]
+    changed.catalog.commit(lambda _: [replace(known, schema_id=2)])
+    seal(changed.catalog)
+    state = reopened(changed)
+    *_, last, newest = (known.revision for known in state.seals)
+    assert difference(state, last, newest).rows == (DiffRow(Kind.SCHEMA, Change.ADDED, detail="2"),)
+
+
+def test_another_snapshot_is_a_change(changed: Writer) -> None:
+    old, last = changed.catalog.state.snapshot_id, changed.catalog.state.seals[-1].revision
+    changed.begin(replace(HEADER, catalog="other", chunk_time_window=3_600_000_000), force=True)
+    state = changed.catalog.state
+    assert [row.detail for row in difference(state, last, state.revision).of(Kind.HEADER)] == [
+        f"snapshot_id: {old} → {state.snapshot_id}",
+        "catalog: none → other",
+        "chunk_time_window: 1d → 1h",
+    ]
+
+
+def test_versions_that_only_their_checksums_tell_apart_are_not_equal(changed: Writer) -> None:
+    """Chunk 2 is exported again, and empty again; the head is not sealed."""
+    last = changed.catalog.state.seals[-1]
+    changed.complete(2, replaces=())
+    state = changed.catalog.state
+    [row] = difference(state, last.revision, state.revision).rows
+    assert row == DiffRow(Kind.HEADER, Change.CHANGED, detail=f"checksum: {last.seal.checksum} → none, not sealed")
+
+
+def test_a_file_that_went_and_came_back_is_no_change(changed: Writer) -> None:
+    first, *_, last = (known.revision for known in changed.catalog.state.seals)
+    path = next(iter(changed.catalog.state.at(first).files.chunk(1)))
+    for checkpoint in (False, True):
+        if checkpoint:
+            write_checkpoint(changed.store, changed.catalog.state)
+            changed.catalog = Catalog.open(changed.store)
+            changed.catalog.commit(lambda _: [act.RemoveFile(path)])
+        changed.catalog.commit(lambda _: [act.ReturnedFiles((path,))])
+        state = changed.catalog.state
+        assert path in state.files.chunk(1)
+        assert difference(state, first, state.revision).of(Kind.FILE) == []
+        assert [file.path for file in difference(state, last, state.revision).of(Kind.FILE)] == [path]

@@ -1,0 +1,95 @@
+"""What versions mean once revisions have expired."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.errors import VersionNotFoundError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.units import time_text
+from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.tags import SEAL, reseal, save, sealed_by
+
+MOMENT = timedelta(milliseconds=1)
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    """Seals at 5, 7, 9 and 11."""
+    sealed_by(writer)
+    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
+    return writer
+
+
+def expire(writer: Writer, *revisions: int) -> None:
+    writer.catalog.commit(lambda _: [act.Expired(revisions)])
+
+
+def at(writer: Writer, revision: int, later: timedelta = 0 * MOMENT) -> str:
+    """Return the time of a seal, or one after it, as a version."""
+    [seal] = [seal for seal in writer.catalog.state.seals if seal.revision == revision]
+    return f"ts:{time_text(seal.committed_at.astimezone(UTC) + later)}"
+
+
+def test_a_time_is_the_newest_sealed_revision_not_later_than_it(sealed):
+    state = sealed.catalog.state
+    for revision in (5, 7, 9, 11):
+        assert resolve_version(at(sealed, revision), state) == revision
+        assert resolve_version(at(sealed, revision, MOMENT), state) == revision
+    assert [resolve_version(at(sealed, revision, -MOMENT), state) for revision in (7, 9, 11)] == [5, 7, 9]
+    with pytest.raises(VersionNotFoundError, match=r"Nothing was sealed by .*; sealed are 4 revisions, from 5 \("):
+        resolve_version(at(sealed, 5, -MOMENT), state)
+
+
+def test_a_time_whose_revision_expired_is_the_closest_earlier_one_that_a_pin_keeps(sealed):
+    create_tag(sealed.catalog, "kept", SEAL)
+    expire(sealed, 5, 7, 9)
+    state = sealed.catalog.state
+    assert {resolve_version(at(sealed, revision), state) for revision in (5, 7, 9)} == {5}
+    save(sealed.catalog)
+    expire(sealed, 11)
+    assert resolve_version(at(sealed, 11), sealed.catalog.state) == 11
+
+
+def test_a_time_before_all_that_can_be_read_is_refused_naming_the_earliest(sealed):
+    expire(sealed, 5, 7)
+    with pytest.raises(
+        VersionNotFoundError,
+        match=r"Nothing that can still be read was sealed by .*; sealed are 2 revisions, from 9 \(.*\) to 11 \(",
+    ):
+        resolve_version(at(sealed, 7), sealed.catalog.state)
+
+
+def test_a_revision_that_expired_is_refused_saying_so_until_a_pin_keeps_it(sealed):
+    create_tag(sealed.catalog, "kept", SEAL)
+    expire(sealed, 5, 7)
+    state = sealed.catalog.state
+    assert resolve_version("rev:5", state) == resolve_version("kept", state) == SEAL
+    for version in ("rev:7", "7"):
+        with pytest.raises(
+            VersionNotFoundError,
+            match=r"Revision 7 has expired, and no tag or savepoint pins it; sealed are 3 revisions, from 5 ",
+        ):
+            resolve_version(version, state)
+    with pytest.raises(VersionNotFoundError, match="Revision 7 has expired"):
+        verify(sealed.store, at=lambda head: resolve_version("7", head))
+
+
+def test_a_checkpoint_that_forgot_an_expired_revision_is_no_reason_to_say_that_it_never_was(sealed):
+    create_tag(sealed.catalog, "kept", SEAL)
+    expire(sealed, 5, 7)
+    later = Catalog(sealed.store, sealed.catalog.state, clock=lambda: datetime.now(UTC) + timedelta(days=3))
+    create_tag(later, "later", SEAL)
+    write_checkpoint(sealed.store, later.state)
+    state = read_state(sealed.store)
+    assert resolve_version("5", state) == SEAL
+    with pytest.raises(VersionNotFoundError, match="Revision 7 is not sealed, or expired long ago; sealed are 3 "):
+        resolve_version("7", state)
+    with pytest.raises(VersionNotFoundError, match="Revision 99 is not sealed; sealed are 3 "):
+        resolve_version("99", state)

@@ -1,0 +1,121 @@
+"""What a seal, and whatever reports that a sealed snapshot is whole, looks at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.verify import head as module
+from snapshot_assets.catalog.verify.head import check_head, due_files, verified_revision
+from snapshot_assets.errors import IncompleteError
+from snapshot_assets.format.files import DataFile
+from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
+from snapshot_assets_tests.catalog.tags import sealed_by
+from snapshot_assets_tests.catalog.verify.test_verify import flip
+
+DAMAGES = {
+    "flipped": flip,
+    "missing": lambda store, path: store.delete(path),
+    "short": lambda store, path: store.put(path, store.get(path)[:-1]),
+}
+
+
+@pytest.fixture
+def sealed(writer: Writer) -> Writer:
+    return sealed_by(writer)
+
+
+def data_file(writer: Writer, chunk: int) -> str:
+    return next(writer.catalog.state.live_files(chunk)).file.path
+
+
+def receipt(writer: Writer, chunk: int) -> str:
+    return writer.catalog.state.chunks[chunk].chunk.receipts[0].path
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("of", [data_file, receipt])
+def test_what_was_sealed_long_ago_and_is_damaged_since_is_not_sealed_again(sealed: Writer, damage, of) -> None:
+    path = of(sealed, 3)
+    DAMAGES[damage](sealed.store, path)
+    before = read_state(sealed.store).revision
+    for _ in range(2):
+        with pytest.raises(IncompleteError, match=path) as raised:
+            seal(Catalog.open_for_writing(sealed.store))
+        assert "--replace START/END` (`2025-01-03T00:00:00Z/2025-01-04T00:00:00Z`)" in str(raised.value)
+        assert raised.value.attributes["faults"] == [(path, 3)]
+    assert read_state(sealed.store).revision == before
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_to_old_files_is_not_sealed_over_with_what_is_new(sealed: Writer, damage: str) -> None:
+    DAMAGES[damage](sealed.store, data_file(sealed, 3))
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
+    with pytest.raises(IncompleteError, match="damaged and was not sealed"):
+        seal(sealed.catalog)
+    assert not read_state(sealed.store).sealed
+    sealed.complete(3, sealed.file(3, b"again"), replaces=(data_file(sealed, 3),))
+    assert seal(sealed.catalog).hashed_bytes == len(b"late") + len(b"again")
+
+
+def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(
+    sealed: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HASHED_AGAIN", 10)
+    state, verified = sealed.catalog.state, verified_revision(sealed.catalog.state)
+    start, hashed = datetime(2026, 1, 1, tzinfo=UTC), []
+    for days in range(4):
+        report = check_head(sealed.store, state, start + days * DAY, verified=verified, again=10)
+        assert (report.faults, report.files) == ([], 2)
+        hashed.append(report.bytes)
+    assert set(hashed) == {4, 10}  # the one file, and the other
+    sealed.store.delete(data_file(sealed, 1))
+    for days in range(4):
+        assert check_head(sealed.store, state, start + days * DAY, verified=verified, again=1).damaged
+
+
+def files(*sizes: int) -> list[DataFile]:
+    return [
+        DataFile(f"data/1/main.m-{n:08x}-0000.parquet", "main", "m", 1, f"{n:08x}", 1, size, "", 1, 1)
+        for n, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize("interval", [1, 2, 7, 10, 30, 365])
+@pytest.mark.parametrize("parts", [2, 7, 10, 30, 73])
+def test_every_file_has_its_turn_at_whatever_interval(interval: int, parts: int) -> None:
+    some, most = files(*[10] * parts * 10), 100
+    seen: set[str] = set()
+    for call in range((2 if interval == 1 else 5) * parts):
+        due = due_files(some, datetime(2026, 1, 1, tzinfo=UTC) + call * interval * DAY, most)
+        assert len(due) == 10
+        seen |= due
+    assert len(seen) == len(some)
+
+
+def test_what_is_due_is_the_same_all_day_and_never_more_than_is_allowed() -> None:
+    some = files(300, 1, 1, 1, 50, 60, 70)
+    morning = datetime(2026, 1, 1, tzinfo=UTC)
+    for day in range(40):
+        due = due_files(some, morning + day * DAY, 100)
+        assert due == due_files(some, morning + day * DAY + timedelta(hours=23), 100)
+        size = sum(file.bytes for file in some if file.path in due)
+        assert size <= 100 or due == {some[0].path}
+    assert due_files(some, morning, 1000) == {file.path for file in some}
+    assert due_files(some, morning, 0) == due_files([], morning, 100) == set()
+
+
+def test_a_seal_without_chunk_0_says_which_asset_exports_it(store) -> None:
+    writer = Writer(store)
+    writer.begin(HEADER.__class__(**(vars(HEADER) | {"untimed_tables": "export"})))
+    writer.fill()
+    with pytest.raises(IncompleteError) as raised:
+        seal(writer.catalog)
+    assert str(raised.value) == (
+        "1 of 4 chunks are not exported: chunk 0 (the asset `untimed_tables`). Materialise the asset `untimed_tables`, "
+        "then seal again; `snapshots export create` does both."
+    )

@@ -1,0 +1,419 @@
+"""Verification names every fault, and never stops at the first."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.manifest import manifest_of, write_hints
+from snapshot_assets.catalog.operations import seal as seal_module
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify import retained as verify_retained
+from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.errors import IncompleteError, VersionNotFoundError
+from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format.documents import parse_json, pretty_json
+from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.relations import Column
+from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.tags import Changed, reseal
+from snapshot_assets_tests.catalog.test_rebuild_begins import forced
+
+
+@pytest.fixture
+def sealed(writer) -> Writer:
+    writer.fill()
+    seal(writer.catalog, rows_outside=[RowsOutside("main", "m", 5)])
+    return writer
+
+
+def faults(writer, depth="full"):
+    return {(fault.kind, fault.object) for fault in verify(writer.store, depth=depth).faults}
+
+
+def flip(store, path, position=-1):
+    data = bytearray(store.get(path))
+    data[position] ^= 1
+    store.put(path, bytes(data))
+
+
+def test_a_sealed_snapshot_has_no_fault(sealed):
+    report = verify(sealed.store)
+    assert report.faults == []
+    assert (report.files, report.bytes, report.revision) == (2, 14, 5)
+
+
+def test_quick_reads_no_data(sealed):
+    report = verify(sealed.store, depth="quick")
+    assert (report.faults, report.files, report.bytes) == ([], 2, 0)
+
+
+def test_one_flipped_byte_in_any_object_is_named(sealed):
+    for info in list(sealed.store.list()):
+        for position in (0, info.size // 2, info.size - 1):
+            flip(sealed.store, info.path, position)
+            named = {fault.object for fault in verify(sealed.store).faults if fault.is_damage}
+            assert info.path in named, (info.path, position)
+            flip(sealed.store, info.path, position)
+    assert verify(sealed.store).faults == []
+
+
+def test_one_object_that_is_missing_is_named(sealed):
+    for info in list(sealed.store.list()):
+        data = sealed.store.get(info.path)
+        sealed.store.delete(info.path)
+        assert any(fault.object == info.path for fault in verify(sealed.store).faults), info.path
+        sealed.store.put(info.path, data)
+
+
+def test_all_faults_are_collected(sealed):
+    one, other = (known.file.path for known in sealed.catalog.state.live_files())
+    flip(sealed.store, one)
+    sealed.store.delete(other)
+    sealed.store.put("data/1/main.m-ffffffff-0000.parquet", b"orphan")
+    sealed.store.put("notes.txt", b"foreign")
+    assert faults(sealed) == {
+        (FaultKind.CHECKSUM, one),
+        (FaultKind.MISSING, other),
+        (FaultKind.ORPHAN, "data/1/main.m-ffffffff-0000.parquet"),
+        (FaultKind.FOREIGN, "notes.txt"),
+    }
+
+
+def test_a_truncated_file_is_found_without_reading_data(sealed):
+    path = next(sealed.catalog.state.live_files()).file.path
+    sealed.store.put(path, b"ro")
+    assert faults(sealed, "quick") == {(FaultKind.SIZE, path)}
+
+
+def test_the_file_of_another_chunk_in_place_of_this_one_is_found(sealed):
+    one, other = (known.file.path for known in sealed.catalog.state.live_files())
+    sealed.store.put(one, sealed.store.get(other))
+    assert (FaultKind.SIZE, one) in faults(sealed)
+
+
+def test_a_hand_edited_manifest_is_damage(sealed):
+    manifest = parse_json(sealed.store.get("manifest.json"), "manifest.json")
+    manifest["rows"] += 1
+    sealed.store.put("manifest.json", pretty_json(manifest))
+    assert (FaultKind.DOCUMENT, "manifest.json") in faults(sealed)
+
+
+def test_a_manifest_with_a_duplicate_chunk_id_is_damage(sealed):
+    manifest = parse_json(sealed.store.get("manifest.json"), "manifest.json")
+    manifest["chunks"].append(manifest["chunks"][0])
+    sealed.store.put("manifest.json", pretty_json(manifest))
+    assert (FaultKind.DOCUMENT, "manifest.json") in faults(sealed)
+
+
+def test_a_manifest_of_a_seal_that_expired_and_was_collected_is_stale_and_no_damage(sealed):
+    """Its writer was killed before the hints of the newer seal."""
+    before = sealed.store.get("manifest.json")
+    reseal(sealed)
+    sealed.store.put("manifest.json", before)
+    expire(sealed.catalog, keep_last=1)
+    assert collect_garbage(sealed.catalog, grace=timedelta(0), unsafe=True).deleted
+    assert faults(sealed) == {(FaultKind.STALE, "manifest.json"), (FaultKind.STALE, "SHA256SUMS")}
+
+
+def test_a_manifest_of_an_older_seal_is_stale_and_no_damage(sealed):
+    manifest, sums = sealed.store.get("manifest.json"), sealed.store.get("SHA256SUMS")
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
+    seal(sealed.catalog)
+    sealed.store.put("manifest.json", manifest)
+    assert faults(sealed) == {(FaultKind.STALE, "manifest.json"), (FaultKind.STALE, "SHA256SUMS")}
+    sealed.store.put("SHA256SUMS", sums)
+    assert faults(sealed) == {(FaultKind.STALE, "manifest.json")}
+    write_hints(sealed.store, read_state(sealed.store), lambda: read_state(sealed.store))
+    assert faults(sealed) == set()
+
+
+def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(sealed):
+    path = next(sealed.catalog.state.live_files()).file.path
+    flip(sealed.store, path)
+    flip(sealed.store, transaction_path(4))
+    named = {fault.object for fault in verify(sealed.store).faults}
+    assert {path, transaction_path(4)} <= named
+
+
+def test_what_is_whole_but_not_sealed_is_said_to_be_incomplete(writer):
+    writer.complete(1, writer.file(1))
+    report = verify(writer.store)
+    assert (report.damaged, report.sealed, report.missing) == (False, False, 2)
+
+
+def test_hints_left_behind_by_a_slower_writer_are_brought_to_the_newest_seal(sealed):
+    """A seal that others have moved on from without sealing again is still the newest seal."""
+    before = sealed.catalog.state
+    old = next(before.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
+    seal(sealed.catalog)
+    sealed.complete(2, sealed.file(2), replaces=())
+    slow = read_state(sealed.store, through=5)
+    write_hints(sealed.store, slow, lambda: read_state(sealed.store))
+    assert parse_json(sealed.store.get("manifest.json"), "manifest.json")["revision"] == 7
+    assert faults(sealed) == set()
+
+
+def test_an_empty_location_holds_no_snapshot(store):
+    assert verify(store).damaged
+
+
+# Seal and manifest
+
+
+def test_a_seal_refuses_missing_chunks_by_name(writer):
+    writer.complete(1, writer.file(1))
+    with pytest.raises(IncompleteError, match=r"2 of 3 chunks are not exported: window 2 \[2025-01-02T00:00:00Z"):
+        seal(writer.catalog)
+    assert not read_state(writer.store).seals
+
+
+def test_a_seal_whose_snapshot_is_replaced_while_its_hints_are_written_is_told(writer):
+    writer.fill()
+
+    def put(path, data):
+        Writer(writer.store).begin(replace(HEADER, name="forced"), force=True)
+        writer.store.put(path, data)
+
+    writer.catalog.store = Changed(writer.store, put=put)
+    assert seal(writer.catalog).seal.revision == 5
+    assert writer.catalog.state.newest_seal is None
+
+
+def test_a_seal_refuses_a_damaged_file_by_name(writer):
+    writer.fill()
+    path = next(writer.catalog.state.live_files()).file.path
+    flip(writer.store, path)
+    with pytest.raises(IncompleteError, match=path):
+        seal(writer.catalog)
+    assert not read_state(writer.store).seals
+
+
+def test_a_seal_hashes_all_that_is_new_and_of_the_rest_only_a_part_and_an_equal_one_commits_nothing(
+    sealed, monkeypatch
+):
+    again = seal(sealed.catalog, rows_outside=[RowsOutside("main", "m", 5)])
+    assert (again.new, again.hashed_bytes) == (False, 14)
+    monkeypatch.setattr(seal_module, "HASHED_AGAIN", 0)
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
+    assert seal(sealed.catalog).hashed_bytes == 4
+    assert seal(sealed.catalog, seal_verify="full").hashed_bytes == 14
+
+
+def test_a_chunk_committed_between_verification_and_seal_is_verified_too(sealed):
+    other = Writer(sealed.store)
+    other.begin()
+    old = next(other.catalog.state.live_files(1)).file.path
+    other.complete(1, other.file(1, b"late"), replaces=(old,))
+    result = seal(sealed.catalog)
+    assert result.seal.revision == 7
+    assert verify(sealed.store).faults == []
+
+
+def test_the_manifest_shows_the_work_in_progress_and_then_the_seal(writer):
+    from snapshot_assets.catalog.rules import chunks as rules
+
+    writer.complete(1, writer.file(1))
+    writer.catalog.commit(rules.in_progress(writer.token, [2], "r"))
+    writer.catalog.commit(rules.fail_chunk(writer.token, 3, "no such column", "r"))
+    manifest = manifest_of(writer.catalog.state)
+    assert [chunk["status"] for chunk in manifest["chunks"]] == ["Completed", "InProgress", "Failed"]
+    assert manifest["chunks"][2]["error"] == "no such column"
+    assert manifest["checksum"] is None
+
+
+def test_the_manifest_is_the_literal_document_of_the_format(sealed, monkeypatch):
+    """Literal text, so that nobody changes the format by accident."""
+    state = sealed.catalog.state
+    one, other = (known.file for known in state.live_files())
+    schema = state.schemas[1]
+    files = ",\n".join(
+        f'    {{\n      "path": "{ref.path}",\n      "sha256": "{ref.sha256}",\n      "bytes": {ref.bytes},\n'
+        '      "schema_id": 1\n    }'
+        for ref in schema.files
+    )
+
+    def chunk(file, start, end):
+        return f"""    {{
+      "id": {file.chunk},
+      "time_range": {{
+        "start": "2025-01-0{start}T00:00:00Z",
+        "end": "2025-01-0{end}T00:00:00Z"
+      }},
+      "status": "Completed",
+      "rows": 2,
+      "checksum": "{state.chunks[file.chunk].chunk.checksum}",
+      "error": null,
+      "fence": {{
+        "run": "r1"
+      }},
+      "files": [
+        {{
+          "path": "{file.path}",
+          "schema": "main",
+          "table": "m",
+          "rows": 2,
+          "bytes": {file.bytes},
+          "sha256": "{file.sha256}",
+          "schema_id": 1,
+          "tombstones_through": {file.tombstones_through}
+        }}
+      ]
+    }}"""
+
+    from snapshot_assets.format.units import time_text
+
+    expected = f"""{{
+  "version": 1,
+  "location_id": "{state.location_id}",
+  "snapshot_id": "{state.snapshot_id}",
+  "revision": 5,
+  "catalog": "",
+  "schemas": [
+    "main"
+  ],
+  "time_range": {{
+    "start": "2025-01-01T00:00:00Z",
+    "end": "2025-01-04T00:00:00Z"
+  }},
+  "chunk_time_window": "1d",
+  "schema_only": false,
+  "format": "parquet",
+  "consistency": "run",
+  "checksum": "{state.seals[0].seal.checksum}",
+  "rows": 4,
+  "rows_visible": 4,
+  "tables": [
+    {{
+      "schema": "main",
+      "table": "m",
+      "rows": 4,
+      "rows_outside": 5
+    }}
+  ],
+  "empty_windows": [
+    {{
+      "start": "2025-01-02T00:00:00Z",
+      "end": "2025-01-03T00:00:00Z"
+    }}
+  ],
+  "schema_files": [
+{files}
+  ],
+  "tombstones": [],
+  "chunks": [
+{chunk(one, 1, 2)},
+{chunk(other, 3, 4)}
+  ],
+  "created_at": "{time_text(state.created_at)}",
+  "updated_at": "{time_text(state.committed_at)}",
+  "created_by": "{sealed.catalog.writer_id}"
+}}
+"""
+    assert sealed.store.get("manifest.json").decode() == expected
+
+
+# Versions
+
+
+def test_versions_name_sealed_revisions(sealed):
+    state = sealed.catalog.state
+    moment = state.committed_at.isoformat()
+    for text in ("5", "rev:5", f"ts:{moment}", moment):
+        assert resolve_version(text, state) == 5
+        assert verify(sealed.store, at=lambda head, text=text: resolve_version(text, head)).revision == 5
+
+
+@pytest.mark.parametrize("text", ["4", "rev:99", "ts:2001-01-01T00:00:00Z", "tag:x", "savepoint:1", "friday", "rev:x"])
+def test_a_version_that_is_none_is_refused_saying_what_there_is(sealed, text):
+    with pytest.raises(VersionNotFoundError, match="sealed is 1 revision, 5 "):
+        resolve_version(text, sealed.catalog.state)
+
+
+def test_an_older_sealed_revision_is_verified_with_its_own_files(sealed):
+    old = next(sealed.catalog.state.live_files(1)).file.path
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
+    seal(sealed.catalog)
+    flip(sealed.store, old)
+    assert not verify(sealed.store, at=lambda head: head.revision).damaged
+    assert (FaultKind.CHECKSUM, old) in {
+        (fault.kind, fault.object) for fault in verify(sealed.store, at=lambda _: 5).faults
+    }
+
+
+# Older revisions
+
+
+def test_files_of_every_revision_that_can_be_read_are_checked_each_once(sealed):
+    """Until it expires; and not if one version is asked for."""
+    [old] = (known.file.path for known in sealed.catalog.state.live_files(1))
+    first = sealed.catalog.state.revision
+    sealed.complete(3, sealed.file(3, b"third"), replaces=(next(sealed.catalog.state.live_files(3)).file.path,))
+    second = seal(sealed.catalog).seal.revision
+    reseal(sealed)
+    read = []
+    store = Changed(sealed.store, open_reader=lambda path: read.append(path) or sealed.store.open_reader(path))
+    report = verify(store)
+    assert (report.faults, report.files, len(read), len(set(read))) == ([], 4, 4, 4)
+    data = sealed.store.get(old)
+    flip(sealed.store, old)
+    assert (faults(sealed), faults(sealed, "quick")) == ({(FaultKind.CHECKSUM, old)}, set())
+    sealed.store.put(old, data[:-1])
+    assert faults(sealed, "quick") == {(FaultKind.SIZE, old)}
+    sealed.store.delete(old)
+    [fault] = verify(sealed.store, depth="quick").faults
+    told = f"{old} is missing; revisions {first}, {second} need it."
+    assert (fault.kind, fault.chunk, fault.message) == (FaultKind.MISSING, 1, told)
+    assert verify(sealed.store, at=lambda head: head.revision).faults == []
+    expire(sealed.catalog, keep_last=1)
+    assert faults(sealed) == set()
+
+
+def test_a_file_that_came_back_is_checked_once(sealed):
+    reseal(sealed)
+    late = next(sealed.catalog.state.live_files(1)).file.path
+    rollback(sealed.catalog, 5)
+    report = verify(sealed.store)
+    assert (report.faults, report.files) == ([], 3)
+    sealed.store.delete(late)
+    assert [fault.message for fault in verify(sealed.store).faults] == [f"{late} is missing; revision 7 needs it."]
+
+
+def test_an_older_revision_that_is_not_what_was_sealed_is_damage_at_full_depth(sealed, monkeypatch):
+    reseal(sealed)
+    right = verify_retained.checksum_of
+    monkeypatch.setattr(verify_retained, "checksum_of", lambda state: "0" * 64 if state.revision == 5 else right(state))
+    assert faults(sealed, "quick") == set()
+    [fault] = verify(sealed.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.SNAPSHOT_CHECKSUM, transaction_path(5))
+    assert fault.message.startswith("Revision 5 has checksum 00000")
+
+
+def test_schema_documents_that_only_an_older_revision_needs_are_read_at_full_depth(sealed):
+    columns = (*SCHEMA.tables[0].columns, Column(name="n", type="BIGINT", arrow_type="int64"))
+    table = SCHEMA.tables[0].model_copy(update={"columns": columns})
+    sealed.begin(force=True, schema=SCHEMA.model_copy(update={"tables": (table,)}))
+    sealed.fill()
+    seal(sealed.catalog)
+    assert faults(sealed) == set()
+    path = sealed.catalog.state.at(5).schemas[1].files[0].path
+    flip(sealed.store, path)
+    [fault] = verify(sealed.store).faults
+    assert (fault.kind, fault.object) == (FaultKind.CHECKSUM, path)
+    assert fault.message.endswith("; revision 5 needs it.")
+
+
+def test_states_that_are_folded_one_from_another_are_those_of_their_revisions(writer):
+    forced(writer, "back and on")
+    head = read_state(writer.store)
+    found = [(sealed.revision, manifest_of(then)) for sealed, then in verify_retained._sealed_states(head)]
+    assert found == [(sealed.revision, manifest_of(head.at(sealed.revision))) for sealed in head.readable()]
+    assert len(found) > 3

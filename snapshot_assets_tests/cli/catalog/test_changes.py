@@ -1,0 +1,180 @@
+"""`snapshots catalog tombstone | upgrade | compact`: what they tell, what they ask, and what they commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.upgrade import Upgrade
+from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.format.layout import new_attempt
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+
+WHERE = "moment >= '2025-01-02T00:00:00Z' and value < 36"
+"""All rows of day 2, before noon: those of no other day, by its file's statistics."""
+
+
+def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
+    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+
+
+def tombstone(snapshots: Snapshots, location: Path, where: str, *arguments: str) -> Result:
+    return catalog(snapshots, "tombstone", location, "--table", "main.readings", "--where", where, *arguments)
+
+
+def contents(location: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_of_tombstone_tells_which_files_and_touches_nothing(snapshots: Snapshots, exported: Path) -> None:
+    before = contents(exported)
+    found = tombstone(snapshots, exported, WHERE, "--dry-run", "--json").json
+    assert contents(exported) == before
+    assert (found["dry_run"], found["deleted"], found["revision"], found["table"]) == (
+        True,
+        False,
+        None,
+        "main.readings",
+    )
+    assert (found["files"], found["rows_at_least"], found["rows_at_most"]) == (1, 0, 24)
+    assert [(match["path"].split("/")[1], match["rows"], match["whole"]) for match in found["matches"]] == [
+        ("2", 24, False)
+    ]
+    text = tombstone(snapshots, exported, WHERE, "--dry-run").out
+    assert found["matches"][0]["path"] in text
+    assert "0 to 24 of 1 file, would be deleted" in text
+    assert """("moment" >= '2025-01-02T00:00:00.000000Z') and ("value" < 36.0)""" in text
+
+
+def test_a_tombstone_is_committed_shown_and_its_text_can_be_given_again(snapshots: Snapshots, exported: Path) -> None:
+    done = tombstone(snapshots, exported, WHERE, "--yes", "--json")
+    assert (done.status, done.json["deleted"]) == (0, True)
+    revision = done.json["revision"]
+    assert read_state(store_of(exported)).tombstones.keys() == {revision}
+    [shown] = catalog(snapshots, "show", exported, "--json").json["tombstones"]
+    assert (shown["revision"], shown["table"], shown["pending"]) == (revision, "main.readings", True)
+    again = tombstone(snapshots, exported, shown["where"], "--dry-run", "--json").json
+    assert again["where"] == done.json["where"]
+    [logged] = [
+        each for each in catalog(snapshots, "log", exported, "--json").json["revisions"] if each["revision"] == revision
+    ]
+    assert logged["actions"][0] == {
+        "kind": "tombstone",
+        "schema": "main",
+        "table": "readings",
+        "where": done.json["where"],
+    }
+    assert f"rows of main.readings deleted where {shown['where']}" in logged["what"]
+
+
+@pytest.mark.parametrize("answer", ["y", "no", ""])
+def test_no_row_is_deleted_unless_the_answer_is_exactly_yes(
+    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: answer)
+    before = contents(exported)
+    refused = tombstone(snapshots, exported, WHERE)
+    assert (refused.status, refused.out) == (1, "")
+    assert "0 to 24 of 1 file, will be deleted" in refused.err
+    assert tombstone(snapshots, exported, WHERE, "--json").json["deleted"] is False
+    assert contents(exported) == before
+
+
+def test_rows_of_files_that_come_while_the_answer_is_awaited_are_not_deleted(
+    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer() -> str:
+        """Write the same files once more, under new names."""
+        other = Catalog.open_for_writing(store_of(exported))
+        live = [known.file for known in other.state.live_files(2)]
+        attempt = new_attempt()
+        files = [replace(f, path=f.path.replace(f.attempt, attempt), attempt=attempt, columns=()) for f in live]
+        for file, old in zip(files, live, strict=True):
+            other.store.put(file.path, other.store.get(old.path))
+        token, replaced = other.token(), tuple(file.path for file in live)
+        finished = rules.FinishedChunk(2, tuple(files), (), datetime.now(UTC), replaces=replaced)
+        other.commit(rules.complete_chunk(token, finished, other.now))
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", answer)
+    refused = tombstone(snapshots, exported, WHERE)
+    assert refused.status == 1
+    assert "was committed after it was told" in refused.err
+    assert read_state(store_of(exported)).tombstones == {}
+
+
+def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, exported: Path) -> None:
+    before = contents(exported)
+    done = tombstone(snapshots, exported, "value < -1")
+    assert (done.status, "nothing to delete" in done.out) == (0, True)
+    assert read_state(store_of(exported)).tombstones == {}
+    assert {path for path in contents(exported) if "probe" not in path} == set(before)
+
+
+@pytest.mark.parametrize(
+    ("table", "where", "told"),
+    [
+        ("main.reading", "value < 3", "readings"),
+        ("readings", "value < 3", "'readings'"),
+        ("main.readings", "valu < 3", "valu"),
+        ("main.readings", "value <", "position 8"),
+        ("main.readings", "value = 'x'", "value"),
+        ("main.readings", "value < 3; drop table readings", ";"),
+    ],
+)
+def test_a_tombstone_that_fits_no_table_is_a_wrong_call(
+    snapshots: Snapshots, exported: Path, table: str, where: str, told: str
+) -> None:
+    before = contents(exported)
+    shown = catalog(snapshots, "tombstone", exported, "--table", table, "--where", where, "--yes")
+    assert (shown.status, shown.out) == (2, "")
+    assert told in shown.err
+    assert {path for path in contents(exported) if "probe" not in path} == set(before)
+
+
+def test_an_upgrade_to_the_version_that_is_there_does_nothing(snapshots: Snapshots, exported: Path) -> None:
+    before = contents(exported)
+    done = catalog(snapshots, "upgrade", exported, "--to", "1", "--json")
+    assert (done.status, done.json) == (
+        0,
+        {"uri": exported.as_uri(), "dry_run": False, "previous": 1, "version": 1, "revision": None},
+    )
+    assert "format version 1; nothing to do" in catalog(snapshots, "upgrade", exported, "--dry-run").out
+    assert set(contents(exported)) == set(before)
+
+
+def test_an_upgrade_beyond_this_code_is_a_wrong_call(snapshots: Snapshots, exported: Path) -> None:
+    refused = catalog(snapshots, "upgrade", exported, "--to", "7")
+    assert (refused.status, refused.out) == (2, "")
+    assert "format version 7 was asked for" in refused.err
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_upgrade_is_told(
+    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    """There is one format version so far: what the command makes of the next one's answer."""
+    asked = []
+
+    def upgrade(_: object, to: int | None, *, dry_run: bool) -> Upgrade:
+        asked.append((to, dry_run))
+        return Upgrade(1, 2, None if dry_run else 9)
+
+    monkeypatch.setattr("snapshot_assets.cli.catalog.upgrade.upgrade", upgrade)
+    shown = catalog(snapshots, "upgrade", exported, *(["--dry-run"] if dry_run else []))
+    assert (shown.status, asked) == (0, [(None, dry_run)])
+    assert ("would be upgraded" if dry_run else "as of revision 9") in shown.out
+
+
+@pytest.mark.parametrize("size", ["0", "1MB", "5GB", "much"])
+def test_a_compaction_to_a_size_that_is_none_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
+    before = contents(exported)
+    refused = catalog(snapshots, "compact", exported, "--chunk", "1", "--target-size", size)
+    assert refused.status == 2
+    assert size in refused.err
+    assert contents(exported) == before

@@ -1,0 +1,95 @@
+"""What `snapshots export create` reports of a finished snapshot; nothing here starts Dagster or Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snapshot_assets_tests.catalog.verify.test_verify import flip
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, make_source, store_of
+from snapshot_assets_tests.databases.postgresql.helpers import client
+
+SHORT = ("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-03T00:00:00Z")
+POSTGRESQL = (
+    "CREATE TABLE sensors (id int)",
+    "CREATE TABLE readings (moment timestamptz)",
+    "INSERT INTO sensors VALUES (1), (2)",
+    "INSERT INTO readings SELECT timestamptz '2025-01-01 00:00Z' + n * interval '1 hour' FROM generate_series(0, 71) n",
+)
+OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
+
+
+def create(source: str, location: Path, *options: str) -> tuple[str, ...]:
+    return ("export", "create", "--source", source, "--to", location.as_uri(), *(options or RANGE))
+
+
+@pytest.fixture(params=["duckdb", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URI of a database with readings on three days."""
+    if request.param == "duckdb":
+        return make_source(tmp_path / "source.duckdb")
+    uri: str = request.getfixturevalue("postgresql_database")
+    with client(uri) as run:
+        for statement in POSTGRESQL:
+            run(statement)
+    return uri
+
+
+def test_rows_outside_the_range_are_reported(snapshots: Snapshots, database: str, location: Path) -> None:
+    plan = make_plan(database, location.as_uri(), end_time="2025-01-03T00:00:00Z")
+    export(plan, store_of(location))
+    found = snapshots(*create(database, location, *SHORT))
+    assert found.status == 0, found.err
+    assert OUTSIDE in found.out
+    schema = "main" if database.startswith("duckdb") else "public"
+    assert snapshots(*create(database, location, *SHORT, "--json")).json["rows_outside"] == [
+        {"schema": schema, "table": "readings", "rows": 24}
+    ]
+
+
+def test_a_whole_snapshot_is_reported_with_what_was_read_of_it(
+    snapshots: Snapshots, source: str, exported: Path
+) -> None:
+    size = sum(path.stat().st_size for path in exported.glob("data/*/*.parquet"))
+    found = snapshots(*create(source, exported), "--json").json
+    assert (found["hashed_bytes"], found["run_id"], found["rows_outside"]) == (size, None, [])
+    text = snapshots(*create(source, exported)).out
+    assert "complete already; nothing was exported" in text
+    assert "all files are there with their size" in text
+    assert "outside" not in text
+
+
+def removed(location: Path, path: str) -> None:
+    (location / path).unlink()
+
+
+def shortened(location: Path, path: str) -> None:
+    (location / path).write_bytes((location / path).read_bytes()[:-1])
+
+
+def flipped(location: Path, path: str) -> None:
+    flip(store_of(location), path, 40)
+
+
+@pytest.mark.parametrize("damage", [removed, shortened, flipped])
+@pytest.mark.parametrize("pattern", ["data/2/*.parquet", "data/2/chunk-*.json"])
+def test_damage_is_not_called_complete(
+    snapshots: Snapshots, source: str, exported: Path, damage: object, pattern: str
+) -> None:
+    [path] = (str(found.relative_to(exported)) for found in exported.glob(pattern))
+    damage(exported, path)
+    found = snapshots(*create(source, exported))
+    assert (found.status, found.out) == (1, "")
+    assert f"is sealed, but it is damaged: {path} " in found.err
+    assert "`snapshots export create --replace START/END` (`2025-01-02T00:00:00Z/2025-01-03T00:00:00Z`)" in found.err
+
+
+def test_damage_to_chunk_0_names_the_asset_that_exports_it_again(
+    snapshots: Snapshots, source: str, exported: Path
+) -> None:
+    [path] = exported.glob("data/0/*.parquet")
+    path.unlink()
+    found = snapshots(*create(source, exported))
+    assert found.status == 1
+    assert "chunk 0, by materialising the asset `untimed_tables` with `replace: true`" in found.err

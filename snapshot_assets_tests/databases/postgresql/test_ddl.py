@@ -1,0 +1,77 @@
+"""A schema goes through its documents into an empty database, and pg_dump sees no difference."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.format.relations import DatabaseSchema, TableName
+from snapshot_assets_tests.databases.postgresql.helpers import opened
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, extracted, restore, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
+
+
+def documents(schema: DatabaseSchema) -> dict[str, Any]:
+    """Return documents without the order of types, of which there is more than one that makes them."""
+    found = schema.model_dump(mode="json")
+    for table in found["tables"]:
+        table["types"].sort(key=lambda kind: (kind["schema_name"], kind["name"]))
+    return found
+
+
+def test_everything_comes_back_as_pg_dump_sees_it(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, EVERYTHING)
+    schema = extracted(source)
+    assert restore(schema, target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert documents(extracted(target)) == documents(schema)
+
+
+def test_rows_go_into_the_tables_that_are_made_and_satisfy_what_comes_after(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, EVERYTHING + ROWS)
+    definition = define(extracted(source))
+    run(target, definition.before)
+    with opened(source) as database, closing(PostgresqlTarget(DatabaseAddress("target", target))) as loading:
+        for table in filter(lambda each: each.columns, definition.tables):  # COPY takes no empty list of columns
+            with loading._transaction(), database.scan(Scan(table, AllRows())) as batches:
+                loading._insert(table, batches)
+    run(target, definition.after)
+    options = ("--no-owner", "--no-privileges", "--inserts", "--restrict-key=x")
+    assert postgresql_server.pg_dump(target, *options) == postgresql_server.pg_dump(source, *options)
+    filled = "SELECT (SELECT count(*) FROM sales.mat), (SELECT sum(n) FROM sales.a_filled)"
+    assert postgresql_server.psql(target, filled) == "1|1"
+
+
+def test_every_type_comes_back_as_pg_dump_sees_it(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
+    postgresql_server.psql_script(source, f"{DEFINITIONS} CREATE TABLE t ({columns});")
+    untimed = Selection(time_columns={TableName("public", "t"): None})
+    schema = extracted(source, untimed)
+    assert restore(schema, target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    assert documents(extracted(target, untimed)) == documents(schema)
+
+
+@pytest.mark.parametrize("options", [(), ("--foreign-keys", "--partitions=3"), ("--unlogged-tables",)])
+def test_pgbench_comes_back_as_pg_dump_sees_it(
+    options: tuple[str, ...], postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.run("pgbench", "-i", "-q", *options, source)
+    assert restore(extracted(source), target).lost == ()
+    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)

@@ -1,0 +1,329 @@
+"""What of a schema is restored where not all of it can be, or where some of it is there already."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from snapshot_assets.databases.postgresql import ONE_WRITER, type_for
+from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.target import LEDGER_SCHEMA
+from snapshot_assets.errors import RestoreError, UnsupportedTypeError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, run, schema_dump
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
+
+
+@pytest.fixture(scope="module")
+def everything(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> DatabaseSchema:
+    postgresql_server.psql_script(postgresql_module_database, EVERYTHING)
+    return extracted(postgresql_module_database)
+
+
+def lines(server: PostgresqlServer, uri: str, query: str) -> list[str]:
+    return server.psql(uri, query).splitlines()
+
+
+def names(schema: DatabaseSchema, *kept: str) -> DatabaseSchema:
+    """Return a schema of which a selection took only some tables and views."""
+    return schema.model_copy(
+        update={
+            "tables": tuple(table for table in schema.tables if table.name in kept),
+            "views": tuple(view for view in schema.views if view.name in kept),
+        }
+    )
+
+
+# Without SQL text of the snapshot
+
+
+def test_without_expressions_no_text_of_the_snapshot_runs_and_all_of_it_is_named(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    lost = restore(everything, postgresql_database, expressions=False).lost
+    expressions = lines(
+        postgresql_server,
+        postgresql_database,
+        "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef UNION SELECT pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE contype IN ('c', 'x') AND connamespace::regnamespace::text IN ('public', 'sales')"
+        " UNION SELECT indexprs::text || indpred::text FROM pg_index"
+        " UNION SELECT typdefault FROM pg_type WHERE typtype = 'd' AND typnamespace = 'public'::regnamespace",
+    )
+    assert set(filter(None, expressions)) == {
+        "nextval('orders_serial_no_seq'::regclass)",
+        "nextval('sales.log_id_seq'::regclass)",
+        'nextval(\'"Größe ""X""".select_id_seq\'::regclass)',
+        "nextval('shared'::regclass)",
+    }
+    views = "SELECT count(*) FROM pg_views WHERE schemaname IN ('public', 'sales')"
+    assert lines(postgresql_server, postgresql_database, views) == ["0"]
+    told = "\n".join(lost)
+    for sentence in (
+        "Default of column public.orders.amount is left out",
+        "Column public.orders.taxed is restored with its values and no longer generated",
+        "Constraint orders_amount_check of public.orders is left out",
+        "Constraint Prüfung of public.orders is left out",
+        "Constraint apart of public.orders is left out",
+        "Index by_lower of public.orders is left out",
+        "Statistics sales.other of public.orders is left out",
+        "Table public.parted is restored without partitions",
+        "Default of domain public.feeling is left out",
+        "Check not_sad of domain public.feeling is left out",
+        "View public.a_view is left out",
+    ):
+        assert sentence in told
+
+
+def test_without_expressions_generated_columns_are_loaded_like_others(everything: DatabaseSchema) -> None:
+    orders = TableName("public", "orders")
+    plain = {table.table_name: table for table in define(everything, expressions=False).tables}[orders]
+    assert plain.column("taxed").generated is None
+    assert plain.column("doubled").generated is None
+    generated = {table.table_name: table for table in define(everything).tables}[orders]
+    assert generated.column("taxed").generated == "(amount * 1.21)"
+
+
+def test_without_expressions_constants_and_names_are_restored(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    restore(everything, postgresql_database, expressions=False)
+    partitions = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'listed_a'"
+    assert lines(postgresql_server, postgresql_database, partitions) == ["FOR VALUES IN ('a')"]
+    keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
+    assert lines(postgresql_server, postgresql_database, keys) == ["8"]
+    indexes = "SELECT indexname FROM pg_indexes WHERE indexname IN ('by_at', 'by_vector', 'label_once') ORDER BY 1"
+    assert lines(postgresql_server, postgresql_database, indexes) == ["by_at", "by_vector", "label_once"]
+
+
+# A part of a schema
+
+
+def test_what_refers_to_tables_outside_the_selection_is_left_out_and_named(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    part = names(everything, "b_second", "heir", "child", "z_view", "over_mat", "checked", "second")
+    assert sorted(restore(part, postgresql_database).lost) == [
+        "Foreign key b_second_other_fkey of public.b_second is left out: it refers to public.a_first, which is not"
+        " restored.",
+        "Table sales.heir is restored as a table of its own, with all its columns: it inherits from sales.base, which"
+        " is not restored.",
+        "View public.checked is left out: it reads public.zones, which is not restored.",
+        "View public.z_view is left out: it reads public.orders, which is not restored.",
+        "View sales.over_mat is left out: it reads sales.a_filled, which is not restored.",
+    ]
+    columns = (
+        "SELECT attname || ' ' || attnotnull FROM pg_attribute WHERE attrelid = 'sales.heir'::regclass AND attnum > 0"
+    )
+    assert lines(postgresql_server, postgresql_database, columns) == ["a true", "b true", "c true", "d false"]
+    parents = "SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = 'sales.child'::regclass ORDER BY inhseqno"
+    assert lines(postgresql_server, postgresql_database, parents) == ["sales.heir", "sales.second"]
+
+
+def test_a_table_that_holds_rows_of_a_table_outside_the_selection_is_refused(everything: DatabaseSchema) -> None:
+    with pytest.raises(
+        RestoreError, match=r"Table public\.a_row_type_user cannot be made: .* Select public\.zones too"
+    ):
+        define(names(everything, "a_row_type_user"))
+
+
+def test_views_that_read_each_other_in_a_circle_are_left_out(everything: DatabaseSchema) -> None:
+    circle = [
+        view.model_copy(update={"depends_on": (TableName("public", other),)})
+        for view in everything.views
+        for other in [{"a_view": "z_view", "z_view": "a_view"}.get(view.name)]
+        if other
+    ]
+    lost = define(everything.model_copy(update={"tables": (), "views": tuple(circle)})).lost
+    assert lost == (
+        "View public.a_view is left out: it reads public.z_view, which is not restored.",
+        "View public.z_view is left out: it reads public.a_view, which is not restored.",
+    )
+
+
+def test_a_view_is_made_where_the_target_has_the_functions_it_calls(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, without, having = (make_postgresql_database() for _ in range(3))
+    function = "CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1'"
+    views = (
+        "CREATE VIEW calls AS SELECT f(1) AS x",
+        "CREATE VIEW above AS SELECT x FROM calls",
+        "CREATE VIEW z AS SELECT 1",
+    )
+    postgresql_server.psql(source, function, *views, "COMMENT ON VIEW above IS 'x'")
+    postgresql_server.psql(having, function)
+    schema = extracted(source)
+    assert restore(schema, without).lost == (
+        "Function public.f(integer) is not in a snapshot.",
+        "View public.calls calls function public.f(integer), which is not in a snapshot: where the target does not have"
+        " it by then, the view and those that read it are left out.",
+    )
+    restore(schema, having)
+    made = "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY 1"
+    assert lines(postgresql_server, without, made) == ["z"]
+    assert lines(postgresql_server, having, made) == ["above", "calls", "z"]
+
+
+def test_a_view_exported_as_its_rows_is_restored_as_a_table(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql(
+        source,
+        "CREATE VIEW v WITH (security_barrier) AS SELECT 1 AS a",
+        "CREATE MATERIALIZED VIEW m WITH (fillfactor=50) AS SELECT 1 AS a",
+        "CREATE INDEX i ON m (a)",
+    )
+    schema = extracted(source, Selection(tables=(TableName("public", "v"), TableName("public", "m"))))
+    assert restore(schema, target).lost == (
+        "Materialized view public.m was exported as its rows and is restored as a table.",
+        "View public.v was exported as its rows and is restored as a table.",
+    )
+    made = "SELECT relname, relkind, reloptions FROM pg_class WHERE relname IN ('v', 'm', 'i') ORDER BY 1"
+    assert lines(postgresql_server, target, made) == ["i|i|", "m|r|{fillfactor=50}", "v|r|"]
+
+
+def test_what_a_snapshot_does_not_carry_is_named(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
+    postgresql_server.psql(
+        postgresql_database, "CREATE TABLE t (a int)", 'CREATE POLICY "Pol" ON t', "CREATE SEQUENCE lonely"
+    )
+    schema = extracted(postgresql_database)
+    hypertable = schema.tables[0].model_copy(update={"options": {**schema.tables[0].options, "hypertable": True}})
+    assert define(schema.model_copy(update={"tables": (hypertable,)})).lost == (
+        "Sequence public.lonely is not in a snapshot.",
+        "Table public.t is a TimescaleDB hypertable and is restored as a plain table: make it one again.",
+        'Policy "Pol" of public.t is not in a snapshot.',
+    )
+
+
+def test_the_ledger_of_imports_is_neither_exported_nor_restored(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    ledger = TableName(LEDGER_SCHEMA, "files")
+    postgresql_server.psql(postgresql_database, f"CREATE SCHEMA {LEDGER_SCHEMA}", f"CREATE TABLE {ledger} (path text)")
+    schema = extracted(postgresql_database)
+    assert [found.name for found in schema.schemas] == ["public"]
+    assert schema.tables == ()
+    hostile = Table(schema_name=ledger.schema, name=ledger.table, columns=())
+    with pytest.raises(RestoreError, match=f"{ledger} is refused"):
+        define(schema.model_copy(update={"tables": (hostile,)}))
+
+
+# What is there already
+
+
+def test_types_schemas_and_extensions_that_are_there_are_left_as_they_are(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    postgresql_server.psql(
+        postgresql_database,
+        "CREATE SCHEMA sales",
+        "CREATE SCHEMA ext",
+        "CREATE EXTENSION vector SCHEMA ext",
+        "CREATE TYPE mood AS ENUM ('sad', 'meh', 'ok', 'it''s', E'back\\\\slash', 'größe', 'more')",
+        "COMMENT ON TYPE mood IS 'mine'",
+        "COMMENT ON SCHEMA public IS 'mine too'",
+    )
+    restore(everything, postgresql_database)
+    told = "SELECT obj_description('mood'::regtype), obj_description('public'::regnamespace), 'more'::mood"
+    assert lines(postgresql_server, postgresql_database, told) == ["mine|mine too|more"]
+
+
+# Sequences
+
+
+SEQUENCES = """
+CREATE TABLE t (
+  never serial, used serial, by_hand serial, recorded serial, reset serial, i bigint GENERATED ALWAYS AS IDENTITY,
+  beyond smallserial, down int, stepped int, cycled int, shared int, made text);
+CREATE SEQUENCE down INCREMENT -2 START -1; ALTER TABLE t ALTER down SET DEFAULT nextval('down');
+CREATE SEQUENCE stepped START 10 INCREMENT 10; ALTER TABLE t ALTER stepped SET DEFAULT nextval('stepped');
+CREATE SEQUENCE cycled MAXVALUE 5 CYCLE; ALTER TABLE t ALTER cycled SET DEFAULT nextval('cycled');
+CREATE SEQUENCE shared; ALTER TABLE t ALTER shared SET DEFAULT nextval('shared');
+CREATE TABLE u (shared int DEFAULT nextval('shared'));
+CREATE SEQUENCE made; ALTER TABLE t ALTER made SET DEFAULT 'no ' || nextval('made');
+ALTER TABLE t ALTER beyond TYPE int;
+SELECT nextval('t_used_seq'), nextval('t_recorded_seq'), nextval('t_recorded_seq');
+SELECT setval('cycled', 2), nextval('made');
+ALTER SEQUENCE t_reset_seq RESTART WITH 50;
+"""
+ROWS = """
+INSERT INTO t OVERRIDING SYSTEM VALUE VALUES
+  (NULL, 1, 7, 1, 3, 4, 100000, -4, 11, 5, 6, 'x'), (NULL, 1, 8, 1, 4, 5, 9, -1, 15, 4, 5, 'y')
+"""
+
+
+def test_sequences_go_on_past_all_that_was_handed_out_or_restored(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, SEQUENCES)
+    definition = define(extracted(source))
+    run(target, definition.before)
+    postgresql_server.psql(target, "ALTER TABLE t ALTER never DROP NOT NULL", ROWS, "INSERT INTO u VALUES (9)")
+    run(target, definition.after)
+    found = lines(postgresql_server, target, "SELECT sequencename, last_value FROM pg_sequences")
+    assert dict(line.split("|") for line in found) == {
+        "t_never_seq": "",
+        "t_used_seq": "1",
+        "t_by_hand_seq": "8",
+        "t_recorded_seq": "2",
+        "t_reset_seq": "49",
+        "t_i_seq": "5",
+        "t_beyond_seq": "9",  # 100000 is no number that it could come to
+        "down": "-5",
+        "stepped": "20",
+        "cycled": "2",
+        "shared": "9",
+        "made": "1",
+    }
+
+
+# Versions and types of others
+
+
+def test_a_database_of_version_16_comes_back_in_16_and_in_18(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    newer = ("VIRTUAL", "CONSTRAINT unseen", "NO INHERIT, CHECK (b > 0)", "ALTER c SET NOT NULL")
+    script = "\n".join(line for line in EVERYTHING.splitlines() if not any(each in line for each in newer))
+    script = script.replace(
+        "CREATE TABLE sales.heir",
+        "CREATE TABLE sales.base (a int NOT NULL, b int DEFAULT 1, c int, CHECK (b > 0));\nCREATE TABLE sales.heir",
+    ).replace("id int GENERATED ALWAYS AS IDENTITY, at", "id int, at")
+    script = script.replace("COMMENT ON CONSTRAINT label_there ON orders IS 'never null';", "")
+    with start_postgresql(16) as old:
+        source, target = old.create_database(), old.create_database()
+        old.psql_script(source, script)
+        schema = extracted(source)
+        restore(schema, target)
+        assert schema_dump(old, target) == schema_dump(old, source)
+        restore(schema, postgresql_database)
+        made = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
+        assert lines(postgresql_server, postgresql_database, made) == lines(old, source, made)
+
+
+def test_every_arrow_type_of_data_files_has_a_type_that_loses_nothing() -> None:
+    assert {str(kind): type_for(kind) for kind in (pa.uint8(), pa.uint32(), pa.uint64(), pa.int8())} == {
+        "uint8": "smallint",
+        "uint32": "bigint",
+        "uint64": "numeric(20,0)",
+        "int8": "smallint",
+    }
+    assert type_for(pa.decimal128(38, 10)) == "numeric(38,10)"
+    assert type_for(pa.decimal256(76, 0)) == "numeric(76,0)"
+    assert type_for(pa.decimal128(3, -2)) == "numeric(5,0)"
+    assert type_for(pa.decimal128(2, 5)) == "numeric(5,5)"
+    assert type_for(pa.timestamp("ns", "UTC")) == type_for(pa.time64("ns")) == "text"
+    assert type_for(pa.timestamp("ms")) == "timestamp without time zone"
+    assert (type_for(pa.binary(16)), type_for(pa.binary(4))) == ("uuid", "bytea")
+    assert type_for(pa.list_(pa.uint16())) == "integer[]"
+    assert type_for(pa.list_(pa.list_(pa.int32()))) == "json"
+    assert type_for(pa.struct([("a", pa.int32())])) == type_for(pa.map_(pa.string(), pa.int32())) == "json"
+    with pytest.raises(UnsupportedTypeError, match="month_day_nano"):
+        type_for(pa.month_day_nano_interval())
+
+
+def test_several_connections_may_write() -> None:
+    assert not ONE_WRITER

@@ -1,0 +1,226 @@
+"""Documents that hold SQL where a name, a type or an expression belongs: nothing of it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.databases.postgresql.restored import restore, run, schema_dump
+from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+EVIL = "1); DROP TABLE victim; --"
+COLUMN = {"name": "a", "type": "integer", "arrow_type": "int32"}
+TABLE: dict[str, Any] = {"schema": "public", "name": "t", "columns": [COLUMN]}
+VIEW: dict[str, Any] = {"schema": "public", "name": "v", "definition": "SELECT 1;"}
+
+
+def schema(*, view: dict[str, Any] | None = None, **table: Any) -> DatabaseSchema:
+    document = {"database": "postgresql", "tables": [TABLE | table], "views": [VIEW | view] if view else []}
+    return DatabaseSchema.model_validate(document)
+
+
+def column(**facts: Any) -> DatabaseSchema:
+    return schema(columns=[COLUMN | facts])
+
+
+def options(**given: Any) -> DatabaseSchema:
+    return schema(options=given)
+
+
+def partition(**facts: Any) -> DatabaseSchema:
+    part = {"schema": "public", "name": "p", "of": ["public", "t"], "bounds": "DEFAULT"}
+    return options(partition_by="LIST (a)", partitions=[part | facts])
+
+
+def user_type(kind: str, **definition: Any) -> DatabaseSchema:
+    return schema(types=[{"schema": "public", "name": "k", "kind": kind, "definition": definition}])
+
+
+def check(definition: str) -> DatabaseSchema:
+    return schema(checks=[{"name": "c", "definition": definition}])
+
+
+def index(definition: str) -> DatabaseSchema:
+    return schema(indexes=[{"name": "i", "definition": definition}])
+
+
+def unique(definition: str) -> DatabaseSchema:
+    return schema(unique=[{"name": "u", "columns": ["a"], "definition": definition}])
+
+
+def foreign_key(definition: str, table: str = "t") -> DatabaseSchema:
+    names = {"referenced_schema": "public", "referenced_table": table, "referenced_columns": ["a"]}
+    return schema(foreign_keys=[{"name": "f", "columns": ["a"], "definition": definition, **names}])
+
+
+REFUSED = {
+    "default of column public.t.a": [
+        column(default=text)
+        for text in (
+            EVIL,
+            "0, evil int",
+            "1) CHECK (true",
+            "1 -- x",
+            "1 /* x",
+            "'open",
+            "E'\\\\' || '",
+            "E'a'\n'\\'",
+            "$$x$$",
+            "1; SELECT 1",
+            "1\0",
+            "",
+            "x'",
+        )
+    ],
+    "expression of column public.t.a": [column(generated=EVIL, generated_kind="stored")],
+    "column public.t.a": [
+        column(type=text)
+        for text in (EVIL, "integer, b integer", "integer DEFAULT 1", "int4(1--)", "integer[] CHECK (true)", 'a"b', "")
+    ],
+    "collation of column public.t.a": [column(collation='"C" DEFAULT 1')],
+    "constraint c of public.t": [
+        check(text)
+        for text in (
+            "CHECK (true), DROP COLUMN a",
+            "CHECK ((true)) NOT VALID, ADD b int",
+            "CHECK (a > 0) OR (a < 0)); DROP TABLE victim; --)",
+            "EXCLUDE USING gist (a WITH =), DROP COLUMN a",
+            "DROP COLUMN a",
+        )
+    ],
+    "unique constraint u of public.t": [
+        unique("UNIQUE (a), DROP COLUMN a"),
+        unique("UNIQUE (lower(a))"),
+        unique("CHECK (true)"),
+    ],
+    "index i of public.t": [
+        index(text)
+        for text in (
+            "DROP TABLE victim",
+            "CREATE INDEX i ON public.victim USING btree (a)",
+            "CREATE INDEX other ON public.t USING btree (a)",
+            f"CREATE INDEX i ON public.t USING btree (a{EVIL})",
+            "CREATE INDEX i ON public.t USING btree (a), b",
+        )
+    ],
+    "foreign key f of public.t": [
+        foreign_key("FOREIGN KEY (a) REFERENCES public.t(a), DROP COLUMN a"),
+        foreign_key("FOREIGN KEY (a) REFERENCES public.victim(a)"),
+        foreign_key("CHECK (true)"),
+    ],
+    "view public.v": [
+        schema(view={"definition": text})
+        for text in ("SELECT 1; DROP TABLE victim;", "SELECT 1) --", "SELECT 'open", "", ";")
+    ],
+    "default of column public.v.a": [schema(view={"columns": [COLUMN | {"default": EVIL}]})],
+    "storage of column public.t.a": [options(columns={"a": {"storage": "plain, DROP COLUMN a"}})],
+    "options of column public.t.a": [options(columns={"a": {"options": ["n_distinct=1), DROP COLUMN a", "x) = 1"]}})],
+    "table public.t": [
+        options(storage_parameters=["fillfactor"]),
+        options(storage_parameters=["a b=1"]),
+        options(of_type="x (a int); --"),
+    ],
+    "statistics of public.t": [
+        options(statistics=[text])
+        for text in (
+            "DROP TABLE victim",
+            "CREATE STATISTICS s ON a, b FROM public.victim",
+            "CREATE STATISTICS s ON a; DROP TABLE victim; SELECT 1 FROM public.t",
+        )
+    ],
+    "partition key of public.t": [options(partition_by="LIST (a) TABLESPACE x"), options(partition_by=EVIL)],
+    "bounds of partition public.p": [
+        partition(bounds=text)
+        for text in ("FOR VALUES IN (lower('x'))", "DEFAULT; DROP TABLE victim", "FOR VALUES IN ('\\') FOR ('')")
+    ],
+    "domain public.k": [user_type("domain", base="integer; DROP TABLE victim")],
+    "default of domain public.k": [user_type("domain", base="integer", default=EVIL)],
+    "check c of domain public.k": [
+        user_type("domain", base="integer", constraints=[{"name": "c", "definition": f"CHECK ({EVIL})"}])
+    ],
+    "attribute x of type public.k": [user_type("composite", attributes=[{"name": "x", "type": "int, y int"}])],
+    "type public.k": [
+        user_type("range", subtype="int4, canonical = f"),
+        user_type("range", subtype="a", collation=";"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "document"), [(what, document) for what, documents in REFUSED.items() for document in documents]
+)
+def test_text_that_leaves_its_place_is_refused_before_anything_runs(what: str, document: DatabaseSchema) -> None:
+    with pytest.raises(RestoreError, match="is refused") as error:
+        define(document)
+    assert str(error.value).startswith(f"{what} is refused: ")
+    assert error.value.attributes["object"] == what
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        options(partitions=[{"name": "p"}], partition_by="LIST (a)"),
+        options(columns=[1]),
+        options(inherits=[["a"]]),
+        options(extensions=[["x"]], extension_schemas=[]),
+        schema(view={"options": {"types": [{}]}}),
+    ],
+)
+def test_options_of_another_form_are_refused_as_such(document: DatabaseSchema) -> None:
+    with pytest.raises(RestoreError, match="do not have the form"):
+        define(document)
+
+
+def test_hostile_names_and_comments_are_only_names_and_comments(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    evil = "x\"'; DROP TABLE public.victim; --\\"
+    postgresql_server.psql(postgresql_database, "CREATE TABLE victim (a int)")
+    document = {
+        "database": "postgresql",
+        "schemas": [{"name": evil, "comment": evil}],
+        "tables": [
+            {
+                "schema": evil,
+                "name": evil,
+                "comment": evil,
+                "columns": [COLUMN | {"name": evil, "comment": evil, "nullable": False, "identity": "always"}],
+                "primary_key": {"name": f"{evil}1", "columns": [evil]},
+                "types": [{"schema": evil, "name": "k", "kind": "enum", "labels": [evil], "comment": evil}],
+                "options": {
+                    "columns": {evil: {"not_null_name": f"{evil}2"}},
+                    "comments": {"constraints": {f"{evil}1": evil}},
+                },
+            }
+        ],
+    }
+    assert restore(DatabaseSchema.model_validate(document), postgresql_database).lost == ()
+    assert postgresql_server.psql(postgresql_database, "SELECT 'victim'::regclass") == "victim"
+    told = "SELECT obj_description(oid) FROM pg_class WHERE relkind = 'r' AND obj_description(oid) IS NOT NULL"
+    assert evil in postgresql_server.psql(postgresql_database, told)
+    assert "DROP TABLE public.victim" in schema_dump(postgresql_server, postgresql_database)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE t (a int DEFAULT 1); DROP TABLE victim; --)",
+        "COMMENT ON TABLE victim IS 'x'; DROP TABLE victim; --'",
+        "CREATE VIEW v AS SELECT 1; DROP TABLE victim; --",
+    ],
+)
+def test_the_server_runs_nothing_of_several_statements_in_one(
+    sql: str, postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
+    """Even if a text came past the checks."""
+    postgresql_server.psql(postgresql_database, "CREATE TABLE public.victim (a int)")
+    with pytest.raises(RestoreError, match=r"thing public\.t could not be made: .*multiple commands") as error:
+        run(postgresql_database, (Statement("thing public.t", sql),))
+    assert error.value.attributes["makes"] == "thing public.t"
+    assert postgresql_server.psql(postgresql_database, "SELECT relname FROM pg_class WHERE relname IN ('t', 'v')") == ""
+    assert postgresql_server.psql(postgresql_database, "SELECT obj_description('victim'::regclass)") == ""

@@ -1,0 +1,107 @@
+"""A window that the source cannot read fails its own chunk; all others are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.runner import SparkRunner
+from snapshot_assets.errors import ExportFailedError
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.faults.source import CHUNKS
+
+BAD = 3
+WINDOWS = [chunk for chunk in CHUNKS if chunk]
+VIEW = """
+CREATE VIEW bad AS SELECT t, CASE WHEN t >= '2025-01-03 00:00:00Z' AND t < '2025-01-04 00:00:00Z'
+    THEN {fails} ELSE 1 END AS v FROM readings
+"""
+
+
+def failed(run: ExportRun, chunks: Sequence[int] = WINDOWS) -> dict[int, str]:
+    """Export a view; returns the errors by chunk, of which all others must be committed."""
+    with pytest.raises(ExportFailedError) as raised:
+        list(run.export(chunks))
+    errors: dict[int, str] = raised.value.attributes["chunks"]
+    state = run.catalog.refresh()
+    assert [chunk for chunk in chunks if not state.completed(chunk)] == sorted(errors)
+    run.close()
+    return errors
+
+
+def test_of_a_duckdb_view(place: Place) -> None:
+    place.sql(VIEW.format(fails="CAST(sensor AS INTEGER)"))
+    errors = failed(place.run(tables=["main.bad"]))
+    assert list(errors) == [BAD]
+    assert "Could not convert string 's" in errors[BAD]
+
+
+@pytest.fixture
+def postgresql_place(postgresql_server, postgresql_database, tmp_path) -> Place:
+    postgresql_server.psql(
+        postgresql_database,
+        "CREATE TABLE readings AS SELECT '2025-01-01Z'::timestamptz + i * interval '2 hours' t, i FROM"
+        " generate_series(0, 71) i",
+    )
+    return Place(postgresql_database, tmp_path / "location")
+
+
+def test_of_a_postgresql_view(postgresql_server, postgresql_place: Place) -> None:
+    postgresql_server.psql(postgresql_place.source, VIEW.format(fails="1 / (i - i)"))
+    errors = failed(postgresql_place.run(tables=["public.bad"]))
+    assert list(errors) == [BAD]
+    assert "division by zero" in errors[BAD]
+
+
+def test_of_a_view_that_postgresql_cannot_even_plan(postgresql_server, postgresql_place: Place) -> None:
+    """The planner evaluates what is constant: each window fails by itself then, with the server's words."""
+    postgresql_server.psql(
+        postgresql_place.source,
+        "CREATE FUNCTION no() RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+        "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
+    )
+    errors = failed(postgresql_place.run(tables=["public.bad"]))
+    assert list(errors) == WINDOWS
+    assert all("never" in error for error in errors.values())
+
+
+@pytest.fixture(scope="module")
+def spark_readings(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.sql("CREATE DATABASE broken")
+    spark.sql(
+        "CREATE TABLE broken.readings USING parquet AS SELECT id AS i,"
+        " timestamp'2025-01-01T00:00:00Z' + make_interval(0, 0, 0, 0, 2 * id) AS t FROM range(72)"
+    )
+    spark.sql(
+        "CREATE VIEW broken.bad AS SELECT t, CASE WHEN date(t) = date'2025-01-03' THEN"
+        " raise_error('broken here') ELSE i END AS v FROM broken.readings"
+    )
+    spark.sql("CREATE VIEW broken.untimed AS SELECT CASE WHEN v >= 0 THEN t END AS t FROM broken.bad")
+    yield spark
+    spark.sql("DROP DATABASE broken CASCADE")
+
+
+def spark_run(spark: SparkSession, place: Place, **plan: Any) -> ExportRun:
+    run = place.run(SparkRunner(spark), source="spark:spark_catalog.broken", **plan)
+    run.address = DatabaseAddress("broken", "spark:spark_catalog.broken")
+    run.session = lambda: spark
+    return run
+
+
+def test_of_a_spark_view(spark_readings: SparkSession, place: Place) -> None:
+    errors = failed(spark_run(spark_readings, place, tables=["broken.bad"]))
+    assert list(errors) == [BAD]
+    assert "broken here" in errors[BAD]
+
+
+def test_of_a_spark_view_whose_rows_without_a_time_cannot_be_looked_for(
+    spark_readings: SparkSession, place: Place
+) -> None:
+    errors = failed(spark_run(spark_readings, place, tables=["broken.untimed"], null_time="fail"), [0])
+    assert list(errors) == [0]
+    assert "broken here" in errors[0]

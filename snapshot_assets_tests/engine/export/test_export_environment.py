@@ -1,0 +1,130 @@
+"""What surrounds an export: full disks, locked databases, passwords."""
+
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import (
+    DatabaseDeniedError,
+    DatabaseLockedError,
+    ExportFailedError,
+    StoreFullError,
+)
+from snapshot_assets.plan.plan import Plan
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.faults.source import CHUNKS, PLAN
+
+_HOLD = """
+import duckdb, sys
+with duckdb.connect(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def _files_limited_to(size):
+    """Let the system refuse every write beyond a size, as a full disk does."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+@pytest.fixture
+def large_window(place) -> Place:
+    """Window 3 needs a file larger than all others."""
+    place.sql(
+        "INSERT INTO readings SELECT TIMESTAMPTZ '2025-01-03 00:00:00Z' + to_seconds(i), md5(i::VARCHAR), random() "
+        "FROM range(0, 20000) r(i)"
+    )
+    return place
+
+
+def test_a_disk_that_fills_up_fails_its_chunk_and_shows_nothing_of_it(large_window):
+    with _files_limited_to(100_000), pytest.raises(ExportFailedError, match="chunk 3") as raised:
+        large_window.export()
+    assert list(raised.value.attributes["chunks"]) == [3]
+    assert read_state(large_window.store).missing() == [3]
+    assert not [path for path in (large_window.folder / "data" / "3").glob("*readings*") if path.is_file()]
+    assert not [fault for fault in verify(large_window.store).faults if fault.is_damage]
+    large_window.export()
+    assert large_window.differences() == {}
+
+
+def test_a_disk_that_is_full_from_the_start_is_said_to_be_full(place):
+    with _files_limited_to(0), pytest.raises(StoreFullError):
+        place.export()
+    assert [path for path in place.folder.rglob("*") if path.is_file()] == []
+    place.export()
+    assert place.differences() == {}
+
+
+def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place, monkeypatch):
+    run = place.run()
+    run.begin()
+    with _files_limited_to(0), pytest.raises(StoreFullError):
+        list(run.export(CHUNKS))
+    run.close()
+    assert not [fault for fault in verify(place.store).faults if fault.is_damage]
+    place.export()
+    assert place.differences() == {}
+
+
+def test_a_file_that_another_process_writes_to_is_refused_before_anything_is_written(place):
+    command = [sys.executable, "-c", _HOLD, place.source.removeprefix("duckdb://")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "held\n"
+        with pytest.raises(DatabaseLockedError, match=str(writer.pid)):
+            place.export()
+        writer.stdin.close()
+    assert not place.folder.exists()
+    place.export()
+    assert place.differences() == {}
+
+
+def test_no_password_of_the_source_lies_on_storage(postgresql_server, postgresql_database, tmp_path):
+    server, uri = postgresql_server, postgresql_database
+    server.psql(uri, "CREATE TABLE m (t timestamptz, v int)", "INSERT INTO m VALUES ('2025-01-02', 1), ('infinity', 2)")
+    password = uri.split("://", 1)[1].split("@")[0].split(":")[1]
+    place = Place(uri, tmp_path / "location")
+    run = ExportRun(
+        Plan(**PLAN, source=uri, to=place.store.uri), DatabaseAddress("shop", uri), place.store, InlineRunner(), "run"
+    )
+    run.begin()
+    with pytest.raises(ExportFailedError, match="chunk 0") as raised:
+        list(run.export(CHUNKS))
+    run.show_progress()
+    run.close()
+    written = [path.read_bytes() for path in place.folder.rglob("*") if path.is_file()]
+    assert any(b"Failed" in content for content in written)
+    for secret in (password, unquote(password)):
+        assert not [content for content in written if secret.encode() in content]
+        assert secret not in str(raised.value)
+
+
+def test_a_refused_password_leaves_nothing_behind(postgresql_server, tmp_path):
+    uri = postgresql_server.uri(password="wrong-secret")
+    place = Place(uri, tmp_path / "location")
+    run = ExportRun(
+        Plan(**PLAN, source=uri, to=place.store.uri), DatabaseAddress("shop", uri), place.store, InlineRunner(), "run"
+    )
+    with pytest.raises(DatabaseDeniedError) as raised:
+        run.begin()
+    run.close()
+    assert "wrong-secret" not in str(raised.value)
+    assert not place.folder.exists()

@@ -1,0 +1,68 @@
+"""What a run may go on with: the plan, the tables and the time columns that the snapshot was begun with."""
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.engine.export.begin import requested_range
+from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationDeletedError, SnapshotExistsError
+from snapshot_assets_tests.faults.source import CHUNKS
+
+
+def test_a_changed_plan_is_refused_even_where_every_chunk_is_completed(place):
+    place.export()
+    run = place.run(null_time="fail")
+    assert requested_range(run.plan) == requested_range(place.run().plan)
+    with pytest.raises(SnapshotExistsError, match="null_time is chunk0 there and fail here"):
+        list(run.export(CHUNKS))
+    with pytest.raises(SnapshotExistsError):
+        run.seal()
+
+
+def test_a_deleted_snapshot_is_neither_complete_nor_sealed(place):
+    place.export()
+
+    class Killed(Exception):
+        pass
+
+    class Store:
+        def __getattr__(self, name):
+            return getattr(place.store, name)
+
+        def delete(self, path):
+            if not path.startswith("transactions/probe-"):
+                raise Killed
+
+    with pytest.raises(Killed):
+        delete_snapshot(Store())
+    run = place.run()
+    with pytest.raises(LocationDeletedError):
+        list(run.export(CHUNKS))
+    with pytest.raises(LocationDeletedError):
+        run.seal()
+
+
+def test_finished_chunks_fix_the_time_index(place):
+    place.export(chunks=CHUNKS[:2], seal=False)
+    table = next(t for t in place.run().committed_schema().tables if t.time_index)
+    before = read_state(place.store).revision
+    with pytest.raises(SnapshotExistsError, match=f"the time index of {table.table_name} is {table.time_index} there"):
+        place.export(time_columns={str(table.table_name): None})
+    assert read_state(place.store).revision == before
+
+
+def test_finished_chunks_fix_the_tables_of_a_plan_that_runs_once(place):
+    place.export(chunks=CHUNKS[:2], seal=False)
+    place.sql("CREATE TABLE newcomer AS SELECT 1 AS a")
+    with pytest.raises(SnapshotExistsError, match="newcomer is not in the snapshot"):
+        place.export()
+
+
+def test_rows_without_a_time_are_noticed_where_no_chunk_0_is_due(place):
+    fields = {"null_time": "fail", "untimed_tables": "skip"}
+    place.export(chunks=[chunk for chunk in CHUNKS if chunk], seal=False, **fields)
+    run = place.run(**fields)
+    with pytest.raises((DatabaseError, ExportFailedError), match="NULL or infinite"):
+        run.seal()
+    run.close()
+    assert not read_state(place.store).seals

@@ -1,0 +1,134 @@
+"""One import in this process, and the comparison of its target with the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from snapshot_assets.databases.open import open_database, open_target
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
+from snapshot_assets.databases.target import LEDGER_SCHEMA, ImportRecord
+from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.faults.source import TIMES
+
+
+@dataclass
+class CountingRunner:
+    """Runs tasks in this process and remembers which functions were called how often."""
+
+    calls: list[str] = field(default_factory=list)
+
+    def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
+        self.calls += [function.__name__] * len(items)
+        return list(InlineRunner().map(function, items))
+
+
+@dataclass
+class Restored:
+    """What one import did."""
+
+    outcomes: dict[int, ChunkOutcome]
+    finished: bool
+    run: ImportRun
+    calls: list[str]
+
+    @property
+    def rows(self) -> int:
+        return sum(outcome.rows for outcome in self.outcomes.values())
+
+
+@dataclass
+class Into:
+    """A target, and imports into it."""
+
+    uri: str
+
+    @property
+    def address(self) -> DatabaseAddress:
+        return DatabaseAddress("target", self.uri)
+
+    def run(
+        self, store: ObjectStore, runner: Any = None, *, filters: Filters | None = None, **settings: Any
+    ) -> ImportRun:
+        chosen = ImportSettings(filters or Filters(), **settings)
+        return ImportRun(store, self.address, runner or InlineRunner(), chosen, retry=RetryPolicy(base=0))
+
+    def restore(
+        self,
+        store: ObjectStore,
+        chunks: Sequence[int] = (),
+        *,
+        again: bool = False,
+        finish: bool = True,
+        **settings: Any,
+    ) -> Restored:
+        """Prepare, begin, load and finish."""
+        runner = CountingRunner()
+        run = self.run(store, runner, **settings)
+        outcomes = {each.chunk: each for each in run.restore(chunks, again=again)}
+        return Restored(outcomes, finish and run.finish(), run, runner.calls)
+
+    def imports(self) -> list[ImportRecord]:
+        with closing(open_target(self.address)) as target:
+            return target.imports()
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return all rows of all tables but the ledger's, by table name."""
+        with closing(open_database(self.address)) as database:
+            schema = database.extract(Selection())
+            found = {}
+            for table in schema.tables:
+                if table.schema_name != LEDGER_SCHEMA:
+                    with database.scan(Scan(table, AllRows())) as batches:
+                        found[table.name] = pa.Table.from_batches(batches, table.arrow_schema())
+        return found
+
+    def differences(self, source: str, where: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:
+        """Return, by table, the rows that source and target do not have equally often; none if all is well.
+
+        Args:
+            source: URI of the DuckDB source.
+            where: By table, the predicate of the source's rows that should be there.
+        """
+        restored = self.tables()
+        different = {}
+        with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            for table in TIMES:
+                connection.register("restored", restored[table])
+                wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
+                rows = connection.sql(
+                    f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
+                ).fetchall()
+                if rows:
+                    different[table] = rows
+        return different
+
+
+IN_RANGE = {
+    "readings": "t IS NULL OR (t >= '2025-01-01 00:00:00Z' AND t < '2025-01-07 00:00:00Z')",
+    "events": "moment IS NULL OR (moment >= '2025-01-01' AND moment < '2025-01-07')",
+}
+"""Predicates of the test source's rows that its snapshot holds."""
+
+
+def execute(into: Into, statement: str) -> None:
+    """Run a statement in a target as somebody else would."""
+    if into.uri.startswith("duckdb"):
+        with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
+            connection.execute(statement)
+    else:
+        with client(into.uri) as run:
+            run(statement)

@@ -1,0 +1,150 @@
+"""A second import after a compaction: rows that only lie in other files are not loaded again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NoReturn
+
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.databases.open import open_target
+from snapshot_assets.databases.target import LoadedFile
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.errors import ObjectNotFoundError, OtherImportError, RestoreError
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.engine.compact.compactions import add_schema, compact, scatter
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored
+from snapshot_assets_tests.engine.test_tombstones import READINGS
+from snapshot_assets_tests.faults.source import add_rows
+
+
+def head(place: Place) -> int:
+    return read_state(place.store).revision
+
+
+def ledger(into: Into, place: Place) -> set[LoadedFile]:
+    target = open_target(into.address)
+    try:
+        return set(target.loaded(read_state(place.store).location_id))
+    finally:
+        target.close()
+
+
+def live(place: Place, through: int | None = None) -> dict[str, int]:
+    """Return the rows of the files of a state."""
+    return {known.file.path: known.file.rows for known in read_state(place.store, through=through).live_files()}
+
+
+def known(into: Into, place: Place) -> dict[str, int]:
+    return {file.path: file.rows for file in ledger(into, place)}
+
+
+def nothing_was_loaded(done: Restored) -> bool:
+    return done.finished and not done.calls and {each.status for each in done.outcomes.values()} == {"skipped"}
+
+
+@pytest.mark.slow
+def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_files(
+    scattered: Place, into: Into
+) -> None:
+    into.restore(scattered.store)
+    before = known(into, scattered)
+    compact(scattered.store)
+    assert before != live(scattered)
+    assert not into.restore(scattered.store, [1]).finished
+    assert nothing_was_loaded(into.restore(scattered.store))
+    assert known(into, scattered) == live(scattered)
+    importers = {file.import_id for file in ledger(into, scattered) if file.path not in before}
+    assert importers == {into.imports()[-1].id}
+    assert into.differences(scattered.source, IN_RANGE) == {}
+    assert nothing_was_loaded(into.restore(scattered.store))
+    add_rows(scattered.source)
+    scattered.export(chunks=[2], replace=True)
+    assert into.restore(scattered.store, replace=True).outcomes[2].status == "replaced"
+    assert into.differences(scattered.source, IN_RANGE) == {}
+
+
+def test_several_compactions_are_followed_and_older_versions_too(scattered: Place, duck: Into) -> None:
+    before = head(scattered)
+    duck.restore(scattered.store)
+    compact(scattered.store, tables=(READINGS,))
+    write_checkpoint(scattered.store, read_state(scattered.store))
+    compact(scattered.store)
+    compact(scattered.store, chunks=(1, 2))
+    for version in (None, f"rev:{before}", None):
+        assert nothing_was_loaded(duck.restore(scattered.store, version=version, replace=True))
+        assert known(duck, scattered) == live(scattered, before if version else None)
+    assert duck.differences(scattered.source, IN_RANGE) == {}
+
+
+@pytest.mark.parametrize("doubtful", ["receipts", "history", "schema"])
+@pytest.mark.slow
+def test_what_is_not_proved_counts_as_changed(
+    scattered: Place, duck: Into, doubtful: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duck.restore(scattered.store)
+    if doubtful == "history":  # a checkpoint keeps no word on a chunk that no sealed state has
+        scatter(scattered.store, sealed=False)
+    if doubtful == "schema":
+        add_schema(scattered.store, _commented)
+    compact(scattered.store)
+    if doubtful == "receipts":
+        monkeypatch.setattr("snapshot_assets.engine.restore.compactions.read_receipt", _collected)
+    else:
+        seal(Catalog.open_for_writing(scattered.store))
+        write_checkpoint(scattered.store, read_state(scattered.store))
+    with pytest.raises(RestoreError, match="loaded from other files"):
+        duck.restore(scattered.store)
+    assert duck.restore(scattered.store, replace=True).finished
+    assert duck.differences(scattered.source, IN_RANGE) == {}
+
+
+def _commented(schema: DatabaseSchema) -> DatabaseSchema:
+    first, *others = schema.tables
+    column = first.columns[0].model_copy(update={"comment": "changed"})
+    changed = first.model_copy(update={"columns": (column, *first.columns[1:])})
+    return schema.model_copy(update={"tables": (changed, *others)})
+
+
+def _collected(_: object, path: str) -> NoReturn:
+    raise ObjectNotFoundError(f"{path} is not there.")
+
+
+def test_rows_of_a_range_in_a_compacted_file_are_not_counted_on(scattered: Place, duck: Into) -> None:
+    """The ledger would have to say how many of a new file's rows lie in the range."""
+    filters = Filters(start=datetime(2025, 1, 2, 12, tzinfo=UTC), end=datetime(2025, 1, 7, tzinfo=UTC))
+    duck.restore(scattered.store, filters=filters)
+    compact(scattered.store)
+    with pytest.raises(RestoreError, match="Chunk 2 was loaded from other files"):
+        duck.restore(scattered.store, filters=filters)
+    done = duck.restore(scattered.store, filters=filters, replace=True)
+    assert {chunk for chunk, each in done.outcomes.items() if each.status == "replaced"} == {2}
+    assert done.finished
+
+
+def test_the_ledger_is_changed_whole_once_and_only_by_the_newest_import(scattered: Place, into: Into) -> None:
+    first = into.restore(scattered.store).run.begin()
+    compact(scattered.store)
+    run = into.run(scattered.store)
+    prepared = run.begin([])
+    [*renewals] = [load.renewal for load in prepared.loads() if load.renewal]
+    old = [entry for each in renewals for entry in each.old]
+    new = [entry for each in renewals for entry in each.new]
+    target, before = open_target(into.address), ledger(into, scattered)
+    try:
+        with pytest.raises(OtherImportError):
+            target.renew(first.record, old, new)
+        with pytest.raises(RestoreError, match="by another run meanwhile"):
+            target.renew(prepared.record, [*old, new[0]], new)
+        assert set(target.loaded(prepared.record.location_id)) == before
+        for _ in range(2):
+            target.renew(prepared.record, old, new)
+            assert set(target.loaded(prepared.record.location_id)) == (before - set(old)) | set(new)
+    finally:
+        target.close()
+    assert run.finish()

@@ -1,0 +1,179 @@
+"""A second import after a compaction that left out rows: they are no change if the target has lost them already."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.engine.compact.compactions import append, compact
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, Restored, execute
+from snapshot_assets_tests.engine.restore.test_compacted import head, known, live, nothing_was_loaded
+from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, READINGS, delete, without
+
+pytestmark = pytest.mark.slow
+
+ITEMS = TableName("main", "items")
+
+
+def statuses(done: Restored) -> dict[int, str]:
+    """Return what became of chunks that were not skipped."""
+    return {chunk: each.status for chunk, each in done.outcomes.items() if each.status != "skipped"}
+
+
+def gone(place: Place, chunk: int, since: int) -> int:
+    """Return how many rows a chunk has less than at an older revision."""
+    then, now = (read_state(place.store, through=revision) for revision in (since, None))
+    rows = [sum(known.file.rows for known in state.live_files(chunk)) for state in (then, now)]
+    return rows[0] - rows[1]
+
+
+def test_rows_that_a_compaction_left_out_after_the_target_lost_them_are_no_change(scattered: Place, into: Into) -> None:
+    into.restore(scattered.store)
+    delete(scattered, FIRST_DAYS)
+    assert statuses(into.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    compact(scattered.store, tables=(TableName("main", "events"),))
+    compact(scattered.store)
+    assert nothing_was_loaded(into.restore(scattered.store))
+    assert known(into, scattered) == live(scattered)
+    assert into.differences(scattered.source, without(FIRST_DAYS)) == {}
+    assert nothing_was_loaded(into.restore(scattered.store))
+
+
+def test_rows_that_were_deleted_before_the_first_import_may_be_left_out_later(exported: Place, duck: Into) -> None:
+    delete(exported, FIRST_DAYS)
+    duck.restore(exported.store)
+    compact(exported.store)
+    delete(exported, "sensor = 's1' and t < '2025-01-04T12:00:00Z'")
+    compact(exported.store)
+    with pytest.raises(
+        RestoreError, match=r"Chunk 2 .*compactions left out \d+ deleted rows in main.readings that the"
+    ):
+        duck.restore(exported.store)
+    assert statuses(duck.restore(exported.store, replace=True)) == {2: "replaced", 3: "replaced"}
+    compact(exported.store, tables=(READINGS,))
+    assert nothing_was_loaded(duck.restore(exported.store))
+    deleted = f"({FIRST_DAYS}) OR sensor = 's1' and t < '2025-01-04T12:00:00Z'"
+    assert duck.differences(exported.source, without(deleted)) == {}
+
+
+def test_a_chunk_that_was_compacted_and_lost_rows_is_loaded_again_only_when_asked(scattered: Place, into: Into) -> None:
+    before = head(scattered)
+    into.restore(scattered.store)
+    delete(scattered, FIRST_DAYS)
+    compact(scattered.store)
+    less = gone(scattered, 1, before)
+    found = (
+        rf"other files \(compactions left out {less} deleted rows in main.readings that the target holds\).*--replace"
+    )
+    with pytest.raises(RestoreError, match=found):
+        into.restore(scattered.store)
+    assert known(into, scattered) == live(scattered, before)
+    assert statuses(into.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    assert known(into, scattered) == live(scattered)
+    assert into.differences(scattered.source, without(FIRST_DAYS)) == {}
+    older = f"rev:{before}"
+    with pytest.raises(
+        RestoreError, match=r"Chunk 2 .* deleted rows in main.readings that the target lacks.*--replace"
+    ):
+        into.restore(scattered.store, version=older)
+    assert statuses(into.restore(scattered.store, version=older, replace=True)) == {1: "loaded", 2: "replaced"}
+    assert into.differences(scattered.source, IN_RANGE) == {}
+
+
+def test_rows_of_another_table_that_were_deleted_are_what_changed(scattered: Place, duck: Into) -> None:
+    duck.restore(scattered.store)
+    delete(scattered, FIRST_DAYS)
+    compact(scattered.store, tables=(TableName("main", "events"),))
+    with pytest.raises(RestoreError, match="Chunk 1 was loaded when other rows of its files were deleted"):
+        duck.restore(scattered.store)
+    assert statuses(duck.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    assert duck.differences(scattered.source, without(FIRST_DAYS)) == {}
+
+
+def test_what_an_import_loaded_that_never_finished_may_not_be_all_that_there_was(scattered: Place, duck: Into) -> None:
+    """Else rows that it did not load could be taken for those that the compaction left out."""
+    duck.restore(scattered.store)
+    delete(scattered, FIRST_DAYS)
+    second = duck.restore(scattered.store, replace=True).run.begin().record.id
+    delete(scattered, "t > '2025-01-06T12:00:00Z'")
+    duck.restore(scattered.store, replace=True)
+    compact(scattered.store)
+    execute(duck, f"UPDATE snapshot_assets_ledger.imports SET finished = false WHERE id = '{second}'")
+    with pytest.raises(
+        RestoreError, match=r"Chunk 1 .*they were compacted, and nothing proves that they hold the same"
+    ):
+        duck.restore(scattered.store)
+    execute(duck, "UPDATE snapshot_assets_ledger.imports SET finished = true")
+    assert nothing_was_loaded(duck.restore(scattered.store))
+
+
+@pytest.fixture
+def ambiguous(place: Place) -> Place:
+    """A table with a primary key five rows of which are there twice."""
+    place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ)")
+    place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i) FROM range(20) r(i)")
+    place.export()
+    [file] = [known.file for known in read_state(place.store).live_files() if known.file.table == "items"]
+    rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
+    append(place.store, 1, ITEMS, rows.slice(0, 5))
+    seal(Catalog.open_for_writing(place.store))
+    return place
+
+
+@pytest.fixture
+def doubled(ambiguous: Place, duck: Into) -> Place:
+    """The same, and imported so: the target's table has no key."""
+    execute(duck, "CREATE TABLE main.items (id INTEGER, moment TIMESTAMP WITH TIME ZONE)")
+    duck.restore(ambiguous.store)
+    return ambiguous
+
+
+def test_rows_that_contradict_a_key_say_how_to_go_on(ambiguous: Place, duck: Into) -> None:
+    with pytest.raises(RestoreError, match=r"primary key of main\.items could not be made: .*--dedupe primary_key"):
+        duck.restore(ambiguous.store)
+    assert duck.tables()["items"].num_rows == 25
+
+
+def test_duplicates_that_a_compaction_removed_are_a_change(doubled: Place, duck: Into) -> None:
+    before = known(duck, doubled)
+    compact(doubled.store, dedupe="primary_key")
+    with pytest.raises(
+        RestoreError, match=r"left out 5 duplicates of a primary key in main.items that the target holds"
+    ):
+        duck.restore(doubled.store)
+    assert known(duck, doubled) == before
+    assert statuses(duck.restore(doubled.store, replace=True)) == {1: "replaced"}
+    assert duck.tables()["items"].num_rows == 20
+
+
+def test_duplicates_are_told_from_deleted_rows_that_the_target_has_lost_already(doubled: Place, duck: Into) -> None:
+    delete(doubled, "id < 2", ITEMS)
+    duck.restore(doubled.store, replace=True)
+    delete(doubled, "id = 19", ITEMS)
+    compact(doubled.store, dedupe="primary_key")
+    with pytest.raises(RestoreError, match=r"left out 1 deleted row and 3 duplicates of a primary key in main.items"):
+        duck.restore(doubled.store)
+    duck.restore(doubled.store, replace=True)
+    assert sorted(duck.tables()["items"]["id"].to_pylist()) == list(range(2, 19))
+
+
+def test_rows_that_came_and_went_between_two_imports_are_a_change(place: Place, duck: Into) -> None:
+    """As many rows were added as a compaction left out."""
+    place.sql("CREATE TABLE items (id INTEGER, moment TIMESTAMPTZ)")
+    place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i) FROM range(20) r(i)")
+    place.export()
+    duck.restore(place.store)
+    [file] = [known.file for known in read_state(place.store).live_files() if known.file.table == "items"]
+    rows = pq.read_table(place.folder / file.path).replace_schema_metadata(None)
+    delete(place, "id < 5", ITEMS)
+    append(place.store, 1, ITEMS, rows.slice(10, 5))
+    compact(place.store)
+    seal(Catalog.open_for_writing(place.store))
+    with pytest.raises(RestoreError, match=r"Chunk 1 .*nothing proves that they hold the same rows"):
+        duck.restore(place.store)

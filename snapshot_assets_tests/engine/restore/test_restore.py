@@ -1,0 +1,355 @@
+"""Imports: every row comes back exactly once, and whatever could break that is refused before it does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.errors import (
+    DamageError,
+    NoSnapshotError,
+    OtherImportError,
+    RestoreError,
+    RestoreFailedError,
+    TargetNotEmptyError,
+    UnknownRelationError,
+    VersionNotFoundError,
+)
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into, execute
+from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
+
+
+def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into):
+    done = into.restore(exported.store)
+    assert done.finished
+    assert {chunk: outcome.status for chunk, outcome in done.outcomes.items()} == {
+        chunk: "skipped" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
+    }
+    assert into.differences(exported.source, IN_RANGE) == {}
+    assert all(expected == found for expected, found in done.run.check_counts().values())
+    again = into.restore(exported.store)
+    assert (again.rows, again.calls, again.finished) == (0, [], True)
+    assert {outcome.status for outcome in again.outcomes.values()} == {"skipped"}
+    assert into.differences(exported.source, IN_RANGE) == {}
+    assert len(into.imports()) == 1
+
+
+def test_a_run_that_was_cut_off_goes_on_with_the_revision_that_was_pinned(exported, into):
+    first = into.restore(exported.store, [1, 2])
+    assert not first.finished
+    pinned = into.imports()[0]
+    assert pinned.tag in read_state(exported.store).tags
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    assert read_state(exported.store).seals[-1].revision > pinned.revision
+    second = into.restore(exported.store)
+    assert second.finished
+    assert second.run.begin().state.revision == pinned.revision
+    late = "(sensor IS DISTINCT FROM 'late' OR t >= '2025-01-07')"
+    assert into.differences(exported.source, IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND {late}"}) == {}
+    assert read_state(exported.store).tags == {}
+
+
+def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, into):
+    into.restore(exported.store)
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
+        into.restore(exported.store)
+    done = into.restore(exported.store, replace=True)
+    assert done.finished
+    assert done.outcomes[2].status == "replaced"
+    assert [chunk for chunk, outcome in done.outcomes.items() if outcome.status != "skipped"] == [2]
+    assert into.differences(exported.source, IN_RANGE) == {}
+    assert [record.finished for record in into.imports()] == [True, True]
+
+
+def test_chunks_that_came_later_are_added(place, into):
+    place.export(chunks=[0, 1, 2, 3], end_time="2025-01-04T00:00:00Z")
+    into.restore(place.store)
+    place.export(kind="once", chunks=CHUNKS, change=lambda run: setattr(run, "force", True))
+    with pytest.raises(RestoreError, match="other files"):  # a new snapshot has new files of the same rows
+        into.restore(place.store)
+    assert into.restore(place.store, replace=True).finished
+    assert into.differences(place.source, IN_RANGE) == {}
+
+
+def test_one_window_can_be_restored_again(exported, into):
+    into.restore(exported.store)
+    execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 00:00:00Z'")
+    assert into.differences(exported.source, IN_RANGE) != {}
+    done = into.restore(exported.store, [2], again=True)
+    assert done.outcomes[2].status == "replaced"
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_chunk_0_can_be_restored_again_with_its_untimed_tables_and_its_rows_without_a_time(exported, into):
+    into.restore(exported.store)
+    execute(into, "DELETE FROM main.places")
+    execute(into, "DELETE FROM main.readings WHERE t IS NULL")
+    assert into.restore(exported.store, [0], again=True).outcomes[0].status == "replaced"
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_tables_with_rows_of_others_are_refused_and_cannot_be_replaced_later(exported, into):
+    create = "CREATE TABLE main.places (id integer, name varchar(10))"
+    execute(into, "CREATE SCHEMA IF NOT EXISTS main")
+    execute(into, create)
+    execute(into, "INSERT INTO main.places VALUES (9, 'theirs')")
+    with pytest.raises(TargetNotEmptyError, match=r"main\.places.*--into-nonempty"):
+        into.restore(exported.store)
+    assert into.imports() == []
+    assert set(into.tables()) == {"places"}
+    done = into.restore(exported.store, into_nonempty=True)
+    assert done.finished
+    assert into.tables()["places"].num_rows == 5
+    with pytest.raises(RestoreError, match=r"cannot be replaced.*--into-nonempty"):
+        into.restore(exported.store, [0], again=True)
+
+
+def test_an_empty_table_that_is_there_is_used_as_it_is_if_its_columns_fit(exported, into):
+    execute(into, "CREATE SCHEMA IF NOT EXISTS main")
+    execute(into, "CREATE TABLE main.places (name varchar(10), id integer)")
+    assert into.restore(exported.store).finished
+    assert sorted(into.tables()["places"]["id"].to_pylist()) == [1, 1, 2, 3]
+
+
+def test_a_table_with_other_columns_is_refused_naming_them(exported, into):
+    execute(into, "CREATE SCHEMA IF NOT EXISTS main")
+    execute(into, "CREATE TABLE main.places (id integer, city varchar(10))")
+    with pytest.raises(RestoreError, match=r"main\.places.*missing are name, too many are city"):
+        into.restore(exported.store)
+    assert set(into.tables()) == {"places"}
+
+
+def test_other_filters_into_the_same_tables_are_refused(exported, into):
+    into.restore(exported.store, filters=Filters(tables=(TableName("main", "places"),)))
+    with pytest.raises(OtherImportError, match=r"with tables main\.places; asked for is everything"):
+        into.restore(exported.store)
+    events = Filters(tables=(TableName("main", "events"),))
+    assert into.restore(exported.store, filters=events).finished  # other tables may have other filters
+    assert set(into.tables()) == {"places", "events"}
+
+
+def test_another_location_into_the_same_tables_is_refused(exported, into, tmp_path):
+    into.restore(exported.store)
+    other = Place(exported.source, tmp_path / "elsewhere")
+    other.export()
+    with pytest.raises(OtherImportError, match=r"were restored from file:.*--forget-ledger"):
+        into.restore(other.store)
+
+
+def test_another_version_is_refused_while_an_import_is_unfinished(exported, into):
+    first = read_state(exported.store).revision
+    into.restore(exported.store, [1])
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    newest = read_state(exported.store).seals[-1].revision
+    with pytest.raises(
+        OtherImportError, match=f"unfinished import of revision {first}; asked for is revision {newest}"
+    ):
+        into.restore(exported.store, version=f"rev:{newest}")
+    assert into.restore(exported.store, version=f"rev:{first}").finished
+
+
+def test_a_time_range_reads_only_chunks_that_overlap_it_and_cuts_its_edges(exported, into):
+    start, end = datetime(2025, 1, 1, 6, tzinfo=UTC), datetime(2025, 1, 3, 12, tzinfo=UTC)
+    for path in exported.folder.glob("data/5/*.parquet"):
+        path.write_bytes(path.read_bytes()[::-1])  # not read, so not missed: only its size is looked at
+    done = into.restore(exported.store, filters=Filters(start=start, end=end))
+    assert sorted(done.outcomes) == [0, 1, 2, 3]
+    inside = {
+        "readings": "t >= '2025-01-01 06:00:00Z' AND t < '2025-01-03 12:00:00Z'",
+        "events": "moment >= '2025-01-01 06:00:00' AND moment < '2025-01-03 12:00:00'",
+    }
+    assert into.differences(exported.source, inside) == {}
+    assert all(expected == found for expected, found in done.run.check_counts().values())
+
+
+def test_a_flipped_byte_keeps_every_row_of_its_chunk_out_and_names_the_file(exported, into):
+    [victim] = exported.folder.glob("data/3/main.readings*.parquet")
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    with pytest.raises(RestoreFailedError, match=r"1 of 7 chunks.*data/3/main.readings.*SHA-256 .*expected"):
+        into.restore(exported.store)
+    outside = "NOT ({0} >= '2025-01-03' AND {0} < '2025-01-04')"
+    expected = {
+        "readings": f"({IN_RANGE['readings']}) AND (t IS NULL OR {outside.format('t')})",
+        "events": f"({IN_RANGE['events']}) AND (moment IS NULL OR {outside.format('moment')})",
+    }
+    assert into.differences(exported.source, expected) == {}
+    assert not into.imports()[0].finished
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    assert into.restore(exported.store).finished
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_a_damaged_log_or_manifest_is_refused_before_the_target_is_touched(exported, duck):
+    manifest = exported.folder / "manifest.json"
+    good = manifest.read_bytes()
+    manifest.write_bytes(good.replace(b'"rows"', b'"rowz"', 1))
+    with pytest.raises(DamageError, match=r"manifest\.json"):
+        duck.restore(exported.store)
+    manifest.write_bytes(good)
+    [schema] = exported.folder.glob("schema/*/tables.json")
+    schema.write_bytes(schema.read_bytes().replace(b"sensor", b"sens0r"))
+    with pytest.raises(DamageError, match=r"tables\.json"):
+        duck.restore(exported.store)
+    assert duck.imports() == []
+
+
+def test_what_is_not_sealed_cannot_be_restored(place, duck):
+    with pytest.raises(NoSnapshotError):
+        duck.restore(place.store)
+    place.export(chunks=[1], seal=False)
+    with pytest.raises(NoSnapshotError, match="no sealed snapshot"):
+        duck.restore(place.store)
+    place.export()
+    with pytest.raises(VersionNotFoundError):
+        duck.restore(place.store, version="rev:2")
+    with pytest.raises(UnknownRelationError, match=r"Did you mean 'readings'"):
+        duck.restore(place.store, filters=Filters(tables=(TableName("main", "reading"),)))
+
+
+def test_preparing_changes_nothing(exported, into):
+    before = read_state(exported.store).revision
+    prepared = into.run(exported.store).prepare(depth="full")
+    assert not prepared.resumed
+    assert [statement.makes for statement in prepared.to_make()]
+    assert sum(len(prepared.missing(chunk)) for chunk in prepared.chunks) > 0
+    assert into.imports() == []
+    assert read_state(exported.store).revision == before
+
+
+def test_a_location_that_may_only_be_read_is_restored_with_a_warning(exported, duck, monkeypatch, caplog):
+    from snapshot_assets.engine.restore import pin as restore_pins
+    from snapshot_assets.errors import StoreDeniedError
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreDeniedError("read-only")
+
+    monkeypatch.setattr(restore_pins, "create_tag", refuse)
+    with caplog.at_level(logging.WARNING):
+        assert duck.restore(exported.store).finished
+    assert "is not pinned" in caplog.text
+
+
+def test_two_imports_at_once_double_no_row(exported, postgresql_database):
+    into = Into(postgresql_database)
+    results: list[object] = []
+
+    def restore() -> None:
+        try:
+            results.append(into.restore(exported.store).finished)
+        except RestoreError as error:
+            results.append(error)
+
+    threads = [threading.Thread(target=restore) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert results == [True, True, True]
+    assert len(into.imports()) == 1
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+def test_columns_that_came_went_and_widened_between_chunks(place, into):
+    place.export(chunks=[1], seal=False)
+    place.sql("ALTER TABLE events ADD COLUMN who VARCHAR DEFAULT 'nobody'")
+    place.sql("ALTER TABLE places ALTER COLUMN id TYPE BIGINT")
+    place.export(chunks=[2], seal=False)
+    place.export()
+    assert into.restore(place.store).finished
+    events = into.tables()["events"].sort_by([("moment", "ascending")]).to_pylist()
+    assert [row["who"] for row in events if row["what"] == "first"] == [None]
+    assert {row["who"] for row in events if row["what"] != "first"} == {"nobody"}
+
+
+def test_a_carrier_that_changed_between_chunks_is_followed_file_by_file(place, duck, postgresql_database):
+    place.export(chunks=[1, 2], seal=False)
+    place.export(carriers={"main.readings.value": "text"})
+    assert duck.restore(place.store).finished
+    assert duck.differences(place.source, IN_RANGE) == {}
+    into = Into(postgresql_database)
+    with pytest.raises(RestoreError, match=r"value of main\.readings.*only a duckdb database"):
+        into.restore(place.store)
+    assert into.imports() == []
+
+
+def test_a_continuous_plans_next_windows_go_into_tables_that_have_keys(place, into):
+    place.sql("CREATE TABLE owners (id INTEGER PRIMARY KEY); INSERT INTO owners VALUES (1), (2)")
+    place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
+    place.sql("INSERT INTO visits VALUES ('2025-01-01 01:00:00Z', 1), ('2025-01-05 01:00:00Z', 2)")
+    place.export()
+    first = into.restore(place.store, finish=True)
+    assert first.finished
+    place.sql("INSERT INTO visits VALUES ('2025-01-05 02:00:00Z', 1)")
+    place.export(chunks=[5], replace=True)
+    assert into.restore(place.store, replace=True).finished
+    visits = into.tables()["visits"]
+    assert sorted(visits["owner"].to_pylist()) == [1, 1, 2]
+
+
+def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(place, duck):
+    place.export(chunks=[3], seal=False, time_zone="Europe/Paris")
+    place.sql("ALTER TABLE events ALTER COLUMN moment TYPE TIMESTAMPTZ USING timezone('Europe/Paris', moment)")
+    place.export(time_zone="Europe/Paris")
+    assert duck.restore(place.store).finished
+    [middle] = [row["moment"] for row in duck.tables()["events"].to_pylist() if row["what"] == "middle"]
+    assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)
+
+
+def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported, into):
+    stalled = into.run(exported.store)
+    stalled.begin()
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    assert into.restore(exported.store, replace=True).finished
+    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
+        list(stalled.restore())
+    with pytest.raises(RestoreFailedError, match="loads nothing more"):
+        list(stalled.restore([2], again=True))
+    assert into.differences(exported.source, IN_RANGE) == {}
+
+
+@pytest.fixture
+def families(place: Place) -> Place:
+    """A snapshot of owners and visits in windows 1 and 2, of which one visit refers to the other window's owner."""
+    place.sql("CREATE TABLE owners (t TIMESTAMPTZ, id INTEGER PRIMARY KEY)")
+    place.sql("CREATE TABLE visits (t TIMESTAMPTZ, owner INTEGER REFERENCES owners (id))")
+    place.sql("INSERT INTO owners VALUES ('2025-01-01 01:00:00Z', 1), ('2025-01-02 01:00:00Z', 2)")
+    place.sql("INSERT INTO visits VALUES ('2025-01-02 02:00:00Z', 1), ('2025-01-02 02:00:00Z', 2)")
+    place.export()
+    return place
+
+
+FAMILIES = Filters(tables=(TableName("main", "owners"), TableName("main", "visits")))
+
+
+def test_a_chunk_with_parents_and_their_children_is_replaced_where_the_database_can(families, into):
+    assert into.restore(families.store, filters=FAMILIES).finished
+    if into.uri.startswith("duckdb"):
+        with pytest.raises(RestoreFailedError, match=r"main\.visits refers to rows of main\.owners.*into a new file"):
+            into.restore(families.store, [2], again=True, filters=FAMILIES)
+    else:
+        assert into.restore(families.store, [2], again=True, filters=FAMILIES).rows == 3
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]
+    assert sorted(into.tables()["owners"]["id"].to_pylist()) == [1, 2]
+
+
+def test_a_chunk_with_parents_of_another_chunks_children_is_not_replaced(families, into):
+    into.restore(families.store, filters=FAMILIES)
+    with pytest.raises(RestoreFailedError, match=r"Chunk 1 cannot be replaced: foreign key \w+ of main\.visits"):
+        into.restore(families.store, [1], again=True, filters=FAMILIES)
+    assert sorted(into.tables()["visits"]["owner"].to_pylist()) == [1, 2]

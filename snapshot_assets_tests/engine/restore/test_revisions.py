@@ -1,0 +1,227 @@
+"""A second import into the same tables: another revision, another snapshot, or the same one after something broke."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.errors import PlanError, RestoreError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, execute
+from snapshot_assets_tests.faults.source import CHUNKS, add_rows
+
+READINGS = "CREATE TABLE main.readings (t timestamptz, sensor varchar(10), value double precision)"
+THEIRS = "INSERT INTO main.readings VALUES ('2025-01-02 05:00:00Z', 'theirs', 0)"
+
+
+def anew(place: Place, windows: int, **plan: Any) -> None:
+    """Begin a new snapshot at the same location, export it and seal it."""
+    place.export(chunks=range(windows + 1), change=lambda run: setattr(run, "force", True), **plan)
+
+
+# Rows of others
+
+
+def test_that_rows_of_others_were_there_is_known_to_every_later_import(exported, into):
+    execute(into, "CREATE SCHEMA IF NOT EXISTS main")
+    execute(into, READINGS)
+    execute(into, THEIRS)
+    assert into.restore(exported.store, into_nonempty=True).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    with pytest.raises(RestoreError, match=r"Chunk 2 cannot be replaced.*--into-nonempty"):
+        into.restore(exported.store, replace=True)
+    assert "theirs" in into.tables()["readings"]["sensor"].to_pylist()
+    assert [record.finished for record in into.imports()] == [True]
+
+
+def test_a_table_that_came_later_and_holds_rows_of_others_is_remembered(exported, duck):
+    duck.restore(exported.store)
+    exported.sql("CREATE TABLE more (id INTEGER); INSERT INTO more VALUES (1)")
+    anew(exported, 6)
+    execute(duck, "CREATE TABLE main.more (id INTEGER); INSERT INTO main.more VALUES (2)")
+    with pytest.raises(RestoreError, match=r"Chunk 0 cannot be replaced.*--into-nonempty"):
+        duck.restore(exported.store, into_nonempty=True, replace=True)
+
+
+# Windows
+
+
+def test_a_snapshot_of_other_windows_is_refused_before_anything_is_recorded(place, duck):
+    place.export(chunks=[0, 1, 2], chunk_time_window="3d")
+    assert duck.restore(place.store).finished
+    before = duck.tables()["readings"].num_rows
+    anew(place, 6)
+    with pytest.raises(RestoreError, match=r"windows of 3d from 2025-01-01T00:00:00Z.*windows of 1d.*--forget-ledger"):
+        duck.restore(place.store, replace=True)
+    anew(place, 5, start_time="2025-01-02T00:00:00Z")
+    with pytest.raises(RestoreError, match=r"windows of 1d from 2025-01-02T00:00:00Z"):
+        duck.restore(place.store, replace=True)
+    assert duck.tables()["readings"].num_rows == before
+    assert len(duck.imports()) == 1
+
+
+def test_windows_that_a_revision_does_not_have_are_refused(exported, duck):
+    assert duck.restore(exported.store).finished
+    anew(exported, 3, end_time="2025-01-04T00:00:00Z")
+    with pytest.raises(RestoreError, match=r"chunks 5, 6.*does not have.*--forget-ledger"):
+        duck.restore(exported.store, replace=True)
+    anew(exported, 6, end_time="2025-01-06T12:00:00Z")  # the last window is half of what it was
+    with pytest.raises(RestoreError, match=r"Chunk 6.*2025-01-07T00:00:00Z.*2025-01-06T12:00:00Z"):
+        duck.restore(exported.store, replace=True)
+    anew(exported, 7, end_time="2025-01-08T00:00:00Z")
+    done = duck.restore(exported.store, replace=True)
+    assert done.finished
+    assert set(done.run.check_counts().values()) == {(n, n) for n, _ in done.run.check_counts().values()}
+
+
+def test_a_table_that_was_given_a_time_index_is_refused(place, duck):
+    place.sql("CREATE TABLE logs (a TIMESTAMPTZ, b TIMESTAMPTZ); INSERT INTO logs VALUES ('2025-01-02', '2025-01-03')")
+    place.export(time_columns={"main.logs": "a"})
+    assert duck.restore(place.store).finished
+    anew(place, 6, time_columns={"main.logs": "b"})
+    with pytest.raises(RestoreError, match=r"main\.logs.*time index a.*now b.*--forget-ledger"):
+        duck.restore(place.store, replace=True)
+
+
+def test_a_record_that_does_not_say_its_windows_is_resumed_but_not_built_upon(exported, duck):
+    duck.restore(exported.store, [1])
+    execute(duck, "ALTER TABLE snapshot_assets_ledger.imports DROP COLUMN windows")
+    assert duck.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    with pytest.raises(RestoreError, match=r"does not say which windows.*--forget-ledger"):
+        duck.restore(exported.store, replace=True)
+    execute(duck, "CREATE TABLE main.kept AS FROM main.places; DROP TABLE main.places")
+    execute(duck, "DELETE FROM snapshot_assets_ledger.files; DROP TABLE main.readings; DROP TABLE main.events")
+    assert duck.restore(exported.store).finished
+    assert [bool(record.windows) for record in duck.imports()] == [False, True]
+
+
+# What is refused is refused before it is recorded
+
+
+def test_what_would_be_refused_is_refused_by_preparing_and_leaves_no_import_begun(exported, into):
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
+        into.run(exported.store).prepare()
+    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
+        into.restore(exported.store)
+    assert len(into.imports()) == 1
+    assert read_state(exported.store).tags == {}
+    assert [load.replace for load in into.run(exported.store, replace=True).prepare().loads()].count(True) == 1
+
+
+def test_a_time_range_over_times_that_travelled_as_text_is_refused_by_preparing(place, duck):
+    place.export(carriers={"main.events.moment": "text"})
+    noon = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC))
+    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+        duck.run(place.store, filters=noon).prepare()
+    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+        duck.restore(place.store, filters=noon)
+    assert duck.imports() == []
+
+
+# A ledger that is right no more, and tags
+
+
+def test_a_file_that_the_ledger_lost_is_loaded_though_the_import_was_finished(exported, into):
+    assert into.restore(exported.store).finished
+    execute(into, "DELETE FROM snapshot_assets_ledger.files WHERE chunk = 2 AND table_name = 'readings'")
+    execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 00:00:00Z'")
+    prepared = into.run(exported.store).prepare()
+    assert prepared.resumed
+    assert not prepared.finished
+    done = into.restore(exported.store)
+    assert done.finished
+    assert done.outcomes[2].status == "loaded"
+    assert into.differences(exported.source, IN_RANGE) == {}
+    assert read_state(exported.store).tags == {}
+
+
+def test_a_table_that_was_dropped_after_its_import_is_missed(exported, into):
+    assert into.restore(exported.store).finished
+    execute(into, "DROP TABLE main.places")
+    with pytest.raises(RestoreError, match=r"main\.places.*not there any more.*--forget-ledger"):
+        into.restore(exported.store)
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    with pytest.raises(RestoreError, match=r"main\.places.*not there any more"):
+        into.restore(exported.store, replace=True)
+
+
+def test_the_revision_is_pinned_while_a_window_of_a_finished_import_is_restored_again(exported, duck):
+    assert duck.restore(exported.store).finished
+    done = duck.restore(exported.store, [2], again=True, finish=False)
+    assert list(read_state(exported.store).tags) == [done.run.begin().record.tag]
+    assert done.run.finish()
+    assert read_state(exported.store).tags == {}
+
+
+def test_a_chunk_that_the_pinned_revision_does_not_have_is_refused_naming_it(place, duck):
+    place.export(chunks=[0, 1, 2, 3], end_time="2025-01-04T00:00:00Z")
+    duck.restore(place.store, [1])
+    pinned = duck.imports()[0].revision
+    anew(place, 6)
+    with pytest.raises(RestoreError, match=f"Revision {pinned}, .*has no chunks 5, 9.*Finish it first"):
+        duck.restore(place.store, [0, 5, 9])
+    assert duck.restore(place.store).finished
+    with pytest.raises(RestoreError, match=r"has no chunk 9 "):
+        duck.restore(place.store, [9], replace=True)
+
+
+def test_the_tag_of_an_import_that_was_killed_after_its_end_goes_with_the_next_one(exported, duck, monkeypatch):
+    with monkeypatch.context() as killed:
+        killed.setattr(restore_pins, "unpin", lambda *_: None)
+        assert duck.restore(exported.store).finished
+    left = duck.imports()[0].tag
+    assert list(read_state(exported.store).tags) == [left]
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    duck.restore(exported.store, [1], replace=True)
+    assert list(read_state(exported.store).tags) == [duck.imports()[1].tag] != [left]
+    assert duck.restore(exported.store, replace=True).finished
+    assert read_state(exported.store).tags == {}
+
+
+# Counting
+
+
+def test_counts_are_compared_with_the_revision_that_was_restored_chunk_by_chunk(exported, into):
+    assert into.restore(exported.store).finished
+    add_rows(exported.source)
+    exported.export(chunks=[2], replace=True)
+    run = into.run(exported.store)
+    prepared = run.prepare(recorded=True)
+    assert prepared.resumed
+    with run.target() as target:
+        assert [prepared.differences(target, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
+    execute(into, "DELETE FROM main.places WHERE id = 1")
+    execute(into, "DELETE FROM main.readings WHERE t IS NULL OR (t >= '2025-01-03' AND t < '2025-01-04')")
+    with run.target() as target:
+        assert {chunk for chunk in CHUNKS if prepared.differences(target, chunk)} == {0, 3}
+        places, readings = TableName("main", "places"), TableName("main", "readings")
+        assert prepared.differences(target, 0) == {places: (4, 2), readings: (2, 0)}
+
+
+def test_counts_of_windows_that_a_time_range_cuts_are_those_of_the_rows_in_it(exported, duck):
+    noons = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC))
+    done = duck.restore(exported.store, filters=noons)
+    assert done.finished
+    begun = done.run.begin()
+    later = duck.run(exported.store, filters=noons).prepare(recorded=True)
+    with done.run.target() as target:
+        assert [later.differences(target, chunk) for chunk in (0, 1, 2)] == [{}] * 3
+    for chunk, outcome in done.outcomes.items():
+        assert begun.rows_after(outcome) == outcome.rows
+        assert later.rows_after(ChunkOutcome(chunk, "skipped")) == outcome.rows
+    assert begun.rows_after(done.outcomes[1]) == 8

@@ -1,0 +1,141 @@
+"""A finished import that is run again looks at the rows before it says that there is nothing to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.runner import InlineRunner
+from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
+
+ROWS = 82
+"""Rows of `readings` in the snapshot."""
+
+
+def check(into: Into, place: Place, **settings: object) -> None:
+    run = into.run(place.store, **settings)
+    run.check_rows(run.prepare(), added=True)
+
+
+def restored(into: Into, place: Place, **settings: object) -> Restored:
+    done = into.restore(place.store, **settings)
+    assert done.finished
+    check(into, place, **settings)
+    return done
+
+
+def test_a_table_that_was_emptied_is_told_with_both_numbers_and_the_remedy(exported: Place, into: Into) -> None:
+    restored(into, exported)
+    execute(into, "DELETE FROM main.readings")
+    with pytest.raises(RestoreError, match=rf"main\.readings: {ROWS} were loaded, 0 are there\..*--forget-ledger"):
+        check(into, exported)
+    with into.run(exported.store).target() as target:
+        target.forget()
+    execute(into, "DROP TABLE main.readings")
+    execute(into, "DELETE FROM main.places")
+    execute(into, "DELETE FROM main.events")
+    restored(into, exported)
+
+
+def test_of_a_table_that_was_emptied_in_part_the_windows_are_told(exported: Place, into: Into) -> None:
+    restored(into, exported)
+    execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 06:00:00Z'")
+    execute(into, "DELETE FROM main.readings WHERE t IS NULL")
+    with pytest.raises(
+        RestoreError, match=r"are there \(other rows than loaded in chunks 0, 2, 3\)\. Somebody"
+    ) as told:
+        check(into, exported)
+    assert told.value.attributes["tables"] == ["main.readings"]
+
+
+def test_rows_that_others_added_are_told_unless_they_were_allowed(exported: Place, into: Into) -> None:
+    restored(into, exported)
+    execute(into, "INSERT INTO main.places VALUES (9, 'theirs')")
+    with pytest.raises(RestoreError, match=r"main\.places: 4 were loaded, 5 are there"):
+        check(into, exported)
+    run = into.run(exported.store)
+    run.check_rows(run.prepare())  # an asset's run leaves that to its checks
+
+
+def test_beside_rows_of_others_only_missing_ones_are_told(exported: Place, into: Into) -> None:
+    execute(into, "CREATE SCHEMA IF NOT EXISTS main")
+    execute(into, "CREATE TABLE main.places (id integer, name varchar)")
+    execute(into, "INSERT INTO main.places VALUES (9, 'theirs')")
+    restored(into, exported, into_nonempty=True)
+    execute(into, "DELETE FROM main.places WHERE id < 9")
+    with pytest.raises(RestoreError, match=r"main\.places: 4 were loaded, 1 are there"):
+        check(into, exported, into_nonempty=True)
+
+
+def test_rows_that_are_gone_are_told_before_a_newer_revision_is_loaded(exported: Place, duck: Into) -> None:
+    duck.restore(exported.store, [0, 1, 2], finish=False)
+    check(duck, exported)
+    execute(duck, "DELETE FROM main.readings")
+    with pytest.raises(RestoreError, match=r"main\.readings: \d+ were loaded, 0 are there"):
+        check(duck, exported)
+
+
+def test_a_table_that_was_dropped_is_told(exported: Place, into: Into) -> None:
+    restored(into, exported)
+    execute(into, "DROP TABLE main.events")
+    with pytest.raises(RestoreError, match=r"main\.events is not there any more.*--forget-ledger"):
+        check(into, exported)
+
+
+def test_some_windows_are_counted_alone(exported: Place, duck: Into) -> None:
+    restored(duck, exported)
+    execute(duck, "DELETE FROM main.readings WHERE t >= '2025-01-02' AND t < '2025-01-03'")
+    run = duck.run(exported.store)
+    prepared = run.prepare()
+    run.check_rows(prepared, [0, 1, 3])
+    with pytest.raises(RestoreError, match=r"other rows than loaded in chunk 2"):
+        run.check_rows(prepared, [0, 2])
+
+
+def test_rows_that_a_tombstone_deletes_are_no_difference(exported: Place, into: Into) -> None:
+    catalog = Catalog.open_for_writing(exported.store)
+    delete_rows(catalog, TableName("main", "readings"), "sensor = 's0'")
+    seal(catalog)
+    restored(into, exported)
+
+
+def test_deletions_that_were_followed_are_no_difference(exported: Place, into: Into) -> None:
+    restored(into, exported)
+    catalog = Catalog.open_for_writing(exported.store)
+    delete_rows(catalog, TableName("main", "readings"), "sensor = 's0'")
+    seal(catalog)
+    check(into, exported, replace=True)  # which windows are replaced now
+    restored(into, exported, replace=True)
+
+
+def test_a_time_range_is_no_difference(exported: Place, into: Into) -> None:
+    filters = Filters(start=datetime(2025, 1, 2, 6, tzinfo=UTC), end=datetime(2025, 1, 3, 12, tzinfo=UTC))
+    done = restored(into, exported, filters=filters)
+    assert 0 < done.rows < ROWS
+
+
+def test_a_spark_target_is_counted_too(exported: Place, spark: SparkSession) -> None:
+    spark.sql("CREATE DATABASE counted")
+    try:
+        address = DatabaseAddress("lake", "spark:spark_catalog.counted")
+        run = ImportRun(exported.store, address, InlineRunner(), session=lambda: spark)
+        list(run.restore())
+        assert run.finish()
+        again = ImportRun(exported.store, address, InlineRunner(), session=lambda: spark)
+        again.check_rows(again.prepare(), added=True)
+        spark.sql("TRUNCATE TABLE counted.readings")
+        with pytest.raises(RestoreError, match=r"main\.readings: \d+ were loaded, 0 are there"):
+            again.check_rows(again.prepare(), added=True)
+    finally:
+        spark.sql("DROP DATABASE counted CASCADE")

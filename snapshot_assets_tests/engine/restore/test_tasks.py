@@ -1,0 +1,35 @@
+"""Tasks of a restore: whatever goes wrong in one is the result of its file or chunk."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.engine.restore import tasks as restore_tasks
+from snapshot_assets.engine.restore.tasks import ReplaceTask, replace_chunk
+from snapshot_assets.errors import TaskFailedError
+from snapshot_assets.storage.base import ObjectStore
+
+
+class Broken:
+    """A target whose driver raises errors of its own."""
+
+    closed = False
+
+    def replace(self, *_: Any) -> int:
+        raise ValueError("not of this package")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_a_driver_raises_fails_the_chunk_that_is_replaced_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Broken()
+    monkeypatch.setattr(restore_tasks, "open_target", lambda _: target)
+    task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), 3, "0" * 32, "a" * 32, (), ())
+    [result] = replace_chunk(task)
+    assert (result.chunk, result.rows, type(result.error)) == (3, None, TaskFailedError)
+    assert str(result.error) == "chunk 3: ValueError: not of this package"
+    assert target.closed
