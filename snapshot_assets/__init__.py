@@ -1,22 +1,84 @@
-"""Verified, versioned snapshots of databases on object storage, run as Dagster assets on Spark."""
+"""Verified, versioned snapshots of databases on object storage, run as Dagster assets on Spark.
+
+This module is the public interface: import everything you need from here. A name's own module is imported when the name
+is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
+
+=======================  ===========================================================================================
+`Configuration`          The sources, storage options and plans of one `snapshots.yaml`.
+`Plan`                   Everything that defines one dataset's snapshots.
+`load_configuration`     Reads and checks a `snapshots.yaml`.
+`build_definitions`      Builds the Dagster definitions of every plan in a configuration.
+`partitions_of`          Returns the Dagster partitions of a plan: one partition is one window.
+`SnapshotIOManager`      Writes an asset's DataFrames as the chunks of a plan.
+`ChunkConfig`            Run configuration of assets that write chunks.
+`register`               Lets a Spark session read snapshots.
+`SnapshotError`          Base class of every exception that the package raises.
+=======================  ===========================================================================================
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from snapshot_assets.errors import SnapshotError
+    from snapshot_assets.pipeline.build import build_definitions
+    from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
+    from snapshot_assets.pipeline.partitions import partitions_of
+    from snapshot_assets.plan.configuration import Configuration, load_configuration
+    from snapshot_assets.plan.plan import Plan
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ChunkConfig",
+    "Configuration",
+    "Plan",
+    "SnapshotError",
+    "SnapshotIOManager",
+    "__version__",
+    "build_definitions",
+    "load_configuration",
+    "partitions_of",
+    "register",
+]
+
+_HOMES = {
+    "ChunkConfig": "pipeline.io_manager",
+    "Configuration": "plan.configuration",
+    "Plan": "plan.plan",
+    "SnapshotError": "errors",
+    "SnapshotIOManager": "pipeline.io_manager",
+    "build_definitions": "pipeline.build",
+    "load_configuration": "plan.configuration",
+    "partitions_of": "pipeline.partitions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its own module when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted({*globals(), *__all__})
 
 
 def register(spark: Any, storage: Mapping[str, Any] | None = None) -> None:
     """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
 
-    The session then hides the options that hold secrets wherever it shows options. What is set in this process's
-    environment (`AWS_…` and so on) is taken as it is now.
+    From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
+    environment (`AWS_…` and so on) are read at this call.
 
     Args:
         spark: The session.
-        storage: `StoreOptions` by URI scheme, such as `dict(load_configuration().storage)`. Options of a read go over
-            them; but secrets are better given here: texts of SQL are shown as they are.
+        storage: `StoreOptions` by URI scheme, such as `dict(load_configuration().storage)`. Options of a read override
+            them. Pass secrets here rather than in SQL, which Spark shows as it is.
     """
-    # By name, so that neither this package's import nor its layers know Spark.
+    # By name, so that neither this package's import nor its layers depend on Spark.
     import_module("snapshot_assets.engine.reading.source").register(spark, storage)

@@ -1,20 +1,16 @@
-"""What a state holds, counted: for people and programs that ask a location what is there."""
+"""Totals of a state: files, rows and bytes of each table, and the number of chunks of each status."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import RowsOutside
-from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.units import time_text
-from snapshot_assets.storage.base import ObjectStore
-from snapshot_assets.storage.listed import Listed
 
 
 @dataclass(frozen=True)
@@ -26,30 +22,6 @@ class TableSize:
     files: int
     rows: int
     bytes: int
-
-
-@dataclass(frozen=True)
-class CheckpointSize:
-    """A checkpoint of a log."""
-
-    revision: int
-    bytes: int
-    modified: datetime
-
-
-@dataclass(frozen=True)
-class LogSize:
-    """The objects of a log.
-
-    Attributes:
-        bytes: Of the transactions.
-        oldest: The revision from which on all transactions are there; 0 where there is none.
-    """
-
-    transactions: int
-    bytes: int
-    oldest: int
-    checkpoints: tuple[CheckpointSize, ...]
 
 
 def table_sizes(state: State) -> list[TableSize]:
@@ -90,19 +62,3 @@ def outside_text(state: State) -> str:
         f"{counted} outside {time_text(header.start)} … {time_text(header.end)} {'were' if rows > 1 else 'was'} "
         "not exported"
     )
-
-
-def log_size(store: ObjectStore) -> LogSize:
-    """Return how many objects a log has, and how large they are."""
-    checkpoints, transactions = [], []
-    objects = Listed(store, TRANSACTIONS)
-    oldest = max((revision_of(path) or 0 for path in objects), default=0)
-    while oldest > 1 and transaction_path(oldest - 1) in objects:
-        oldest -= 1
-    for info in objects.values():
-        checkpoint, revision = checkpointed_revision(info.path), revision_of(info.path)
-        if checkpoint is not None:
-            checkpoints.append(CheckpointSize(checkpoint, info.size, info.modified))
-        elif revision is not None:
-            transactions.append(info.size)
-    return LogSize(len(transactions), sum(transactions), oldest, tuple(checkpoints))

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.size import log_size
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, log_size, table_sizes
+from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
