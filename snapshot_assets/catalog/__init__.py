@@ -1,1 +1,16 @@
-"""The transaction log of a location and everything folded from it."""
+"""The catalog of a location: its transaction log, and the state that readers compute from the log.
+
+The rooms, from the bottom up. A room imports only from rooms above it in this table, and from `format` and `storage`;
+import-linter checks that.
+
+| room | what it is for |
+| --- | --- |
+| `state/` | The state at one revision, folded from transactions, and the questions it answers. Pure: no storage |
+| `log/` | Transactions and checkpoints on storage: read the chain, commit the next revision, report faults |
+| `catalog`, `manifest` | The one way to change a location, and the two hints derived from its log |
+| `rules/` | The conflict table: which actions may be committed on a newer head |
+| `receipts/`, `pins/`, `schemas` | Objects that the log names: receipts of chunks, tags and savepoints, schema documents |
+| `verify/`, `federation/`, `listing`, `metadata_tables` | Reading: verification, many writers as one, lists and tables |
+| `operations/` | What changes or cleans a location: seal, compact, expire, gc, prune, roll back, delete |
+| `rebuild/` | A new log for a location that lost its own |
+"""

@@ -85,7 +85,9 @@ def _create(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--force", action="store_true", help="begin a new snapshot in place of the one that is there")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
     as_json(parser)
-    parser.set_defaults(run=command("create"), interrupted="run the same command again to go on with the snapshot")
+    parser.set_defaults(
+        run=command("export.create"), interrupted="run the same command again to go on with the snapshot"
+    )
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +95,7 @@ def _list(parser: argparse.ArgumentParser) -> None:
         "--location", required=True, metavar="URI", help="a location, or a folder one or two levels above several"
     )
     as_json(parser)
-    parser.set_defaults(run=command("list_"))
+    parser.set_defaults(run=command("export.list_"))
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +105,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
         "--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)"
     )
     as_json(parser)
-    parser.set_defaults(run=command("verify"))
+    parser.set_defaults(run=command("export.verify"))
 
 
 def _delete(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +113,7 @@ def _delete(parser: argparse.ArgumentParser) -> None:
     yes(parser)
     parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
     as_json(parser)
-    parser.set_defaults(run=command("delete"), interrupted="run the same command again to finish the deletion")
+    parser.set_defaults(run=command("export.delete"), interrupted="run the same command again to finish the deletion")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +121,7 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="first", required=True, metavar="VERSION", help=VERSIONS)
     parser.add_argument("--to", dest="second", required=True, metavar="VERSION", help=VERSIONS)
     as_json(parser)
-    parser.set_defaults(run=command("diff"))
+    parser.set_defaults(run=command("export.diff"))
 
 
 def _import(parser: argparse.ArgumentParser) -> None:

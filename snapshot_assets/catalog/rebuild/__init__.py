@@ -1,1 +1,1 @@
-"""TODO."""
+"""Rebuilding a location whose log is lost or damaged (InfluxDB IOx, "Rebuildability")."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""`snapshots export`: create, list, verify, delete and compare snapshots."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Introspection of a DuckDB database: its schema documents."""
