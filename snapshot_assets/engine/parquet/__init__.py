@@ -1,1 +1,1 @@
-"""Parquet data files: written with checksums and statistics, read under limits, whatever schema they were written with."""
+"""Parquet data files: written with checksums and statistics; read under limits, with the columns of a schema document."""
