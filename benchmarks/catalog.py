@@ -23,12 +23,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from snapshot_assets.catalog import catalog as catalogs
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_chunk
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.file_pruning import match_files
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act

@@ -18,13 +18,13 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.catalog import HEADER, START, data_file, store_of
 from snapshot_assets.catalog import catalog as catalogs
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import Expiry, expire
 from snapshot_assets.catalog.pins.tags import delete_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json

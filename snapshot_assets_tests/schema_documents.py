@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.schemas import describe_schema, write_documents
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets.storage.base import ObjectStore

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectExistsError
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded

@@ -1,10 +1,10 @@
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import list_snapshots
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location

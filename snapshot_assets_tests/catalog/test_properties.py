@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.federation.federation import open_federation
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -26,7 +27,6 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import UnsupportedVersionError
 from snapshot_assets.format.checksums import sha256_hex

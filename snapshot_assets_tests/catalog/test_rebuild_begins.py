@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import checksum_of
@@ -15,7 +16,6 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
 from snapshot_assets.catalog.rebuild import pins as kept_pins
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format import actions as act

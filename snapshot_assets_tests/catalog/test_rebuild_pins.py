@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
@@ -21,7 +22,6 @@ from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import find_adoptable
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import LogWholeError, SnapshotError
 from snapshot_assets.format.layout import transaction_path

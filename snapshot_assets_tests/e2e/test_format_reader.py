@@ -13,10 +13,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex, sums_line
 from snapshot_assets.format.documents import pretty_json

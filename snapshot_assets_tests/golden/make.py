@@ -18,7 +18,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from snapshot_assets.catalog import catalog
+from snapshot_assets.catalog import catalog, rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
@@ -34,7 +34,6 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
 from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.compact.plan import Wanted

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from snapshot_assets.catalog.log.checkpoints import read_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint, same_states
 from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
 from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
@@ -35,6 +35,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     checkpoint_path,
+    checkpointed_revision,
     transaction_path,
 )
 from snapshot_assets.storage.base import ObjectStore
@@ -223,6 +224,15 @@ class LogScan:
             state.apply(entry, transaction_path(entry.transaction.revision))
             if state.header is not None:
                 yield state
+
+
+def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
+    """Yield the faults of a scan but for those of damaged checkpoints that the log gives again."""
+    for path, fault in scan.faults:
+        revision = checkpointed_revision(path)
+        given = revision is not None and revision != scan.start and not isinstance(fault, GapError)
+        if revision is None or not (given and is_damaged(scan.store, revision)):
+            yield path, fault
 
 
 def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged, write_checkpoint
 from snapshot_assets.catalog.log.listing import is_there, list_log
-from snapshot_assets.catalog.log.replay import FaultError, LogScan, read_from_log
-from snapshot_assets.errors import DamageError, GapError
-from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision
+from snapshot_assets.catalog.log.replay import read_from_log
+from snapshot_assets.errors import DamageError
+from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.storage.base import ObjectStore
 
 
@@ -50,15 +49,6 @@ def checkpoint_head(catalog: Catalog) -> Written:
     )
     path = catalog.checkpoint() if new else checkpoint_path(revision)
     return Written(path, catalog.state.revision, store.head(path).size, new, mended)
-
-
-def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
-    """Yield the faults of a scan but for those of damaged checkpoints that the log gives again."""
-    for path, fault in scan.faults:
-        revision = checkpointed_revision(path)
-        given = revision is not None and revision != scan.start and not isinstance(fault, GapError)
-        if revision is None or not (given and is_damaged(scan.store, revision)):
-            yield path, fault
 
 
 def _mend(store: ObjectStore, revision: int) -> str:

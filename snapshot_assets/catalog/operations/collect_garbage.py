@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
 from snapshot_assets.catalog.operations.pinned_paths import PinnedPaths
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_receipt
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, needed_documents

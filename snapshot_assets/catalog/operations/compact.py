@@ -12,9 +12,9 @@ from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of
-from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.receipts.receipts import Receipt, check_age, read_receipt
 from snapshot_assets.catalog.receipts.selection import compacted_tables
-from snapshot_assets.catalog.rules.chunks import check_age, check_unchanged
+from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ChecksumMismatchError, ConflictError

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_pruning import FileMatches, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import list_log
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import named_by
 from snapshot_assets.errors import LocationDeletedError

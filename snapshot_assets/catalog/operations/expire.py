@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_lost_end
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.rules.expire import Retention, outlived_tags_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, TAG_DELETED, Freed, freed

@@ -9,9 +9,8 @@ from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged
-from snapshot_assets.catalog.log.replay import list_log, scan_log
+from snapshot_assets.catalog.log.replay import faults_of_log, list_log, scan_log
 from snapshot_assets.catalog.log.truncation import refuse_lost_end
-from snapshot_assets.catalog.operations.checkpoint import faults_of_log
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.released import Freed
 from snapshot_assets.errors import DamageError

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, Freed, freed

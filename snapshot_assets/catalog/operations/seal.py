@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.verify.head import HASHED_AGAIN, check_head, verified_revision
 from snapshot_assets.catalog.verify.verify import Fault

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.pins.objects import (
     savepoint_document,
     write_pin,
 )
-from snapshot_assets.catalog.rules.chunks import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.errors import ConflictError, UnsealedError

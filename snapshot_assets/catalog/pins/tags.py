@@ -16,7 +16,7 @@ from snapshot_assets.catalog.pins.objects import (
     ttl_text,
     write_pin,
 )
-from snapshot_assets.catalog.rules.chunks import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.versions import resolve_version

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum, sha256_hex, snapshot_checksum, sums_line

@@ -23,7 +23,7 @@ from snapshot_assets.catalog.rebuild.documents import (
     read_tag,
 )
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns

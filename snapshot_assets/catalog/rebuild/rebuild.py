@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import writable
-from snapshot_assets.catalog.log.replay import FaultError, scan_log
+from snapshot_assets.catalog.log.replay import FaultError, faults_of_log, scan_log
 from snapshot_assets.catalog.log.store import Won, append
-from snapshot_assets.catalog.operations.checkpoint import faults_of_log
 from snapshot_assets.catalog.rebuild.data_files import left_by_rebuild
 from snapshot_assets.catalog.rebuild.new_log import (
     Beginning,

@@ -27,7 +27,7 @@ from snapshot_assets.catalog.receipts.selection import (
     table_of,
     worlds,
 )
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import actions as act

@@ -8,14 +8,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from snapshot_assets.catalog.rules.preconditions import check_age
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
+    ConflictError,
     DamageError,
     DocumentError,
     ObjectNotFoundError,
@@ -30,7 +30,7 @@ from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
 from snapshot_assets.format.transactions import decode_header, encode_header
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
@@ -130,6 +130,22 @@ def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> 
     if receipt.header is not None:
         check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
     return write_receipt(store, receipt)
+
+
+def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) -> None:
+    """Refuse to commit a chunk's files that have waited too long.
+
+    Raises:
+        ConflictError: The first was opened more than half a grace period ago.
+    """
+    half = timedelta(microseconds=header.grace) / 2
+    if now - opened_at > half:
+        raise ConflictError(
+            f"The files of chunk {chunk} were opened at {time_text(opened_at)}, more than half the "
+            f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
+            "Use smaller windows or a longer grace.",
+            chunk=chunk,
+        )
 
 
 def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:

@@ -1,9 +1,4 @@
-"""What may be committed on a newer head: the conflict table as functions from state to actions.
-
-Each function returns a `Prepare` for `Catalog.commit`. They are pure: they read the state and raise, or return the
-actions, or return None where another writer has done the same work already. Those on chunks are here; this module is
-where all others are imported from too.
-"""
+"""Rules for chunks: which actions complete, replace or fail a chunk on a newer head; see `rules`."""
 
 from __future__ import annotations
 
@@ -12,56 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from snapshot_assets.catalog.catalog import Prepare, Token
-from snapshot_assets.catalog.rules.begin import (
-    SchemaContent,
-    add_schema,
-    begin,
-    check_same_plan,
-    extend,
-    schema_id_of,
-)
-from snapshot_assets.catalog.rules.expire import expire
-from snapshot_assets.catalog.rules.preconditions import (
-    check_age,
-    check_unchanged,
-    refuse_deleted,
-    refuse_pinned,
-    refuse_upgraded,
-)
-from snapshot_assets.catalog.rules.rollback import rollback
-from snapshot_assets.catalog.rules.seal import StaleVerificationError, delete, purge, seal, tombstone
+from snapshot_assets.catalog.receipts.receipts import check_age
+from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-
-__all__ = [
-    "CompactedMeanwhileError",
-    "FinishedChunk",
-    "SchemaContent",
-    "StaleVerificationError",
-    "add_schema",
-    "begin",
-    "check_age",
-    "check_same_plan",
-    "check_unchanged",
-    "complete_chunk",
-    "delete",
-    "expire",
-    "extend",
-    "fail_chunk",
-    "in_progress",
-    "purge",
-    "refuse_deleted",
-    "refuse_pinned",
-    "refuse_upgraded",
-    "rollback",
-    "schema_id_of",
-    "seal",
-    "tombstone",
-]
 
 
 def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:

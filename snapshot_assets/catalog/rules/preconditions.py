@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token
-from snapshot_assets.errors import ConflictError, LocationDeletedError, PinnedError, PlanError, SupersededError
+from snapshot_assets.errors import LocationDeletedError, PinnedError, PlanError, SupersededError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.units import duration_text, time_text
 
 
 def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
@@ -92,19 +90,3 @@ def refuse_deleted(state: State) -> None:
     """
     if state.deleted:
         raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")
-
-
-def check_age(header: act.Header, chunk: int, opened_at: datetime, now: datetime) -> None:
-    """Refuse to commit a chunk's files that have waited too long.
-
-    Raises:
-        ConflictError: The first was opened more than half a grace period ago.
-    """
-    half = timedelta(microseconds=header.grace) / 2
-    if now - opened_at > half:
-        raise ConflictError(
-            f"The files of chunk {chunk} were opened at {time_text(opened_at)}, more than half the "
-            f"grace period of {duration_text(half * 2)} ago; garbage collection may already count them as orphans. "
-            "Use smaller windows or a longer grace.",
-            chunk=chunk,
-        )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.rules.chunks import check_same_plan
+from snapshot_assets.catalog.rules import check_same_plan
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
 from snapshot_assets.engine.export.begin import closed_end, exported_schema, header_of, requested_range, resolve_range

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.rules.chunks import refuse_pinned
+from snapshot_assets.catalog.rules import refuse_pinned
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import open_location
 from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_young_receipt
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task

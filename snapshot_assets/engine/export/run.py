@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.seal import Sealed, seal
-from snapshot_assets.catalog.rules import chunks as rules
-from snapshot_assets.catalog.rules.chunks import SchemaContent, schema_id_of
+from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.tables import exact_frame, schema_table

@@ -1,1 +1,1 @@
-"""Parquet data files: written with checksums and statistics; read under limits, with the columns of a schema document."""
+"""Parquet data files: written with checksums and statistics, read under limits as their schema documents say."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, read_checkpoint, same_states, write_checkpoint
 from snapshot_assets.catalog.log.history import History
@@ -16,7 +17,6 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import FaultKind, verify

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log import store as log
 from snapshot_assets.catalog.log.replay import read_state, scan_log
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.errors import (
     BrokenLinkError,
     ClockError,

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state, scan_log
@@ -13,7 +14,6 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError
 from snapshot_assets.format import actions as act

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state, scan_log
@@ -17,7 +18,6 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (

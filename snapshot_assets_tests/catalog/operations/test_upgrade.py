@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
@@ -15,7 +16,6 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import Upgrade, upgrade
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     NoSnapshotError,

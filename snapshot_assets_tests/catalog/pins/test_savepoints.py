@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -14,7 +15,6 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import FaultKind, verify
 from snapshot_assets.errors import (

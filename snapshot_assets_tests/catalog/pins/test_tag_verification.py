@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.replay import read_state
@@ -13,7 +14,6 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import FaultKind, verify
 from snapshot_assets.errors import (

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state, scan_log
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (

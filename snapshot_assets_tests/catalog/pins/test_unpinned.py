@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state, scan_log
@@ -16,7 +17,6 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format import actions as act

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.receipts.receipts import find_adoptable, read_receipt
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.rules.chunks import FinishedChunk
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer

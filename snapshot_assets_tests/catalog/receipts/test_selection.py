@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
@@ -16,7 +17,6 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild, rebuild
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.rules.chunks import FinishedChunk
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile

@@ -16,6 +16,7 @@ from typing import get_args
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state, scan_log
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
@@ -26,7 +27,6 @@ from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.pins.savepoints import UncompactedError, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.rules.chunks import CompactedMeanwhileError
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (

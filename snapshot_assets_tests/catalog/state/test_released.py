@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
@@ -19,7 +20,6 @@ from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.state.released import Freed, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location

@@ -219,7 +219,7 @@ def test_a_chunk_committed_between_verification_and_seal_is_verified_too(sealed)
 
 
 def test_the_manifest_shows_the_work_in_progress_and_then_the_seal(writer):
-    from snapshot_assets.catalog.rules import chunks as rules
+    from snapshot_assets.catalog import rules
 
     writer.complete(1, writer.file(1))
     writer.catalog.commit(rules.in_progress(writer.token, [2], "r"))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.upgrade import Upgrade
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state, scan_log
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.rules import chunks as rules
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import side_by_side as engine_side_by_side
