@@ -13,9 +13,10 @@ from google.protobuf.message import DecodeError
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.codec import from_micros, to_micros
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_version, check_writable
 from snapshot_assets.format.layout import checkpoint_path
-from snapshot_assets.format.transactions import decode_action, encode_action, from_micros, to_micros
+from snapshot_assets.format.transactions import decode_action, encode_action
 
 MAGIC = b"SNAPCKPT"
 MAX_SECTION_BYTES = 2 << 30

@@ -17,11 +17,11 @@ from snapshot_assets.catalog.state.bounds_evaluation import Files
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import Header, Tombstone
+from snapshot_assets.format.codec import to_micros
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets.format.transactions import to_micros
 
 _NO_COLUMNS = pa.schema([])
 _LAST = np.iinfo(np.int64).max

@@ -25,11 +25,11 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import RowsOutside, Tombstone
 from snapshot_assets.format.checksums import canonical_json, sha256_hex
+from snapshot_assets.format.codec import to_micros
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import Comparison, IsNull, Not, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
-from snapshot_assets.format.transactions import to_micros
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.schema_documents import write_schema

@@ -1,0 +1,164 @@
+"""One codec for the log's dataclasses: a dataclass and its Protobuf message have the same name and the same fields.
+
+Values differ only in how the message holds them: ids and checksums in `bytes` fields are hex text, times are
+microseconds since 1970, durations microseconds, and a pair `start`, `end` is one `TimeRange`. `format.transactions`
+registers the two kinds of values that need code of their own: data files and predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, get_args, get_origin, get_type_hints
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from snapshot_assets.format import log_pb2 as pb
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_RANGE = ("start", "end")
+
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How a kind of value becomes a part of a message, and back.
+
+    Attributes:
+        encode: From the dataclass's value to the message's.
+        decode: Back. It raises ValueError, OverflowError or DocumentError for a value that is out of range.
+    """
+
+    encode: Convert
+    decode: Convert
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_SAME = Codec(_same, _same)
+_registered: dict[Any, Codec] = {}
+
+
+def register(kind: Any, codec: Codec) -> None:
+    """Use a codec of its own for a type, as it is written in dataclass fields."""
+    _registered[kind] = codec
+
+
+def to_micros(moment: datetime) -> int:
+    """Return an aware moment as microseconds since 1970 in UTC."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return microseconds since 1970 as an aware UTC moment."""
+    return _EPOCH + micros * _MICROSECOND
+
+
+_HEX = Codec(bytes.fromhex, bytes.hex)
+_TIME = Codec(to_micros, from_micros)
+_DURATION = Codec(
+    lambda value: value // _MICROSECOND if value else 0, lambda micros: micros * _MICROSECOND if micros else None
+)
+
+
+def encode(value: Any) -> Any:
+    """Return the message of a dataclass instance."""
+    return codec_of(type(value)).encode(value)
+
+
+def decode(kind: type, message: Message) -> Any:
+    """Return the instance of a dataclass that a message holds."""
+    return codec_of(kind).decode(message)
+
+
+def codec_of(kind: Any) -> Codec:
+    """Return the codec of a dataclass whose message has the same name; it is made once."""
+    if kind not in _registered:
+        _registered[kind] = _of_dataclass(kind)
+    return _registered[kind]
+
+
+def _of_dataclass(kind: Any) -> Codec:
+    message_type = getattr(pb, kind.__name__)
+    hints = get_type_hints(kind)
+    descriptors = message_type.DESCRIPTOR.fields_by_name
+    parts = {
+        each.name: _of_field(hints[each.name], descriptors[each.name])
+        for each in fields(kind)
+        if each.name in descriptors
+    }
+    window = next((name for name, each in descriptors.items() if _is_range(each)), None)
+
+    def encode_fields(value: Any) -> Message:
+        held = {name: part.encode(getattr(value, name)) for name, part in parts.items()}
+        if window:
+            held[window] = _encode_range(value.start, value.end)
+        message: Message = message_type(**held)
+        return message
+
+    def decode_fields(message: Message) -> Any:
+        held = {name: part.decode(getattr(message, name)) for name, part in parts.items()}
+        if window:
+            held |= zip(_RANGE, _decode_range(getattr(message, window)), strict=True)
+        return kind(**held)
+
+    return Codec(encode_fields, decode_fields)
+
+
+def _is_range(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.name == "TimeRange"
+
+
+def _encode_range(start: datetime | None, end: datetime | None) -> pb.TimeRange:
+    return pb.TimeRange(start=None if start is None else to_micros(start), end=None if end is None else to_micros(end))
+
+
+def _decode_range(message: pb.TimeRange) -> tuple[datetime | None, datetime | None]:
+    return (
+        from_micros(message.start) if message.HasField("start") else None,
+        from_micros(message.end) if message.HasField("end") else None,
+    )
+
+
+def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
+    """Return the codec of one field by its type in the dataclass and in the message."""
+    if hint in _registered or is_dataclass(hint):
+        return codec_of(hint)
+    if get_origin(hint) is tuple:
+        return _repeated(_of_field(get_args(hint)[0], field))
+    if get_origin(hint) is Mapping:
+        return Codec(dict, dict)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _enumeration(hint, field)
+    if hint is datetime:
+        return _TIME
+    if hint == timedelta | None:
+        return _DURATION
+    return _HEX if hint is str and field.type == FieldDescriptor.TYPE_BYTES else _SAME
+
+
+def _repeated(item: Codec) -> Codec:
+    if item is _SAME:
+        return Codec(_same, tuple)
+    return Codec(lambda values: [item.encode(value) for value in values], lambda held: tuple(map(item.decode, held)))
+
+
+def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> Codec:
+    """Return the codec of an enum: members that the message lacks never get into the log."""
+    values = field.enum_type.values_by_name if field.enum_type else {}
+    numbers = {kind[name]: each.number for name, each in values.items() if name in kind.__members__}
+    members = {number: member for member, number in numbers.items()}
+
+    def member_of(number: int) -> StrEnum:
+        if number not in members:
+            raise ValueError(f"{field.full_name} {number}")
+        return members[number]
+
+    return Codec(numbers.__getitem__, member_of)
