@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.codec import from_micros, to_micros
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_version, check_writable
@@ -194,7 +195,7 @@ def _decode(message: pb.Checkpoint, name: str) -> Checkpoint:
         committed_at=from_micros(message.committed_at),
         data_revision=message.data_revision,
         events=tuple(_decode_event(event, name) for event in message.events),
-        sections=tuple(_decode_section(section) for section in message.sections),
+        sections=tuple(codec.decode(Section, section) for section in message.sections),
         version=message.version,
     )
 
@@ -206,19 +207,6 @@ def _decode_event(message: pb.Event, name: str) -> Event:
         writer_id=message.writer_id,
         actions=tuple(decode_action(action, name) for action in message.actions),
         changes_data=message.changes_data,
-    )
-
-
-def _decode_section(message: pb.Section) -> Section:
-    return Section(
-        name=message.name,
-        column=message.column,
-        kind=message.kind,
-        offset=message.offset,
-        size=message.size,
-        unpacked=message.unpacked,
-        sha256=message.sha256.hex(),
-        rows=message.rows,
     )
 
 

@@ -22,6 +22,7 @@ from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_receipt
+from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     ObjectNotFoundError,
@@ -42,7 +43,7 @@ GRACE = timedelta(microseconds=HEADER.grace)
 HOUR = timedelta(hours=1)
 
 
-def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[rules.Token, Receipt, act.ObjectRef]:
+def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[Token, Receipt, act.ObjectRef]:
     """Write a file and its receipt, as an export does before it commits; a compaction says more."""
     store, clock = catalog.store, catalog.store.world.clock
     token, opened_at, attempt = catalog.token(), clock(), new_attempt()
@@ -59,7 +60,7 @@ def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[rules.Token, Re
     return token, receipt, write_receipt(store, receipt)
 
 
-def _commit(catalog: Recorded, token: rules.Token, receipt: Receipt, ref: act.ObjectRef, replaces=None) -> None:
+def _commit(catalog: Recorded, token: Token, receipt: Receipt, ref: act.ObjectRef, replaces=None) -> None:
     finished = rules.FinishedChunk(
         receipt.chunk, receipt.files, (ref,), receipt.opened_at, receipt.fence, "r", replaces
     )
