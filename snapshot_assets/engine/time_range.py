@@ -14,7 +14,7 @@ from snapshot_assets.format.units import time_text
 
 
 @dataclass(frozen=True)
-class TimeRange:
+class TimeFilter:
     """`[start, end)`, each end open where it is None.
 
     Attributes:

@@ -24,7 +24,7 @@ from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, Tab
 
 
 @dataclass(frozen=True)
-class DeletedRows:
+class RowDeletion:
     """What a deletion deletes, as far as statistics tell.
 
     Attributes:
@@ -54,8 +54,8 @@ def delete_rows(
     predicate: Predicate | str,
     *,
     dry_run: bool = False,
-    only: DeletedRows | None = None,
-) -> DeletedRows:
+    only: RowDeletion | None = None,
+) -> RowDeletion:
     """Delete the rows of a table of which a predicate is true, in all files that are there; the hints follow.
 
     Where no file may hold such a row, or an equal deletion is there, nothing is committed.
@@ -86,10 +86,10 @@ def delete_rows(
         prepare = rules.tombstone(token, Tombstone(table.schema, table.table, checked))
         revision = catalog.commit(prepare if only is None else _if_told(prepare, only, written))
         write_hints(catalog.store, catalog.state, catalog.refresh)
-    return DeletedRows(table, checked, matches, files, rows, whole_files, whole_rows, revision)
+    return RowDeletion(table, checked, matches, files, rows, whole_files, whole_rows, revision)
 
 
-def _if_told(prepare: Prepare, only: DeletedRows, written: Mapping[int, pa.Schema]) -> Prepare:
+def _if_told(prepare: Prepare, only: RowDeletion, written: Mapping[int, pa.Schema]) -> Prepare:
     """Refuse to delete rows of files that were not told of."""
     told = {match.known.file.path for match in only.matches}
 

@@ -34,7 +34,7 @@ def expiries_since(state: State, before: datetime, written_at: Callable[[int], d
 
 
 @dataclass(frozen=True)
-class Documents:
+class UnreferencedSchemas:
     """The schema documents of snapshots that ended, which nothing else may need.
 
     Attributes:
@@ -46,14 +46,14 @@ class Documents:
     of_expired: set[str] = field(default_factory=set)
 
 
-def unneeded_documents(state: State, expired: Mapping[int, Removal]) -> Documents:
+def unneeded_documents(state: State, expired: Mapping[int, Removal]) -> UnreferencedSchemas:
     """Return the schema documents of snapshots that ended.
 
     Args:
         state: The head.
         expired: What expired of late, by revision.
     """
-    found = Documents()
+    found = UnreferencedSchemas()
     late, ever = sorted(expired), sorted(state.expired)
     for added, schema, end in schema_lives(state.events):
         if end is None:

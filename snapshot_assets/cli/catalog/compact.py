@@ -9,7 +9,14 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
-from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Documents, Group, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import (
+    TARGET_BYTES,
+    CompactionPlan,
+    Group,
+    SchemaDocuments,
+    Wanted,
+    plan_compaction,
+)
 from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.units import parse_file_size
 from snapshot_assets.plan.configuration import ad_hoc_configuration
@@ -27,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         dedupe=options.dedupe,
     )
     catalog = open_catalog(options, writing=not options.dry_run)
-    plan = plan_compaction(catalog.state, Documents(catalog.store, catalog.state), wanted)
+    plan = plan_compaction(catalog.state, SchemaDocuments(catalog.store, catalog.state), wanted)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
     with only_results_on_stdout():

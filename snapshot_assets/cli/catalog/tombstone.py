@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import Any
 
-from snapshot_assets.catalog.operations.delete_rows import DeletedRows, delete_rows
+from snapshot_assets.catalog.operations.delete_rows import RowDeletion, delete_rows
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json, show_table
@@ -32,14 +32,14 @@ def run(options: argparse.Namespace) -> int:
     return _report(options, catalog.store.uri, delete(only=found))
 
 
-def _words(found: DeletedRows) -> str:
+def _words(found: RowDeletion) -> str:
     return (
         f"the rows of {table_text(found.table)} where {predicate_words(found.predicate)}, "
         f"{found.whole_rows:,} to {found.rows:,} of {counted(found.files, 'file')},"
     )
 
 
-def _report(options: argparse.Namespace, uri: str, found: DeletedRows) -> int:
+def _report(options: argparse.Namespace, uri: str, found: RowDeletion) -> int:
     if options.json:
         show_json(_as_json(options, uri, found))
     elif not found.files:
@@ -54,7 +54,7 @@ def _report(options: argparse.Namespace, uri: str, found: DeletedRows) -> int:
     return 0
 
 
-def _as_json(options: argparse.Namespace, uri: str, found: DeletedRows) -> dict[str, Any]:
+def _as_json(options: argparse.Namespace, uri: str, found: RowDeletion) -> dict[str, Any]:
     return {
         "uri": uri,
         "dry_run": options.dry_run,
@@ -73,7 +73,7 @@ def _as_json(options: argparse.Namespace, uri: str, found: DeletedRows) -> dict[
     }
 
 
-def _show_files(found: DeletedRows) -> None:
+def _show_files(found: RowDeletion) -> None:
     rows = [
         (match.known.file.path, match.known.file.rows, "all" if match.certain else "some, or none")
         for match in found.matches

@@ -17,7 +17,7 @@ _SCHEMAS = """
 """
 
 
-class Catalog(Protocol):
+class OpenDatabase(Protocol):
     """An open database whose catalog can be asked.
 
     Attributes:
@@ -40,7 +40,7 @@ class Schemas:
         names: Name in documents by DuckDB's object id.
     """
 
-    def __init__(self, session: Catalog) -> None:
+    def __init__(self, session: OpenDatabase) -> None:
         self._database = session.database
         found = {oid: (name, parent) for oid, name, parent in session.rows(_SCHEMAS, [session.database])}
         paths = {oid: _path(oid, found) for oid in found}

@@ -55,7 +55,7 @@ class Relation:
     is_view: bool
 
 
-class Catalog:
+class SparkRelations:
     """One catalog, or one namespace of it, seen through a session.
 
     Attributes:

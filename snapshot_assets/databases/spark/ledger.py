@@ -70,7 +70,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Event:
+class LedgerEvent:
     """One line of the ledger.
 
     Attributes:
@@ -95,7 +95,7 @@ class Contents:
     imports: dict[str, ImportRecord] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LedgerEvent) -> None:
         """Take one more event into account."""
         subject = event.subject
         match event.event:
@@ -162,10 +162,10 @@ class Ledger:
                 self._spark.sql(f"REFRESH TABLE {self._name}")
                 rows = self._spark.sql(f"SELECT * FROM {self._name}").collect()
             for row in sorted(rows, key=lambda each: each["number"]):
-                contents.apply(Event(row["event"], row["subject"], row["facts"]))
+                contents.apply(LedgerEvent(row["event"], row["subject"], row["facts"]))
         return contents
 
-    def append(self, events: Sequence[Event]) -> None:
+    def append(self, events: Sequence[LedgerEvent]) -> None:
         """Append events, all in one file."""
         first = time.time_ns()
         rows = ", ".join(
@@ -182,14 +182,14 @@ class Ledger:
             self._spark.sql(f"DROP TABLE IF EXISTS {self._name}")
 
 
-def begun(record: ImportRecord) -> Event:
+def begun(record: ImportRecord) -> LedgerEvent:
     """Return the event of an import that begins."""
-    return Event("begun", record.id, json.dumps(asdict(record)))
+    return LedgerEvent("begun", record.id, json.dumps(asdict(record)))
 
 
-def claimed(claim: Claim) -> Event:
+def claimed(claim: Claim) -> LedgerEvent:
     """Return the event of a claim."""
-    return Event("claimed", claim.id, json.dumps(asdict(claim)))
+    return LedgerEvent("claimed", claim.id, json.dumps(asdict(claim)))
 
 
 def _record(facts: dict[str, Any]) -> ImportRecord:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.spark.address import catalog_path
-from snapshot_assets.databases.spark.introspect import Catalog, translated
+from snapshot_assets.databases.spark.introspect import SparkRelations, translated
 from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.time_predicates import predicate, time_column
 from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
@@ -42,7 +42,7 @@ class SparkCatalogDatabase:
         self._alias = address.alias
         self._spark = spark
         self._path, self._namespace = catalog_path(address.uri)
-        self._catalog = Catalog(spark, address.alias, self._path, self._namespace)
+        self._catalog = SparkRelations(spark, address.alias, self._path, self._namespace)
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""

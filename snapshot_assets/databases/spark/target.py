@@ -12,7 +12,7 @@ from pyspark.sql.functions import lit
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import translated
-from snapshot_assets.databases.spark.ledger import Claim, Contents, Event, Ledger, begun, claimed
+from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import predicate
 from snapshot_assets.databases.target import (
@@ -127,7 +127,7 @@ class SparkTarget:
         self._ledger.append([begun(record)])
         # Of runs that begin at once each sees all others here, or only the last does: at most one goes on.
         if others := [each for each in self._overlapping(record) if each not in before and each.id != record.id]:
-            self._ledger.append([Event("withdrawn", record.id)])
+            self._ledger.append([LedgerEvent("withdrawn", record.id)])
             return others[-1]
         return record
 
@@ -154,7 +154,7 @@ class SparkTarget:
     def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
         """Mark the import as finished, if it is not; see `ImportTarget`. A Spark definition has no last statements."""
         if not any(known.id == record.id and known.finished for known in self.imports()):
-            self._ledger.append([Event("finished", record.id)])
+            self._ledger.append([LedgerEvent("finished", record.id)])
 
     def forget(self) -> None:
         """Drop the ledger; see `ImportTarget`."""
@@ -219,13 +219,13 @@ class SparkTarget:
                 return
             raise RestoreError(not_renewable(missing))
         try:
-            self._ledger.append([Event(event, claim.id) for claim in claims for event in ("erased", "loaded")])
+            self._ledger.append([LedgerEvent(event, claim.id) for claim in claims for event in ("erased", "loaded")])
         finally:
             self.release(claims)
 
     def withdraw(self, claims: Sequence[Claim]) -> None:
         """Give claims up of which nothing was written."""
-        self._ledger.append([Event("undone", claim.id) for claim in claims])
+        self._ledger.append([LedgerEvent("undone", claim.id) for claim in claims])
         self.release(claims)
 
     def release(self, claims: Sequence[Claim]) -> None:
@@ -235,7 +235,7 @@ class SparkTarget:
 
     def note(self, claims: Sequence[Claim]) -> None:
         """Note that all rows of claims are in."""
-        self._ledger.append([Event("loaded", claim.id) for claim in claims])
+        self._ledger.append([LedgerEvent("loaded", claim.id) for claim in claims])
 
     def clear(self, claim: Claim, table: Table, rows: Rows | None, contents: Contents, *, alone: bool) -> bool:
         """Settle what earlier loads left of a claim's rows, and delete what it replaces; its own may then go in.
@@ -289,13 +289,13 @@ class SparkTarget:
         before = sum(file.rows for each in contents.of_part(cut.part) if each.done for file in each.files)
         wanted = sum(file.rows for file in cut.files)
         if cut.replace and not cut.erased:
-            self._ledger.append([Event("undone", cut.id)])
+            self._ledger.append([LedgerEvent("undone", cut.id)])
         elif not cut.erased and found == before + wanted:
-            self._ledger.append([Event("loaded", cut.id)])
+            self._ledger.append([LedgerEvent("loaded", cut.id)])
         else:
             if found != before:
                 self._erase(by, table, rows)
-            self._ledger.append([Event("undone", cut.id)])
+            self._ledger.append([LedgerEvent("undone", cut.id)])
             if found != before and before and not by.replace:
                 raise RestoreError(
                     f"Chunk {cut.chunk} of {cut.table} was cut off and is deleted now. Run again to load it whole.",
@@ -307,14 +307,14 @@ class SparkTarget:
         name = self._sql_name(table.table_name)
         doing = self._doing(f"deleting the rows of chunk {claim.chunk} from {claim.table}")
         if isinstance(rows, AllRows):
-            self._ledger.append([Event("erased", claim.id)])
+            self._ledger.append([LedgerEvent("erased", claim.id)])
             with translated(doing):  # every format can be overwritten, few take DELETE
                 kinds = [field.dataType for field in self._spark.table(name).schema]
                 none = self._spark.range(0).select(*(lit(None).cast(kind) for kind in kinds))
                 none.write.insertInto(name, overwrite=True)
         else:
             self._check_deletes(claim, name)
-            self._ledger.append([Event("erased", claim.id)])
+            self._ledger.append([LedgerEvent("erased", claim.id)])
             with translated(doing):
                 self._spark.sql(f"DELETE FROM {name} WHERE {predicate(table, rows)}")
         if left := self.count(table, rows):

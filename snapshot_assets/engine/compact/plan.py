@@ -119,7 +119,7 @@ class CompactionPlan:
         return {chunk: tuple(found[chunk]) for chunk in sorted(found)}
 
 
-class Documents:
+class SchemaDocuments:
     """The schemas of a state, each read once and only when it is asked for."""
 
     def __init__(self, store: ObjectStore, state: State) -> None:
@@ -156,7 +156,7 @@ class Documents:
         raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
 
 
-def plan_compaction(state: State, documents: Documents, wanted: Wanted) -> CompactionPlan:
+def plan_compaction(state: State, documents: SchemaDocuments, wanted: Wanted) -> CompactionPlan:
     """Decide what is compacted; see `Wanted`.
 
     Compacted are, of completed chunks, two or more files of a table that are smaller than half the target size, and
@@ -176,7 +176,7 @@ def plan_compaction(state: State, documents: Documents, wanted: Wanted) -> Compa
     return CompactionPlan(state.revision, wanted.target_size, tuple(groups))
 
 
-def _check_named(state: State, documents: Documents, wanted: Wanted) -> None:
+def _check_named(state: State, documents: SchemaDocuments, wanted: Wanted) -> None:
     for chunk in wanted.chunks:
         if chunk not in (known := state.expected_chunks()) and not state.completed(chunk):
             last = f"the last one is {known[-1]}" if known else "it has none"
@@ -198,7 +198,7 @@ def _name(file: DataFile) -> TableName:
 
 
 def _groups(
-    state: State, documents: Documents, wanted: Wanted, deleted: Mapping[TableName, Deletions], chunk: int
+    state: State, documents: SchemaDocuments, wanted: Wanted, deleted: Mapping[TableName, Deletions], chunk: int
 ) -> Iterator[Group]:
     by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
     for known in state.live_files(chunk):
@@ -211,7 +211,7 @@ def _groups(
 
 
 def _group(
-    documents: Documents, wanted: Wanted, name: TableName, known: Sequence[FileState], deleted: Deletions
+    documents: SchemaDocuments, wanted: Wanted, name: TableName, known: Sequence[FileState], deleted: Deletions
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.compact.jobs import Job, batches_of, jobs_of
-from snapshot_assets.engine.compact.plan import CompactionPlan, Documents, Group, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, Group, SchemaDocuments, Wanted, plan_compaction
 from snapshot_assets.engine.compact.tasks import Input, Merge, Merged, merge_files
 from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import Provenance
@@ -116,7 +116,7 @@ class CompactRun:
             PlanError: What is asked for cannot be compacted; see `plan_compaction`.
         """
         state = Catalog.open(self.store).begun()
-        return plan_compaction(state, Documents(self.store, state), self.wanted)
+        return plan_compaction(state, SchemaDocuments(self.store, state), self.wanted)
 
     def run(self) -> Iterator[Compacted]:
         """Compact; yields each chunk's outcome once it is committed. The hints follow at the end.
@@ -128,7 +128,7 @@ class CompactRun:
         """
         catalog = Catalog.open_for_writing(self.store, single_writer=self.single_writer)
         state = catalog.begun()
-        documents = Documents(catalog.store, state)
+        documents = SchemaDocuments(catalog.store, state)
         plan = plan_compaction(state, documents, self.wanted)
         origin = self._origin(catalog, state)
         work = _Work(self, catalog, catalog.token(), origin, documents, jobs_of(plan, state))
@@ -171,7 +171,7 @@ class _Work:
     catalog: Catalog
     token: Token
     origin: Provenance
-    documents: Documents
+    documents: SchemaDocuments
     jobs: tuple[Job, ...]
 
     def run_batch(self, batch: Sequence[Job], stop: threading.Event) -> list[Compacted]:

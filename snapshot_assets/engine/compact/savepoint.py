@@ -9,7 +9,7 @@ from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_sav
 from snapshot_assets.catalog.state.file_pruning import match_files, pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
-from snapshot_assets.engine.compact.plan import CompactionPlan, Documents, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, SchemaDocuments, Wanted, plan_compaction
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -65,7 +65,7 @@ def compactions(store: ObjectStore, state: State) -> Iterator[tuple[Wanted, Comp
         store: The location, of which only schema documents are read.
         state: The head's state.
     """
-    documents = Documents(store, state)
+    documents = SchemaDocuments(store, state)
     for wanted in filter(None, (Wanted(), _still_filtered(state))):
         plan = plan_compaction(state, documents, wanted)
         if plan.groups:

@@ -19,7 +19,7 @@ from snapshot_assets.engine.reading.planning import (
     documents_for,
     time_range_of,
 )
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -69,7 +69,7 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     return PlannedRead(spark_schema(schema), read, work)
 
 
-def _parts(member: Member, table: Table, time_range: TimeRange | None, *, dropped: bool = False) -> list[FilePart]:
+def _parts(member: Member, table: Table, time_range: TimeFilter | None, *, dropped: bool = False) -> list[FilePart]:
     documents = documents_for(member.store, member.state, table.table_name, time_range)
     return file_parts(member.state, table, documents, time_range, dropped=dropped)
 
@@ -125,7 +125,7 @@ def _plan_deduplicated(
     return PlannedRead(spark_schema(schema), read, [_work(federation, group, parts) for group in groups])
 
 
-def _may_hold(group: Sequence[Span], time_range: TimeRange) -> bool:
+def _may_hold(group: Sequence[Span], time_range: TimeFilter) -> bool:
     return any(span.window and time_range.overlaps(span.window.start, span.window.end) for span in group)
 
 
@@ -158,7 +158,7 @@ class DistinctRows:
     table: Table
     names: tuple[str, ...]
     key: tuple[str, ...]
-    ranges: tuple[TimeRange | None, ...]
+    ranges: tuple[TimeFilter | None, ...]
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group."""

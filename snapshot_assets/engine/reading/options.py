@@ -9,7 +9,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES
 from snapshot_assets.databases.selection import suggestion
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.relations import TableName
@@ -77,7 +77,7 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
     location = parse_location(given["path"], allow_root=federation)
     table = _table(given.get("table"))
     start, end = (_time(name, given.get(name)) for name in ("start", "end"))
-    TimeRange(start, end)  # refuses an empty one
+    TimeFilter(start, end)  # refuses an empty one
     if isinstance(table, str) and (start or end):
         raise PlanError(f"{table} has no rows in time: leave start and end out")
     if isinstance(table, str) and "version" in given and not METADATA_TABLES[table].versioned:

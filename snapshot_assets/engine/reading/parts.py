@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from snapshot_assets.catalog.state.file_pruning import Match, deletions, match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.parquet.statistics import row_groups
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.predicates import Predicate
@@ -48,7 +48,7 @@ def file_parts(
     state: State,
     table: Table,
     documents: Mapping[int, DatabaseSchema],
-    time_range: TimeRange | None,
+    time_range: TimeFilter | None,
     *,
     dropped: bool = False,
 ) -> list[FilePart]:
@@ -78,7 +78,7 @@ def file_parts(
 
 
 def _in_range(
-    state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeRange | None
+    state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeFilter | None
 ) -> Iterator[FilePart]:
     """Yield the parts that may hold rows of a time range."""
     bounds = (time_range.start, time_range.end) if time_range else (None, None)
@@ -160,10 +160,10 @@ class TimeBounds:
 
     table: Table
     kind: pa.DataType
-    time_range: TimeRange
+    time_range: TimeFilter
 
     @classmethod
-    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeRange) -> TimeBounds | None:
+    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> TimeBounds | None:
         """Return the bounds of a time column of some type in a file; None where it has none that could be compared."""
         if kind is None or not _is_time(kind):
             return None
@@ -177,11 +177,11 @@ class TimeBounds:
         known = {n: (one.minimum, one.maximum) for n, one in enumerate(times) if one is not None}
         known = {n: pair for n, pair in known.items() if all(type(bound) is int for bound in pair)}
         zone = self.time_range.zone
-        early = self._kept(TimeRange(None, self.time_range.end, zone), {n: pair[0] for n, pair in known.items()})
-        late = self._kept(TimeRange(self.time_range.start, None, zone), {n: pair[1] for n, pair in known.items()})
+        early = self._kept(TimeFilter(None, self.time_range.end, zone), {n: pair[0] for n, pair in known.items()})
+        late = self._kept(TimeFilter(self.time_range.start, None, zone), {n: pair[1] for n, pair in known.items()})
         return [n not in known or (n in early and n in late) for n in range(len(times))]
 
-    def _kept(self, time_range: TimeRange, values: Mapping[int, object]) -> set[int]:
+    def _kept(self, time_range: TimeFilter, values: Mapping[int, object]) -> set[int]:
         """Return the numbers of the values that lie in a range."""
         storage = pa.int32() if pa.types.is_date32(self.kind) else pa.int64()
         times = pa.array(values.values(), storage).view(self.kind)
@@ -200,7 +200,7 @@ class GroupsInRange:
     """Chooses the row groups that may hold rows of a time range, by a file's own footer."""
 
     table: Table
-    time_range: TimeRange
+    time_range: TimeFilter
 
     def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
         """Return their numbers."""

@@ -21,7 +21,7 @@ from snapshot_assets.engine.parquet.frames import read_file
 from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import NoSnapshotError, PlanError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -101,15 +101,15 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
     return PlannedRead(spark_schema(schema), read, grouped(parts))
 
 
-def time_range_of(options: ReadOptions, state: State) -> TimeRange | None:
+def time_range_of(options: ReadOptions, state: State) -> TimeFilter | None:
     """Return the range of time that is asked for, as a snapshot's own zone has it; None for all rows."""
     assert state.header is not None
     asked = options.start or options.end
-    return TimeRange(options.start, options.end, state.header.time_zone) if asked else None
+    return TimeFilter(options.start, options.end, state.header.time_zone) if asked else None
 
 
 def documents_for(
-    store: ObjectStore, state: State, table: TableName, time_range: TimeRange | None
+    store: ObjectStore, state: State, table: TableName, time_range: TimeFilter | None
 ) -> dict[int, DatabaseSchema]:
     """Return the schemas that a state's files were written with, by id; none where nothing of a table is filtered."""
     filtered = time_range or any((each.schema, each.table) == table for each in state.tombstones.values())
@@ -138,7 +138,7 @@ class FileRows:
     store: ObjectStore
     table: Table
     schema: pa.Schema
-    time_range: TimeRange | None
+    time_range: TimeFilter | None
     verify: bool
     zone: str
 

@@ -12,7 +12,7 @@ from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
-class DeletedRows:
+class TombstoneDeletions:
     """What tombstones delete of a revision's files. One that a file's statistics exclude deletes nothing of it.
 
     Args:

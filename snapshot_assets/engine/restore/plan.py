@@ -10,8 +10,8 @@ from datetime import datetime
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.selection import check_selection
 from snapshot_assets.databases.source import AllRows, Rows, Selection, TimelessRows, WindowRows
-from snapshot_assets.engine.restore.deleted_rows import DeletedRows
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.restore.deleted_rows import TombstoneDeletions
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.files import DataFile
@@ -146,7 +146,7 @@ class FilePlan:
     file: DataFile
     table: Table
     zone: str = "UTC"
-    cut: TimeRange | None = None
+    cut: TimeFilter | None = None
     deleted: tuple[Predicate, ...] = ()
 
     @property
@@ -178,7 +178,7 @@ class ChunkFiles:
 
 
 def chunk_files(
-    state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table], deleted: DeletedRows
+    state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table], deleted: TombstoneDeletions
 ) -> list[ChunkFiles]:
     """Return what is loaded, chunk by chunk in order.
 
@@ -198,7 +198,7 @@ def chunk_files(
     assert header is not None
     time_range = None
     if filters.start is not None or filters.end is not None:
-        time_range = TimeRange(filters.start, filters.end, header.time_zone)
+        time_range = TimeFilter(filters.start, filters.end, header.time_zone)
     chosen = _chosen(state, schema, held)
     found = []
     for chunk in sorted(state.chunks):
@@ -240,7 +240,11 @@ def _chosen(state: State, schema: DatabaseSchema, held: Sequence[Table]) -> dict
 
 
 def _chunk_files(
-    state: State, chosen: Mapping[TableName, _Chosen], chunk: int, time_range: TimeRange | None, deleted: DeletedRows
+    state: State,
+    chosen: Mapping[TableName, _Chosen],
+    chunk: int,
+    time_range: TimeFilter | None,
+    deleted: TombstoneDeletions,
 ) -> ChunkFiles:
     rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
     files = []
@@ -257,7 +261,7 @@ def _chunk_files(
     return ChunkFiles(chunk, tuple(files), bounded)
 
 
-def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeRange | None) -> Rows | None:
+def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeFilter | None) -> Rows | None:
     """Return which of a table's rows a chunk holds; None for none, or where nothing tells them from others."""
     if not each.timed:
         return AllRows() if chunk == UNTIMED_CHUNK and not each.windowed else None
@@ -267,7 +271,7 @@ def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeRange | No
     return None if time_range is not None else TimelessRows()
 
 
-def _cut(state: State, chunk: int, time_range: TimeRange | None) -> TimeRange | None:
+def _cut(state: State, chunk: int, time_range: TimeFilter | None) -> TimeFilter | None:
     if chunk == UNTIMED_CHUNK or time_range is None:
         return None
     window = state.window(chunk)

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import Depth, verify
 from snapshot_assets.databases.target import ImportRecord
 from snapshot_assets.engine.restore.compactions import Compactions
-from snapshot_assets.engine.restore.deleted_rows import DeletedRows, imported_tombstones
+from snapshot_assets.engine.restore.deleted_rows import TombstoneDeletions, imported_tombstones
 from snapshot_assets.engine.restore.plan import Filters, check_complete, select
 from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError
 from snapshot_assets.format.relations import DatabaseSchema
@@ -40,7 +40,7 @@ class RestoreSource:
     state: State
     schema: DatabaseSchema
     documents: Mapping[int, DatabaseSchema]
-    deleted: DeletedRows
+    deleted: TombstoneDeletions
     compactions: Compactions
     checksum: str
     pinned: ImportRecord | None = None
@@ -87,7 +87,7 @@ def open_snapshot(
     if not filters.tables and not filters.schemas:
         check_complete(state, selected.schema)
     earlier = [record.revision for record in imports if record.location_id == head.location_id]
-    deleted = DeletedRows(state, documents, imported_tombstones(head, earlier))
+    deleted = TombstoneDeletions(state, documents, imported_tombstones(head, earlier))
     return RestoreSource(
         state=state,
         schema=selected.schema,

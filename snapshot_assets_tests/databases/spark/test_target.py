@@ -18,7 +18,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.spark.ddl import define, type_for
-from snapshot_assets.databases.spark.ledger import Claim, Event, Ledger, begun, claimed
+from snapshot_assets.databases.spark.ledger import Claim, Ledger, LedgerEvent, begun, claimed
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.export.run import ExportRun
@@ -232,7 +232,7 @@ def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lak
         list(run.restore([1]))
     assert list(lake.ledger.read().claims) == [other.id]
     assert lake.table("readings").num_rows == 0
-    lake.ledger.append([Event("undone", other.id)])
+    lake.ledger.append([LedgerEvent("undone", other.id)])
     assert [outcome.status for outcome in run.restore([1])] == ["loaded"]
 
 

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.state.file_pruning import Deletions
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import Documents
+from snapshot_assets.engine.compact.plan import SchemaDocuments
 from snapshot_assets.engine.parquet import sorting
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
@@ -341,7 +341,7 @@ def test_deleted_rows_are_left_out_and_no_file_is_filtered_any_more(place):
     gone = [row for row in before if row["sensor"] == "s1"]
     assert sum(outcome.rows_deleted for outcome in outcomes.values()) == len(gone) > 0
     assert sorted(map(str, stored(place, "readings"))) == sorted(str(row) for row in before if row["sensor"] != "s1")
-    assert Documents(place.store, head(place)).deletions(head(place)) == {
+    assert SchemaDocuments(place.store, head(place)).deletions(head(place)) == {
         TableName("main", "readings"): Deletions({}, frozenset())
     }
     assert compact(place.store) == {}

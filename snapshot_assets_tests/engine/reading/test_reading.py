@@ -26,7 +26,7 @@ from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
 from snapshot_assets.engine.reading.source import SnapshotSource
-from snapshot_assets.engine.time_range import TimeRange
+from snapshot_assets.engine.time_range import TimeFilter
 from snapshot_assets.errors import DocumentError, PlanError, StoreDeniedError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
@@ -177,7 +177,7 @@ def test_bounds_that_are_not_known_exclude_nothing(hourly: Callable[..., str]) -
         state.files.added[chunk] = {
             path: replace(known, file=_without_bounds(known.file)) for path, known in files.items()
         }
-    one_hour = TimeRange(START + 5 * HOUR, START + 6 * HOUR)
+    one_hour = TimeFilter(START + 5 * HOUR, START + 6 * HOUR)
     [part] = file_parts(state, schema.table(TableName("main", "hourly")), {1: schema}, one_hour)
     assert (part.file.chunk, part.row_groups, part.cut) == (1, None, True)
 
