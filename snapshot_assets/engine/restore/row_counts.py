@@ -24,7 +24,7 @@ AGAIN = (
 
 
 @dataclass(frozen=True)
-class Difference:
+class RowCountDifference:
     """A table that does not hold the rows that were loaded.
 
     Attributes:
@@ -68,7 +68,7 @@ def check_rows(target: ImportTarget, prepared: Prepared, only: Collection[int] =
         )
 
 
-def _whole(target: ImportTarget, prepared: Prepared) -> Iterator[Difference]:
+def _whole(target: ImportTarget, prepared: Prepared) -> Iterator[RowCountDifference]:
     loaded: Counter[TableName] = Counter()
     for (name, _), entry in prepared.done.items():
         loaded[name] += entry.rows
@@ -79,7 +79,7 @@ def _whole(target: ImportTarget, prepared: Prepared) -> Iterator[Difference]:
         found = target.count(table, AllRows())
         if found != loaded[name]:
             chunks = tuple(_windows(target, prepared, table)) if found else ()
-            yield Difference(name, loaded[name], found, chunks)
+            yield RowCountDifference(name, loaded[name], found, chunks)
 
 
 def _windows(target: ImportTarget, prepared: Prepared, table: Table) -> Iterator[int]:
@@ -95,7 +95,7 @@ def _windows(target: ImportTarget, prepared: Prepared, table: Table) -> Iterator
                     yield chunk.chunk
 
 
-def _of_chunks(target: ImportTarget, prepared: Prepared, only: Collection[int]) -> Iterator[Difference]:
+def _of_chunks(target: ImportTarget, prepared: Prepared, only: Collection[int]) -> Iterator[RowCountDifference]:
     for chunk in sorted(set(only)):
         for name, (loaded, found) in prepared.differences(target, chunk).items():
-            yield Difference(name, loaded, found, (chunk,))
+            yield RowCountDifference(name, loaded, found, (chunk,))
