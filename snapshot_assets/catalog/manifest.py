@@ -6,7 +6,8 @@ Because they are pure functions of the state at one revision, verify can compare
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,11 +16,11 @@ from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
-from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside
-from snapshot_assets.format.checksums import snapshot_checksum, sums_line
-from snapshot_assets.format.documents import pretty_json
+from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside, Tombstone
+from snapshot_assets.format.checksums import chunk_checksum, snapshot_checksum, sums_line
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
-from snapshot_assets.format.predicates import predicate_json
+from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
@@ -28,9 +29,10 @@ from snapshot_assets.storage.base import ObjectStore
 def used_schema_files(state: State) -> dict[str, tuple[ObjectRef, int]]:
     """Return the schema files that the snapshot uses, by path, with their schema id.
 
-    Used are the newest schema and every one that a live file was written with.
+    Used are the newest schema and every one that a live file was written with. There is none only where a rebuild
+    found no schema documents.
     """
-    ids = state.files.schema_ids() | {state.schema_id}
+    ids = state.files.schema_ids() | ({state.schema_id} if state.schemas else set())
     return {ref.path: (ref, number) for number in sorted(ids) for ref in state.schemas[number].files}
 
 
@@ -221,3 +223,83 @@ def _empty_windows(state: State) -> list[dict[str, str]]:
 def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
     bounds = {"start": start, "end": end}
     return {name: time_text(bound) for name, bound in bounds.items() if bound is not None}
+
+
+# Manifests that lie on storage
+
+
+_CHECKED = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
+
+
+@dataclass(frozen=True)
+class StoredManifest:
+    """A manifest as it lies on storage, in `manifest.json` or in the object of a pin.
+
+    Attributes:
+        path: The object that holds it.
+        document: Its members.
+        checksum: The snapshot checksum, which everything that it names has; "" if it is not of a sealed state.
+        rolled_back: The revision of the newest rollback up to its own, 0 for none.
+        tombstones: The pending tombstones, by revision.
+    """
+
+    path: str
+    document: Mapping[str, Any]
+    revision: int
+    location_id: str
+    snapshot_id: str
+    checksum: str
+    rolled_back: int
+    tombstones: Mapping[int, Tombstone]
+
+    def lacking(self, sizes: Mapping[str, int]) -> set[str]:
+        """Return the data files and schema documents that are missing, or of another size, among objects by path."""
+        named = [file for chunk in self.document["chunks"] for file in chunk["files"]]
+        return {
+            each["path"]
+            for each in (*named, *self.document["schema_files"])
+            if sizes.get(each["path"]) != each["bytes"]
+        }
+
+
+def read_manifest(store: ObjectStore, path: str) -> StoredManifest:
+    """Return `manifest.json`.
+
+    Raises:
+        DamageError: It is not JSON.
+        ValueError: What it names does not have its checksum; other kinds where members are not what they should be.
+    """
+    return parse_manifest(path, parse_json(store.get(path, limit=MAX_DOCUMENT_BYTES), path))
+
+
+def parse_manifest(path: str, document: Mapping[str, Any]) -> StoredManifest:
+    """Return the manifest that an object holds; see `read_manifest`."""
+    if document["checksum"] is not None:
+        _check_checksums(document)
+    return StoredManifest(
+        path,
+        document,
+        int(document["revision"]),
+        str(document["location_id"]),
+        str(document["snapshot_id"]),
+        str(document["checksum"] or ""),
+        int(document.get("rolled_back", 0)),
+        {
+            int(item["revision"]): Tombstone(item["schema"], item["table"], parse_predicate_json(item["predicate"]))
+            for item in document["tombstones"]
+        },
+    )
+
+
+def _check_checksums(document: Mapping[str, Any]) -> None:
+    for chunk in document["chunks"]:
+        if chunk_checksum((file["path"], file["sha256"]) for file in chunk["files"]) != chunk["checksum"]:
+            raise ValueError(f"the files of its chunk {chunk['id']} do not have the chunk's checksum")
+    checksum = snapshot_checksum(
+        schema_files=[(file["path"], file["sha256"]) for file in document["schema_files"]],
+        chunks={chunk["id"]: chunk["checksum"] for chunk in document["chunks"] if chunk["files"]},
+        tombstones={tombstone["revision"]: tombstone for tombstone in document["tombstones"]},
+        header={name: document[name] for name in _CHECKED},
+    )
+    if checksum != document["checksum"]:
+        raise ValueError("what it names does not have its checksum")

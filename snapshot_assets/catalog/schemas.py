@@ -12,7 +12,7 @@ from snapshot_assets.errors import ChecksumMismatchError, DocumentError, ObjectE
 from snapshot_assets.format.actions import ObjectRef, SchemaAdded
 from snapshot_assets.format.checksums import sha256_hex, sums_line
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
-from snapshot_assets.format.layout import schema_folder
+from snapshot_assets.format.layout import SCHEMA_FILES, schema_folder
 from snapshot_assets.format.relations import SCHEMA_DOCUMENT_VERSION, DatabaseSchema
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -34,12 +34,33 @@ def _documents(schema: DatabaseSchema) -> dict[str, bytes]:
 def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
     """Return where a schema's documents go, with checksums, and their bytes by path."""
     documents = _documents(schema)
-    sums = "".join(sums_line(sha256_hex(data), name) for name, data in sorted(documents.items()))
-    digest = sha256_hex(sums.encode())
+    content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
+    return content, {f"{content.folder}/{name}": data for name, data in documents.items()}
+
+
+def schema_content(documents: Mapping[str, tuple[str, int]]) -> SchemaContent:
+    """Return what a transaction records of a schema's documents, given SHA-256 and size by file name."""
+    lines = (sums_line(sha256, name) for name, (sha256, _) in sorted(documents.items()))
+    digest = sha256_hex("".join(lines).encode())
     folder = schema_folder(digest)
-    files = {f"{folder}/{name}": data for name, data in documents.items()}
-    refs = tuple(ObjectRef(path, sha256_hex(data), len(data)) for path, data in sorted(files.items()))
-    return SchemaContent(folder, digest, refs), files
+    files = (ObjectRef(f"{folder}/{name}", *facts) for name, facts in sorted(documents.items()))
+    return SchemaContent(folder, digest, tuple(files))
+
+
+def read_content(store: ObjectStore, folder: str) -> SchemaContent:
+    """Return what a transaction records of the schema documents in a folder.
+
+    Raises:
+        ObjectNotFoundError: One is missing.
+        ChecksumMismatchError: They are not those that the folder is named after.
+    """
+    documents = {name: store.get(f"{folder}/{name}", limit=MAX_DOCUMENT_BYTES) for name in SCHEMA_FILES}
+    content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
+    if content.folder != folder:
+        raise ChecksumMismatchError(
+            f"The documents in {folder} have the checksum of {content.folder}.", object=folder, expected=folder
+        )
+    return content
 
 
 def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bool = False) -> None:

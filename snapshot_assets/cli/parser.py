@@ -186,13 +186,13 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     _rollback(described(commands, "rollback", "give the newest state the data of an older version"))
     _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
     _compact(described(commands, "compact", "merge small files, and write files anew without deleted rows"))
-    rebuild = described(commands, "rebuild", "begin a lost or damaged log anew, and tell exactly what was lost")
+    rebuild = described(commands, "rebuild", "rebuild a lost or damaged log, and report what is lost")
     rebuild.add_argument(
         "--accept-undeleted",
         action="store_true",
-        help="rest on receipts alone, or without lost tombstones: data removed since may come back",
+        help="accept that deleted rows and replaced chunks may come back",
     )
-    rebuild.add_argument("--from-files", action="store_true", help="take data files that no receipt names, too")
+    rebuild.add_argument("--from-files", action="store_true", help="let data files stand for receipts that are gone")
     dry_run(rebuild, "tell what would be done, touch nothing")
     single_writer(rebuild)
     _catalog_command(rebuild, "rebuild")

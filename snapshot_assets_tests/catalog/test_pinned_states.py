@@ -5,6 +5,7 @@ What is retained is told by a model of its own: which revisions were sealed, whi
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from dataclasses import replace
@@ -49,17 +50,8 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.catalog.losses import (
-    LOSSES,
-    OTHERS,
-    Rebuilt,
-    end_of_log,
-    highest_named,
-    lose,
-    shown_revision,
-    tells_nothing,
-)
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)
@@ -76,7 +68,6 @@ class PinnedStates(RuleBasedStateMachine):
         rebuilt: Whether it may be lost that they have.
         pins: Revisions by the name of a tag or the number of a savepoint.
         savepoints: How many there ever were.
-        uncommitted: Receipts of runs that ended before they committed.
     """
 
     @initialize()
@@ -91,8 +82,8 @@ class PinnedStates(RuleBasedStateMachine):
         self.rebuilt = False
         self.pins: dict[str | int, int] = {}
         self.savepoints = 0
+        self.names = itertools.count()
         self.pruned = False
-        self.uncommitted: set[str] = set()
         seal(self.catalog)
 
     @property
@@ -135,10 +126,7 @@ class PinnedStates(RuleBasedStateMachine):
     @rule(chunk=CHUNKS)
     def die(self, chunk: int) -> None:
         """Others end before they commit; what a run left may be adopted while the chunk is missing."""
-        _, ref = self.writer.receipt(
-            chunk, self.writer.file(chunk, b"never committed"), supersedes=self.attempts(chunk)
-        )
-        self.uncommitted.add(ref.path)
+        self.writer.receipt(chunk, self.writer.file(chunk, b"never committed"), supersedes=self.attempts(chunk))
         for path in ("tag/tag-nobody-01234567", "savepoint/savepoint-9-01234567"):
             self.writer.store.put(path, b"{}")
 
@@ -179,7 +167,7 @@ class PinnedStates(RuleBasedStateMachine):
     @precondition(lambda self: self.retained())
     @rule(number=NUMBERS)
     def tag(self, number: int) -> None:
-        name, revision = f"tag{self.catalog.state.revision}", self.readable(number)
+        name, revision = f"tag{next(self.names)}", self.readable(number)
         create_tag(self.catalog, name, revision)
         self.pins[name] = revision
 
@@ -193,7 +181,7 @@ class PinnedStates(RuleBasedStateMachine):
     @precondition(lambda self: self.catalog.state.tags)
     @rule(number=NUMBERS)
     def rename(self, number: int) -> None:
-        name, new_name = self.a_tag(number), f"renamed{self.catalog.state.revision}"
+        name, new_name = self.a_tag(number), f"renamed{next(self.names)}"
         rename_tag(self.catalog, name, new_name)
         self.pins[new_name] = self.pins.pop(name)
 
@@ -295,35 +283,41 @@ class PinnedStates(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(LOSSES), other=st.sampled_from(OTHERS), number=st.integers(0, 40), length=CHUNKS)
     def rebuild(self, kind: str, other: str, number: int, length: int) -> None:
-        """Lose what tells of the past, and rebuild the log; where nothing tells of the loss, undo it."""
+        """Lose a part of the log, and rebuild it; where nothing names the loss, undo it."""
         store, before = self.writer.store, self.catalog.state
         spoiled = lose(store, kind, other, number, length)
-        there, shown, ends_at, accepted = list(store.list()), shown_revision(store), end_of_log(store), False
+        there, accepted = list(store.list()), False
         try:
             try:
                 done = rebuild(store)
             except AcceptanceNeededError:
                 assert list(store.list()) == there  # it changed nothing
                 accepted, done = True, rebuild(store, accept_undeleted=True)
-        except LogWholeError:
-            left = read_state(store)
-            assert same_states(left, before) or left.revision < before.revision
-            assert left.revision >= highest_named(store)
         except NoSnapshotError:
-            assert tells_nothing(store)
+            assert shows_nothing(store)
+        except LogWholeError:
+            self.is_whole(before)
         else:
             note(f"lost {sorted(spoiled)} of revision {before.revision}; {done}")
             after = read_state(store)
-            rebuilt = Rebuilt(before, self.manifests, spoiled, self.uncommitted, after, done, shown, ends_at, accepted)
-            rebuilt.check()
-            self.go_on(after, done.revision)
-            needed = damage(store).keys()  # what the log names and was lost is not rebuilt
-            spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
+            if done.proved == done.revision:
+                self.is_whole(before)
+            else:
+                Rebuilt(before, self.manifests, spoiled, after, done, accepted).check()
+                self.go_on(after, done.revision)
+                needed = damage(store).keys()  # what the log names and was lost is not rebuilt
+                spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
         for path, data in spoiled.items():
             store.put(path, data)
         assert damage(store) == {}
         with pytest.raises(LogWholeError):
             rebuild(store)
+
+    def is_whole(self, before: State) -> None:
+        """What a rebuild takes for whole lost nothing, or only an end that nothing names."""
+        left = read_state(self.writer.store)
+        assert same_states(left, before) or left.revision < before.revision
+        assert left.revision >= highest_named(self.writer.store)
 
     def go_on(self, state: State, begun: int) -> None:
         """Take what a rebuild brought back for what there is."""

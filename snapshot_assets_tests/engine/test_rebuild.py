@@ -1,249 +1,284 @@
-"""A rebuilt location of real data files: it is exported to, sealed, restored, and every row is there."""
+"""Disasters that a location of real data files survives: rebuild, export, and every row is there as before."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    AcceptanceNeededError,
-    LogWholeError,
-    LostLogError,
-    NoSnapshotError,
-    StoreUnavailableError,
-)
+from snapshot_assets.errors import LogWholeError, LostLogError, NoSnapshotError, StoreUnavailableError
+from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.tags import Changed
-from snapshot_assets_tests.engine.compact.compactions import compact, scatter
+from snapshot_assets_tests.engine.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
-from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, add_rows
+from snapshot_assets_tests.faults.source import CHUNKS, add_rows
+from snapshot_assets_tests.golden.make import rows
+
+FIRST_SEAL = 10
+"""The seal of the first export, before chunk 2 was replaced and chunks were compacted."""
 
 
-@pytest.fixture
-def exported(place: Place, exported_place: Place) -> Place:
-    shutil.copytree(exported_place.folder, place.folder)
+def export(place: Place, store: ObjectStore, chunks: tuple[int, ...] = CHUNKS, *, replace: bool = False) -> dict:
+    """Export and seal; returns the status by chunk."""
+    run = place.run(store=store)
+    try:
+        run.begin()
+        outcomes = {each.chunk: each.status for each in run.export(chunks, replace_completed=replace)}
+        run.seal()
+    finally:
+        run.close()
+    return outcomes
+
+
+def content(store: ObjectStore) -> dict[str, list[str]]:
+    return rows(store, read_state(store))
+
+
+@pytest.fixture(scope="module")
+def made(prepared_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A location with some history: a replaced chunk, compactions, tags and a savepoint."""
+    folder = tmp_path_factory.mktemp("disasters")
+    shutil.copy(prepared_source, folder / "source.duckdb")
+    place = Place(f"duckdb://{folder}/source.duckdb", folder / "location")
+    export(place, place.store)
+    assert read_state(place.store).seals[-1].revision == FIRST_SEAL
+    create_tag(Catalog.open_for_writing(place.store), "first", FIRST_SEAL)
+    add_rows(place.source)
+    export(place, place.store, (2,), replace=True)
+    scatter(place.store, chunks=[1, 3], table="readings")
+    compact(place.store, tables=(TableName("main", "readings"),), chunks=(1, 3))
+    catalog = Catalog.open_for_writing(place.store)
+    for name in ("gone", "newest"):
+        create_tag(catalog, name, catalog.state.seals[-1].revision)
+    delete_tag(catalog, "gone")
+    create_savepoint(catalog, catalog.state.data_revision)
     return place
 
 
-@pytest.fixture
-def into(tmp_path: Path) -> Into:
-    return Into(f"duckdb://{tmp_path}/target.duckdb")
+@dataclass
+class Spot:
+    """A copy of that location on a store of its own."""
+
+    place: Place
+    store: ObjectStore
+
+    def lose(self, *prefixes: str, keep: str | tuple[str, ...] = "/") -> None:
+        for info in list(self.store.list()):
+            if info.path.startswith(prefixes) and not info.path.startswith(keep):
+                self.store.delete(info.path)
+
+    def flip(self, path: str) -> None:
+        data = bytearray(self.store.get(path))
+        data[len(data) // 2] ^= 1
+        self.store.put(path, bytes(data))
+
+    def lose_revisions(self, revisions: range) -> None:
+        for revision in revisions:
+            self.store.delete(transaction_path(revision))
+
+    def lose_receipts(self) -> None:
+        for info in list(self.store.list("data/")):
+            if "/chunk-" in info.path:
+                self.store.delete(info.path)
 
 
-def lose(store: ObjectStore, *words: str) -> None:
-    for info in list(store.list()):
-        if any(word in info.path for word in words):
-            store.delete(info.path)
-
-
-def undamaged(store: ObjectStore) -> bool:
-    return not verify(store).damaged
-
-
-def test_a_location_whose_log_was_lost_is_not_taken_for_an_empty_one(exported: Place) -> None:
-    lose(exported.store, "transactions/")
-    with pytest.raises(LostLogError, match=r"has no log, but data/.* is there.*Rebuild"):
-        exported.export()
-    lose(exported.store, "data/")
-    with pytest.raises(LostLogError, match=r"manifest\.json is there"):
-        exported.export()
-    assert list(exported.store.list("transactions/")) == []
-
-
-def test_a_rebuilt_location_is_restored_at_once(exported: Place, into: Into) -> None:
-    before = read_state(exported.store)
-    lose(exported.store, "transactions/")
-    assert rebuild(exported.store).sealed
-    after = read_state(exported.store)
-    assert manifest_of(after) == manifest_of(before)
-    assert after.files.merged().bounds.of("t") == before.files.merged().bounds.of("t") != {}
-    assert undamaged(exported.store)
-    assert into.restore(exported.store).finished
-    assert into.differences(exported.source, IN_RANGE) == {}
-
-
-def test_from_receipts_alone_the_same_plan_goes_on_seals_and_replaces(exported: Place, into: Into) -> None:
-    before = read_state(exported.store)
-    some = [before.chunks[number].chunk.receipts[0].path for number in (1, 3)]
-    lose(exported.store, "transactions/", "manifest.json", *some)
-    done = rebuild(exported.store, accept_undeleted=True)
-    assert (done.missing, sorted(done.taken)) == ((1, 3), [0, 2, 4, 5, 6])
-    [named] = [line for line in done.lost if line.startswith("No receipt names ")]
-    assert all(known.file.path in named for number in (1, 3) for known in before.live_files(number))
-    assert (read_state(exported.store).header, read_state(exported.store).schemas) == (before.header, before.schemas)
-    outcomes = exported.export()
-    assert [outcomes[number].status for number in (0, 1, 2, 3)] == ["skipped", "exported", "skipped", "exported"]
-    assert exported.differences() == {}
-    add_rows(exported.source)
-    exported.export(chunks=[2], replace=True)
-    assert exported.differences() == {}
-    assert undamaged(exported.store)
-    assert into.restore(exported.store).finished
-    assert into.differences(exported.source, IN_RANGE) == {}
-
-
-@pytest.mark.parametrize("log", ["lost", "begun"])
-def test_files_whose_receipts_are_lost_too_are_taken_by_their_own_words_as_the_last_resort(
-    exported: Place, into: Into, log: str
-) -> None:
-    before = read_state(exported.store)
-    lose(exported.store, "chunk-", "manifest.json", *(["transactions/"] if log == "lost" else []))
-    for revision in range(2, before.revision + 1) if log == "begun" else ():
-        lose(exported.store, f"{revision:020}.txn")
-    torn = next(before.live_files(5)).file.path
-    exported.store.put(torn, exported.store.get(torn)[:-1])
-    if log == "lost":
-        with pytest.raises(NoSnapshotError, match="No receipt names data/0/main"):
-            rebuild(exported.store, accept_undeleted=True)
-        with pytest.raises(AcceptanceNeededError):
-            rebuild(exported.store, from_files=True)
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.slow)])
+def spot(request: pytest.FixtureRequest, tmp_path: Path, made: Place) -> Spot:
+    if request.param == "file":
+        store = open_store(parse_location((tmp_path / "copy").as_uri()))
     else:
-        assert before.revision == read_state(exported.store).revision + before.revision - 1  # nobody sees the loss
-        shutil.copy(exported.folder / torn, exported.folder / "transactions" / f"{before.revision:020}.txn")
-    done = rebuild(exported.store, accept_undeleted=True, from_files=True)
-    assert done.missing == (EMPTY_WINDOW, 5)
-    assert any(torn in line and line.startswith("Not taken, ") for line in done.lost)
-    after = read_state(exported.store)
-    assert (after.location_id, after.snapshot_id) == (before.location_id, before.snapshot_id)
-    for number in (0, 1, 2, 3, 6):
-        assert after.chunks[number].chunk.checksum == before.chunks[number].chunk.checksum
-    assert (after.header.source, after.header.schemas) == (before.header.source, before.header.schemas)
-    assert [str(window) for window in after.windows()] == [str(window) for window in before.windows()]
-    if log == "begun":
-        outcomes = exported.export()
-        assert {outcomes[number].status for number in (EMPTY_WINDOW, 5)} == {"exported"}
-        assert exported.differences() == {}
-        assert into.restore(exported.store).finished
-        assert into.differences(exported.source, IN_RANGE) == {}
-    assert undamaged(exported.store)
+        options = request.getfixturevalue("s3_server").options
+        store = open_store(parse_location(request.getfixturevalue("s3_location")), options)
+    for info in made.store.list():
+        store.put(info.path, made.store.get(info.path))
+    return Spot(made, store)
 
 
-def without_receipts(exported: Place) -> list[str]:
-    """Lose the log, and of two chunks the receipts too; returns the files that these had."""
-    before = read_state(exported.store)
-    lose(exported.store, "transactions/", "manifest.json", "data/1/chunk-", "data/3/chunk-")
-    return [known.file.path for number in (1, 3) for known in before.live_files(number)]
+def head(spot: Spot) -> int:
+    return list_log(spot.store).transactions[-1]
 
 
-@pytest.mark.parametrize("error", [StoreUnavailableError("503 Slow Down"), OSError(5, "Input/output error")])
+DISASTERS: dict[str, Callable[[Spot], object]] = {
+    "all transactions": lambda spot: spot.lose("transactions/"),
+    "all transactions and the manifest": lambda spot: spot.lose("transactions/", "manifest.json", "SHA256SUMS"),
+    "one transaction": lambda spot: spot.lose_revisions(range(7, 8)),
+    "one transaction flipped": lambda spot: spot.flip(transaction_path(14)),
+    "the newest ten": lambda spot: spot.lose_revisions(range(head(spot) - 9, head(spot) + 1)),
+    "a tag's object": lambda spot: spot.lose("tag/tag-newest"),
+    "a savepoint's object": lambda spot: spot.lose("savepoint/"),
+    "a tag's object and a transaction": lambda spot: (spot.lose("tag/tag-newest"), spot.lose_revisions(range(7, 8))),
+}
+WITHOUT_BASE: dict[str, Callable[[Spot], object]] = {
+    "all but data, schemas and receipts": lambda spot: spot.lose("", keep=("data/", "schema/")),
+    "all but data": lambda spot: spot.lose("", keep="data/"),
+}
+
+
+def check(spot: Spot, before: dict[str, list[str]]) -> None:
+    """Export, and compare every row; verify reads every byte."""
+    export(spot.place, spot.store)
+    assert read_state(spot.store).sealed
+    assert not [fault for fault in verify(spot.store, depth="full").faults if fault.is_damage]
+    assert content(spot.store) == before
+
+
+@pytest.mark.parametrize("disaster", DISASTERS)
+def test_a_disaster_with_a_base_is_survived_without_consent(spot: Spot, disaster: str) -> None:
+    before, state = content(spot.store), read_state(spot.store)
+    DISASTERS[disaster](spot)
+    done = rebuild(spot.store)
+    assert done.committed
+    after = read_state(spot.store)
+    lost_manifest = "and the manifest" in disaster
+    assert done.tags == (() if lost_manifest and not after.tags else ("first", "newest"))
+    for name in done.tags:
+        assert rows(spot.store, after.at(after.tags[name].tag.revision)) == rows(
+            spot.store, state.at(state.tags[name].tag.revision)
+        )
+    check(spot, before)
+
+
+@pytest.mark.parametrize("disaster", WITHOUT_BASE)
+def test_a_disaster_without_a_base_is_survived_with_consent(spot: Spot, disaster: str) -> None:
+    before = content(spot.store)
+    WITHOUT_BASE[disaster](spot)
+    done = rebuild(spot.store, accept_undeleted=True)
+    assert done.lost
+    check(spot, before)
+
+
+@pytest.mark.parametrize("lost", ["all transactions", "one transaction", "the newest ten"])
+def test_deleted_rows_stay_deleted(spot: Spot, lost: str) -> None:
+    """Each sealed revision has those that it had: manifest and pins show the deletions at their own revisions."""
+    catalog = Catalog.open_for_writing(spot.store)
+    for name, where in (("some", "sensor = 's0' and value < 5 or t is null"), ("more", "t < '2025-01-02T12:00:00Z'")):
+        delete_rows(catalog, TableName("main", "readings"), where)
+        create_tag(catalog, name, catalog.state.seals[-1].revision)
+    before, state = content(spot.store), read_state(spot.store)
+    had = {name: rows(spot.store, state.at(known.tag.revision)) for name, known in state.tags.items()}
+    assert had["first"] != had["some"] != had["more"] == before
+    DISASTERS[lost](spot)
+    rebuild(spot.store)
+    after = read_state(spot.store)
+    assert {name: rows(spot.store, after.at(known.tag.revision)) for name, known in after.tags.items()} == had
+    check(spot, before)
+
+
+FROM_FILES: dict[str, Callable[[Spot], object]] = {
+    "all but data files and schemas": lambda spot: (spot.lose("", keep=("data/", "schema/")), spot.lose_receipts()),
+    "all but data files, schemas and the log's beginning": lambda spot: (
+        spot.lose("", keep=("data/", "schema/", "transactions/")),
+        spot.lose_revisions(range(2, head(spot) + 1)),
+        spot.lose_receipts(),
+        spot.store.put(transaction_path(2), b"torn"),
+    ),
+}
+
+
+@pytest.mark.parametrize("disaster", FROM_FILES)
+def test_a_disaster_without_receipts_is_survived_from_files(spot: Spot, disaster: str) -> None:
+    """What their footers do not decide, such as a chunk that was exported twice, is named and exported again."""
+    before, files = content(spot.store), read_state(spot.store).files
+    FROM_FILES[disaster](spot)
+    done = rebuild(spot.store, accept_undeleted=True, from_files=True)
+    assert done.taken.keys() == {0, 5, 6}
+    assert done.missing == (1, 2, 3, 4)
+    [left] = [line for line in done.lost if line.startswith("Neither the base nor a receipt names data/1/")]
+    assert "data/2/main.readings-" in left
+    after = read_state(spot.store)
+    for chunk in (0, 5, 6):
+        assert after.files.chunk(chunk).keys() == files.chunk(chunk).keys()
+    check(spot, before)
+
+
+def test_without_receipts_and_schemas_there_is_nothing_to_begin_with(spot: Spot) -> None:
+    spot.lose("", keep="data/")
+    spot.lose_receipts()
+    with pytest.raises(NoSnapshotError, match="--from-files"):
+        rebuild(spot.store, accept_undeleted=True)
+    with pytest.raises(NoSnapshotError, match="do not show a snapshot: their schema documents"):
+        rebuild(spot.store, accept_undeleted=True, from_files=True)
+
+
 @pytest.mark.parametrize("when", ["footers", "contents"])
-def test_a_store_that_does_not_answer_is_not_taken_for_a_file_that_says_nothing(
-    exported: Place, error: Exception, when: str
-) -> None:
-    path, store = without_receipts(exported)[0], exported.store
+def test_a_store_that_fails_is_not_taken_for_a_file_without_a_footer(spot: Spot, when: str) -> None:
+    FROM_FILES["all but data files and schemas"](spot)
 
-    def failing(method: Callable[..., object]) -> Callable[..., object]:
-        def call(name: str, *arguments: object) -> object:
-            if name == path:
-                raise error
-            return method(name, *arguments)
+    def fail(*_: object) -> None:
+        raise StoreUnavailableError("503 Slow Down")
 
-        return call
-
-    broken = {name: failing(getattr(store, name)) for name in ("open_reader", "get_range")}
-    chosen = broken if when == "footers" else {"open_reader": broken["open_reader"]}
-    with pytest.raises(type(error)):
-        rebuild(Changed(store, **chosen), accept_undeleted=True, from_files=True)
-    assert list(store.list("transactions/")) == []
-    assert rebuild(store, accept_undeleted=True, from_files=True).missing == ()
+    broken = {"open_reader": fail, **({"get_range": fail} if when == "footers" else {})}
+    with pytest.raises(StoreUnavailableError):
+        rebuild(Changed(spot.store, **broken), accept_undeleted=True, from_files=True)
+    assert list(spot.store.list("transactions/")) == []
 
 
-def test_files_that_a_rebuild_left_can_be_taken_later(exported: Place) -> None:
-    """But none of a chunk that something was written to since: a run may be about to name its files."""
-    left = without_receipts(exported)
-    done = rebuild(exported.store, accept_undeleted=True)
-    assert done.missing == (1, 3)
-    [named] = [line for line in done.lost if line.startswith("No receipt names ")]
-    assert all(path in named for path in left)
-    assert "--from-files may take them, now or later, until garbage collection deletes them" in named
-    data = exported.store.get(left[-1])
-    exported.store.delete(left[-1])
-    exported.store.put(left[-1], data)
-    with pytest.raises(LogWholeError, match=rf"left, --from-files takes what it can: {left[0]}"):
-        rebuild(exported.store)
-    done = rebuild(exported.store, from_files=True)
-    assert (done.missing, list(done.taken), done.sealed) == ((3,), [1], False)
-    with pytest.raises(LogWholeError, match="there is nothing to rebuild"):
-        rebuild(exported.store, from_files=True)
-    assert exported.export()[3].status == "exported"
-    assert exported.differences() == {}
-    assert undamaged(exported.store)
+def test_a_torn_file_leaves_its_chunk_to_the_next_export(spot: Spot) -> None:
+    before, torn = content(spot.store), next(read_state(spot.store).live_files(5)).file.path
+    FROM_FILES["all but data files and schemas"](spot)
+    spot.store.put(torn, spot.store.get(torn)[:-1])
+    done = rebuild(spot.store, accept_undeleted=True, from_files=True)
+    assert (5 in done.missing, any(torn in line for line in done.lost)) == (True, True)
+    check(spot, before)
 
 
-def test_files_of_two_attempts_at_one_table_are_not_guessed(exported: Place) -> None:
-    exported.export(chunks=[2], replace=True)
-    lose(exported.store, "chunk-", "manifest.json", "transactions/")
-    done = rebuild(exported.store, accept_undeleted=True, from_files=True)
-    assert done.missing == (2, EMPTY_WINDOW)
-    assert sum(line.count("data/2/main.readings-") for line in done.lost) == 2
+def test_a_location_whose_log_was_lost_is_not_taken_for_an_empty_one(spot: Spot) -> None:
+    spot.lose("transactions/")
+    with pytest.raises(LostLogError, match=r"has no log, but data/.* is there.*Rebuild"):
+        export(spot.place, spot.store)
+    spot.lose("data/")
+    with pytest.raises(LostLogError, match=r"manifest\.json is there"):
+        export(spot.place, spot.store)
+    assert list(spot.store.list("transactions/")) == []
 
 
-def test_receipts_that_do_not_tell_the_plan_leave_it_to_the_manifest(exported: Place) -> None:
-    """As those that were written before receipts told it."""
-    for info in list(exported.store.list("data/")):
-        if "chunk-" in info.path:
-            lines = exported.store.get(info.path).decode().splitlines(keepends=True)
-            kept = [line for line in lines if not line.lstrip().startswith(('"header"', '"location_id"'))]
-            exported.store.put(info.path, "".join(kept).encode())
-    before = read_state(exported.store)
-    lose(exported.store, "transactions/")
-    done = rebuild(exported.store)
-    assert done.sealed
-    assert any("tells a part of it, and name, source, kind" in line for line in done.lost)
-    assert manifest_of(read_state(exported.store)) == manifest_of(before)
-    assert undamaged(exported.store)
-    lose(exported.store, "transactions/", "manifest.json")
+@pytest.mark.slow
+@pytest.mark.parametrize("spoil", ["gone", "flipped"])
+def test_each_transaction_in_turn(spot: Spot, spoil: str) -> None:
+    before, kept = content(spot.store), {info.path: spot.store.get(info.path) for info in spot.store.list()}
+    if not spot.store.uri.startswith("file"):
+        pytest.skip("as on the disk, and slower")
+    for revision in range(1, head(spot) + 1):
+        path = transaction_path(revision)
+        spot.store.delete(path) if spoil == "gone" else spot.flip(path)
+        with suppress(LogWholeError):  # of an end that nothing names
+            rebuild(spot.store)
+        assert not verify(spot.store, depth="full").damaged
+        assert content(spot.store) == before, revision
+        spot.lose("")
+        for each, data in kept.items():
+            spot.store.put(each, data)
+
+
+def test_a_receipt_without_the_plan_leaves_it_to_the_manifest(spot: Spot) -> None:
+    """As those that were written before receipts had it."""
+    for info in list(spot.store.list("data/")):
+        if "/chunk-" in info.path:
+            lines = spot.store.get(info.path).decode().splitlines(keepends=True)
+            lines = [line for line in lines if not line.lstrip().startswith(('"header"', '"location_id"'))]
+            spot.store.put(info.path, "".join(lines).encode())
+    before, state = content(spot.store), read_state(spot.store)
+    spot.lose("transactions/")
+    done = rebuild(spot.store)
+    assert any("has a part of it. Name, source, kind" in line for line in done.lost)
+    assert (content(spot.store), done.sealed) == (before, True)
+    assert manifest_of(read_state(spot.store)) == manifest_of(state)
+    spot.lose("transactions/", "manifest.json", "tag/", "savepoint/")
     with pytest.raises(NoSnapshotError):
-        rebuild(exported.store, accept_undeleted=True)
-
-
-def test_a_location_on_object_storage_is_rebuilt(place: Place, any_location) -> None:
-    uri, options = any_location
-    store = open_store(parse_location(uri), options)
-    run = place.run(store=store)
-    run.begin()
-    list(run.export(CHUNKS))
-    run.seal()
-    run.close()
-    before = read_state(store)
-    lose(store, "transactions/", "manifest.json")
-    done = rebuild(store, accept_undeleted=True)
-    assert (done.missing, sorted(done.taken)) == ((), list(CHUNKS))
-    assert seal(Catalog.open_for_writing(store)).seal.seal.checksum == before.seals[-1].seal.checksum
-    assert undamaged(store)
-
-
-@pytest.mark.parametrize("manifest", [True, False])
-def test_a_compaction_of_one_table_leaves_a_rebuild_the_others(exported: Place, manifest: bool) -> None:
-    store = exported.store
-    scatter(store, chunks=[1, 2], sealed=False)
-    seal(Catalog.open_for_writing(store))
-    tables = sorted({known.file.table for known in read_state(store).live_files(1)})
-    assert len(tables) > 1
-    for name in tables[:2]:
-        compact(store, tables=(TableName("main", name),), chunks=(1, 2))
-    before = read_state(store)
-    assert len(before.chunks[1].chunk.receipts) == 3
-    lose(store, "transactions/", *([] if manifest else ["manifest.json"]))
-    done = rebuild(store, accept_undeleted=True)
-    after = read_state(store)
-    assert (done.missing, done.sealed) == ((), manifest)
-    for chunk in before.chunks:
-        assert after.files.chunk(chunk).keys() == before.files.chunk(chunk).keys()
-        one, other = after.chunks[chunk].chunk, before.chunks[chunk].chunk
-        assert (one.checksum, one.receipts, one.rows) == (other.checksum, other.receipts, other.rows)
-    assert after.header == before.header
-    assert undamaged(store)
+        rebuild(spot.store, accept_undeleted=True)

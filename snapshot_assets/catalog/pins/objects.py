@@ -7,20 +7,24 @@ exists: an object that no transaction names is an orphan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.manifest import manifest_of
+from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.documents import check_writable, pretty_json
-from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
+from snapshot_assets.format.layout import check_savepoint_path, check_tag_path
+from snapshot_assets.format.units import duration_text, parse_duration, parse_time, time_text
+from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
 NO_OBJECT = act.ObjectRef("", "", 0)
@@ -171,3 +175,53 @@ def _young(
             "an orphan. Run again."
         )
     return actions
+
+
+@dataclass(frozen=True)
+class PinObject:
+    """The object of a tag or savepoint as it lies on storage.
+
+    Attributes:
+        ref: Its path, SHA-256 and size.
+        pin: The pin that it describes, without its object.
+        manifest: The manifest of the revision that it pins.
+    """
+
+    ref: act.ObjectRef
+    pin: act.TagCreated | act.SavepointCreated
+    manifest: StoredManifest
+
+
+def read_pin(store: ObjectStore, path: str) -> PinObject:
+    """Return the object of a tag or savepoint.
+
+    Raises:
+        DamageError: It is not JSON, or its name or id is not that of its path.
+        ValueError: As `read_manifest`; also if its manifest is not of a sealed state.
+    """
+    data = store.get(path, limit=MAX_DOCUMENT_BYTES)
+    document = parse_json(data, path)
+    manifest = parse_manifest(path, document["manifest"])
+    if not manifest.checksum:
+        raise ValueError("its manifest is not of a sealed state")
+    created_at, automatic = parse_time(document["created_at"]), document.get("automatic", False) is True
+    pin: act.TagCreated | act.SavepointCreated
+    if path.startswith("tag/"):
+        ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
+        pin = act.TagCreated(str(document["name"]), manifest.revision, NO_OBJECT, created_at, ttl, automatic=automatic)
+        check_tag_path(path, pin.name)
+    else:
+        pin = act.SavepointCreated(int(document["id"]), manifest.revision, NO_OBJECT, created_at, automatic=automatic)
+        check_savepoint_path(path, pin.id)
+    return PinObject(act.ObjectRef(path, sha256_hex(data), len(data)), pin, manifest)
+
+
+def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str, bytes]:
+    """Return by path the bytes of the objects of a state's pins that are not whole, as the log gives them."""
+    objects: dict[str, bytes] = {}
+    for known in state.pins:
+        if known.pin.object not in whole:
+            data = pin_document(known, manifest_of(state.at(known.pin.revision)))
+            if sha256_hex(data) == known.pin.object.sha256:
+                objects[known.pin.object.path] = data
+    return objects

@@ -1,267 +1,183 @@
-"""A sealed manifest read backward: the actions that make a state into what it says."""
+"""Moves a state on to the one that a sealed manifest shows, across revisions that are lost."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 from typing import Any
 
-from snapshot_assets.catalog.rebuild.documents import Manifest, schema_content
-from snapshot_assets.catalog.rebuild.headers import assumed_header, header_in_receipts, schema_numbers
-from snapshot_assets.catalog.rebuild.objects import Evidence
-from snapshot_assets.catalog.receipts.selection import Found, covering
+from snapshot_assets.catalog.manifest import StoredManifest, checksum_of
+from snapshot_assets.catalog.rebuild.changes import MICROSECOND, assumed_header, completed_chunk, fold
+from snapshot_assets.catalog.receipts.selection import ReceiptAt, by_chunk, newest_header, schema_checksums
+from snapshot_assets.catalog.schemas import schema_content
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, check_data_path
-from snapshot_assets.format.predicates import parse_predicate_json, predicate_json
 from snapshot_assets.format.units import parse_duration, parse_time
-from snapshot_assets.format.windows import window_at
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass
-class Statement:
-    """What a manifest says, as changes of a state.
-
-    Attributes:
-        version: Format version.
-        created_at: When the snapshot began.
-        created_by: Who began it.
-        updated_at: When it was sealed.
-        begin: Actions that begin the snapshot, none where the state has it.
-        actions: The others, the seal last.
-        removed: Paths that the state has and the manifest has not.
-        added: Files the other way round.
-        notes: What it does not say and had to be assumed.
-        tombstones: By their revisions, those that it has and the state has not.
-        rollback: The rollback that it tells of and the state does not know; chunks and schemas are all said again.
-        rolled_back: The revision of that.
-    """
-
-    version: int
-    created_at: datetime
-    created_by: str
-    updated_at: datetime
-    begin: list[act.Action] = field(default_factory=list)
-    actions: list[act.Action] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    added: list[DataFile] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    tombstones: dict[int, act.Tombstone] = field(default_factory=dict)
-    rollback: act.Rollback | None = None
-    rolled_back: int = 0
-
-
-def statement_of(found: Manifest, state: State, evidence: Evidence) -> Statement:
-    """Return what makes a state into the one that a sealed manifest shows.
+def fold_manifest(
+    state: State, manifest: StoredManifest, sealed: Sequence[StoredManifest], receipts: Sequence[ReceiptAt]
+) -> list[str]:
+    """Move a state on to the one that a sealed manifest of a later revision shows.
 
     Args:
-        found: The manifest.
-        state: The state before.
-        evidence: Its receipts tell the plan and the files' statistics.
+        state: The state to change; it is of no use after an error.
+        manifest: The manifest.
+        sealed: All sealed manifests: a later one may show tombstones that are not pending in this one.
+        receipts: They have the plan, and the statistics of files.
+
+    Returns:
+        What had to be assumed, in sentences.
 
     Raises:
-        ValueError: It cannot be carried out; other kinds where its members are not what they should be.
+        ValueError: It contradicts the state; other kinds where its members are not what they should be.
     """
-    document = found.document
-    statement = Statement(
-        int(document["version"]),
-        parse_time(document["created_at"]),
-        str(document["created_by"]),
-        parse_time(document["updated_at"]),
-    )
-    same = found.snapshot_id == state.snapshot_id
-    header = _header(found, state.header if same else None, evidence, statement)
-    statement.rolled_back = int(document.get("rolled_back", 0))
-    if statement.rolled_back > state.rolled_back:
-        return _rolled_back(statement, found, header, state, evidence)
-    if not same:
-        statement.begin.append(act.Begin(found.snapshot_id, header, force=state.header is not None))
-    elif state.header is not None and header.end is not None and header.end != state.header.end:
-        statement.actions.append(act.Extend(header.end))
-    schemas = [added for added in _schemas(found, evidence) if not same or added.schema_id not in state.schemas]
-    (statement.actions if same else statement.begin).extend(schemas)
-    _chunks(found, state if same else State(), header, evidence, statement)
-    statement.tombstones = tombstones_of(found, state.tombstones if same else {})
-    if found.revision in statement.tombstones:  # deleted on a sealed base, and sealed again at once
-        statement.actions.append(statement.tombstones.pop(found.revision))
-    statement.actions.append(_seal(found))
-    return statement
+    before = state.revision
+    state.location_id = state.location_id or manifest.location_id
+    state.format_version = state.format_version or int(manifest.document["version"])
+    header, notes = _header(state, manifest, receipts)
+    rollback = _rollback(state, manifest, header)
+    if rollback is not None and manifest.rolled_back < manifest.revision:
+        fold(state, (manifest.rolled_back, state.committed_at, ""), [rollback])
+        rollback = None
+    elif rollback is None and manifest.snapshot_id != state.snapshot_id:
+        begun = parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
+        begin = act.Begin(manifest.snapshot_id, header, force=state.header is not None)
+        fold(state, (before + 1, *begun), [begin])
+    _delete_rows(state, manifest, sealed)
+    _seal(state, manifest, header, rollback, receipts)
+    if state.missing() or checksum_of(state) != manifest.checksum:
+        raise ValueError(f"it does not follow revision {before}: the result has another checksum")
+    return notes
 
 
-def _rolled_back(
-    statement: Statement, found: Manifest, header: act.Header, state: State, evidence: Evidence
-) -> Statement:
-    """Say everything anew: of what the state has, a rollback may have given up anything."""
-    entry = evidence.entries.get(found.revision)
-    said = entry.transaction.actions if entry is not None else ()
-    same = [seal.revision for seal in state.seals if seal.seal.checksum == found.document["checksum"]]
-    told = tombstones_of(found, {})
-    statement.tombstones = {number: each for number, each in told.items() if number > statement.rolled_back}
-    statement.rollback = act.Rollback(
-        revision=next((each.revision for each in said if isinstance(each, act.Rollback)), max(same, default=0)),
-        snapshot_id=found.snapshot_id,
-        header=header,
-        created_at=statement.created_at,
-        created_by=statement.created_by,
-        tombstones={number: each for number, each in told.items() if number <= statement.rolled_back},
-    )
-    statement.actions += [action for action in said if isinstance(action, act.Expired)]
-    statement.actions += _schemas(found, evidence)
-    _chunks(found, State(), header, evidence, statement)
-    named = {file.path: file for file in statement.added}
-    live = {known.file.path for known in state.live_files()}
-    statement.removed = sorted(live - named.keys())
-    statement.added = [file for path, file in named.items() if path not in live]
-    if found.revision in statement.tombstones:
-        statement.actions.append(statement.tombstones.pop(found.revision))
-    statement.actions.append(_seal(found))
-    return statement
-
-
-def tombstones_of(found: Manifest, known: Mapping[int, act.Tombstone]) -> dict[int, act.Tombstone]:
-    """Return the pending tombstones of a manifest that are not known, by revision.
-
-    Raises:
-        ValueError: One is of a later revision, or not the one that is known of its revision.
-        DocumentError: One has no sound predicate.
-    """
-    told: dict[int, act.Tombstone] = {}
-    for item in found.document["tombstones"]:
-        revision, name = int(item["revision"]), (str(item["schema"]), str(item["table"]))
-        same = known.get(revision)
-        if same and (same.schema, same.table, predicate_json(same.predicate)) == (*name, item["predicate"]):
-            continue
-        if same or revision in told or not 0 < revision <= found.revision:
-            raise ValueError(f"its tombstone of revision {revision} contradicts what is known")
-        told[revision] = act.Tombstone(*name, parse_predicate_json(item["predicate"]))
-    return told
-
-
-def _header(found: Manifest, known: act.Header | None, evidence: Evidence, statement: Statement) -> act.Header:
-    document = found.document
+def _header(state: State, manifest: StoredManifest, receipts: Sequence[ReceiptAt]) -> tuple[act.Header, list[str]]:
+    document = manifest.document
     start, end = (document["time_range"].get(name) for name in ("start", "end"))
-    said: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "catalog": str(document["catalog"]),
         "schemas": tuple(map(str, document["schemas"])),
         "start": parse_time(start) if start else None,
         "end": parse_time(end) if end else None,
-        "chunk_time_window": parse_duration(document["chunk_time_window"]) // _MICROSECOND,
+        "chunk_time_window": parse_duration(document["chunk_time_window"]) // MICROSECOND,
         "format": str(document["format"]),
         "schema_only": bool(document["schema_only"]),
     }
-    known = known or header_in_receipts(evidence, found.snapshot_id)
-    if known is None:
-        statement.notes.append(
-            f"No receipt of snapshot {found.snapshot_id} tells its plan; {found.path} tells a part of it, and name, "
-            "source, kind, time zone, rules for rows and tables without time, grace period and what was asked for are "
-            "assumed."
-        )
-        known = assumed_header(**said)
-    return replace(known, **said)
+    known = state.header if state.snapshot_id == manifest.snapshot_id else None
+    known = known or newest_header(receipts, manifest.snapshot_id)
+    if known is not None:
+        return replace(known, **shown), []
+    return assumed_header(**shown), [
+        f"No receipt of snapshot {manifest.snapshot_id} has its plan; {manifest.path} has a part of it. Name, source, "
+        "kind, time zone, rules for rows and tables without time, grace period and the requested range are assumed."
+    ]
 
 
-def _schemas(found: Manifest, evidence: Evidence) -> list[act.SchemaAdded]:
-    """Return the schemas that a manifest and its snapshot's receipts number."""
-    folders: dict[str, list[Mapping[str, Any]]] = {}
-    for file in found.document["schema_files"]:
-        folders.setdefault(str(file["path"]).rpartition("/")[0], []).append(file)
-    numbered: dict[int, act.SchemaAdded] = {}
-    for files in folders.values():
-        content = schema_content(tuple(act.ObjectRef(file["path"], file["sha256"], file["bytes"]) for file in files))
-        for number in {int(file["schema_id"]) for file in files}:
-            numbered[number] = act.SchemaAdded(number, content.folder, content.sha256, content.files)
-    contents = {added.sha256: added for added in numbered.values()}
-    for number, sha256 in schema_numbers(evidence, found.snapshot_id).items():
-        if number not in numbered and sha256 in contents:
-            numbered[number] = replace(contents[sha256], schema_id=number)
-    missing = {int(file["schema_id"]) for chunk in found.document["chunks"] for file in chunk["files"]} - set(numbered)
-    if missing:
-        raise ValueError(f"schema {min(missing)}, which its files have, is not known")
-    return [numbered[number] for number in sorted(numbered)]
-
-
-def _chunks(found: Manifest, state: State, header: act.Header, evidence: Evidence, statement: Statement) -> None:
-    """Add what completes the manifest's chunks; expected ones that it does not list are empty."""
-    shown = {int(chunk["id"]): chunk for chunk in found.document["chunks"]}
-    receipts: defaultdict[int, list[Found]] = defaultdict(list)
-    for each in evidence.receipts:
-        if each[0].snapshot_id == found.snapshot_id:
-            receipts[each[0].chunk].append(each)
-    for number in sorted({*State(header=header).expected_chunks(), *shown}):
-        chunk = shown.get(number, {"files": [], "rows": 0, "fence": {}})
-        of_receipts = {file.path: file for receipt, _ in receipts[number] for file in receipt.files}
-        files = {each.path: each for each in (_file(item, number, of_receipts) for item in chunk["files"])}
-        live = state.files.chunk(number)
-        if state.completed(number) and live.keys() == files.keys():
-            continue
-        statement.removed += sorted(live.keys() - files.keys())
-        statement.added += [files[path] for path in sorted(files.keys() - live.keys())]
-        resting = covering(receipts[number], files.values())
-        statement.actions.append(completed_chunk(header, number, files, resting, dict(chunk["fence"])))
-
-
-def completed_chunk(
-    header: act.Header,
-    number: int,
-    files: Mapping[str, DataFile],
-    receipts: Sequence[Found],
-    fence: Mapping[str, str],
-) -> act.Chunk:
-    """Return the action that completes a chunk with these files.
-
-    Args:
-        header: The snapshot's.
-        number: The chunk's id.
-        files: All its files, by path.
-        receipts: Those that it rests on, oldest first.
-        fence: What it read, {} to take the newest receipt's word.
-
-    Raises:
-        PlanError: The plan has no such chunk.
-    """
-    window = None
-    if number and header.start is not None:
-        window = window_at(header.start, header.chunk_time_window * _MICROSECOND, number, end=header.end)
-    newest = receipts[-1][0] if receipts else None
-    return act.Chunk(
-        id=number,
-        start=window.start if window else None,
-        end=window.end if window else None,
-        status=act.ChunkStatus.COMPLETED,
-        checksum=chunk_checksum((file.path, file.sha256) for file in files.values()),
-        rows=sum(file.rows for file in files.values()),
-        fence=fence or (newest.fence if newest else {}),
-        receipts=tuple(ref for _, ref in receipts),
-        run=newest.run if newest else "",
+def _rollback(state: State, manifest: StoredManifest, header: act.Header) -> act.Rollback | None:
+    """Return the rollback that a manifest shows and a state does not know; to which revision it went is not known."""
+    at = manifest.rolled_back
+    if at < state.rolled_back or state.rolled_back < at <= state.revision:
+        raise ValueError(f"it shows a rollback at revision {at}; the newest is at {state.rolled_back}")
+    if at == state.rolled_back:
+        return None
+    return act.Rollback(
+        revision=0,
+        snapshot_id=manifest.snapshot_id,
+        header=header,
+        created_at=parse_time(manifest.document["created_at"]),
+        created_by=str(manifest.document["created_by"]),
+        tombstones={revision: each for revision, each in manifest.tombstones.items() if revision <= at},
     )
 
 
-def _file(item: Mapping[str, Any], chunk: int, of_receipts: Mapping[str, DataFile]) -> DataFile:
-    known = of_receipts.get(item["path"])
+def _delete_rows(state: State, manifest: StoredManifest, sealed: Sequence[StoredManifest]) -> None:
+    """Fold the tombstones of lost revisions, each at its own."""
+    tombstones: dict[int, act.Tombstone] = {}
+    for other in sealed:
+        if (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, manifest.rolled_back):
+            tombstones |= other.tombstones
+    for revision in sorted(tombstones):
+        if max(state.revision, manifest.rolled_back) < revision < manifest.revision:
+            fold(state, (revision, state.committed_at, ""), [tombstones[revision]])
+
+
+def _seal(
+    state: State,
+    manifest: StoredManifest,
+    header: act.Header,
+    rollback: act.Rollback | None,
+    receipts: Sequence[ReceiptAt],
+) -> None:
+    """Fold everything else at the manifest's own revision; with a rollback there, nothing stays as it was."""
+    if manifest.revision <= state.revision:
+        raise ValueError(f"its revision {manifest.revision} leaves no room for what it shows")
+    actions: list[act.Action] = [rollback] if rollback else []
+    version = int(manifest.document["version"])
+    if version > state.format_version:
+        actions.append(act.Upgraded(version, state.format_version))
+    if not rollback and state.header and header.end and state.header.end != header.end:
+        actions.append(act.Extend(header.end))
+    base = State() if rollback else state
+    actions += _schemas(base, manifest, receipts)
+    chunks, files = _chunks(base, manifest, header, receipts)
+    actions += chunks
+    if manifest.revision in manifest.tombstones and not rollback:
+        actions.append(manifest.tombstones[manifest.revision])  # rows deleted from a sealed state, sealed again at once
+    tables = [table for table in manifest.document["tables"] if table["rows_outside"]]
+    outside = tuple(act.RowsOutside(table["schema"], table["table"], table["rows_outside"]) for table in tables)
+    # Verified is the revision before, so that the next seal reads all files.
+    actions.append(act.Seal(manifest.revision - 1, manifest.checksum, str(manifest.document["consistency"]), outside))
+    live = {known.file.path for known in state.live_files()}
+    added = [file for path, file in files.items() if path not in live]
+    event = manifest.revision, parse_time(manifest.document["updated_at"]), ""
+    fold(state, event, actions, sorted(live - files.keys()), added)
+
+
+def _schemas(base: State, manifest: StoredManifest, receipts: Sequence[ReceiptAt]) -> list[act.SchemaAdded]:
+    """Return the schemas that a state lacks; of ids that share documents the manifest shows only the greatest."""
+    folders: dict[tuple[int, str], dict[str, tuple[str, int]]] = {}
+    for file in manifest.document["schema_files"]:
+        folder, _, name = str(file["path"]).rpartition("/")
+        folders.setdefault((int(file["schema_id"]), folder), {})[name] = file["sha256"], file["bytes"]
+    contents = {number: schema_content(files) for (number, _), files in folders.items()}
+    known = {content.sha256: content for content in contents.values()}
+    for number, sha256 in schema_checksums(receipts, manifest.snapshot_id).items():
+        if number < max(contents) and sha256 in known:
+            contents.setdefault(number, known[sha256])
+    used = {int(file["schema_id"]) for chunk in manifest.document["chunks"] for file in chunk["files"]}
+    if unknown := used - contents.keys() - base.schemas.keys():
+        raise ValueError(f"nothing shows schema {min(unknown)}, which its files have")
+    lacking = {number: contents[number] for number in sorted(contents.keys() - base.schemas.keys())}
+    return [act.SchemaAdded(number, each.folder, each.sha256, each.files) for number, each in lacking.items()]
+
+
+def _chunks(
+    base: State, manifest: StoredManifest, header: act.Header, receipts: Sequence[ReceiptAt]
+) -> tuple[list[act.Chunk], dict[str, DataFile]]:
+    """Return the actions on chunks that differ from a state's, and all files of the manifest by path."""
+    shown = {int(chunk["id"]): chunk for chunk in manifest.document["chunks"]}
+    actions: list[act.Chunk] = []
+    all_files: dict[str, DataFile] = {}
+    receipts_of = by_chunk(receipts, manifest.snapshot_id)
+    for number in sorted({*State(header=header).expected_chunks(), *shown}):  # those not shown are empty
+        own = receipts_of.get(number, [])
+        recorded = {file.path: file for receipt, _ in own for file in receipt.files}
+        items = shown[number]["files"] if number in shown else []
+        files = {item["path"]: _file(item, number, recorded) for item in items}
+        all_files |= files
+        if not (base.completed(number) and base.files.chunk(number).keys() == files.keys()):
+            fence = dict(shown[number]["fence"]) if files else None
+            actions.append(completed_chunk(header, number, files.values(), own, fence))
+    return actions, all_files
+
+
+def _file(item: Mapping[str, Any], chunk: int, recorded: Mapping[str, DataFile]) -> DataFile:
+    """Return a file, with the statistics that a receipt recorded of it."""
+    known = recorded.get(item["path"])
     if known is not None and known.sha256 == item["sha256"]:
         return known
-    facts = {name: item[name] for name in ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id")}
     check_data_path(item["path"], chunk)
-    return DataFile(
-        chunk=chunk,
-        attempt=attempt_of(item["path"]),
-        tombstones_through=int(item["tombstones_through"]),
-        **facts,
-    )
-
-
-def _seal(found: Manifest) -> act.Seal:
-    document = found.document
-    outside = tuple(
-        act.RowsOutside(table["schema"], table["table"], table["rows_outside"])
-        for table in document["tables"]
-        if table["rows_outside"]
-    )
-    # The revision before, so that the next seal reads all files anew.
-    return act.Seal(found.revision - 1, document["checksum"], document["consistency"], outside)
+    facts = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
+    return DataFile(chunk=chunk, attempt=attempt_of(item["path"]), **{name: item[name] for name in facts})

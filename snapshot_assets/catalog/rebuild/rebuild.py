@@ -1,42 +1,30 @@
-"""Rebuilding a location whose log was lost, or has holes (seed, section 1.3 "Rebuildability").
+"""Rebuilds the log of a location whose log was lost or damaged.
 
-Nothing is deleted, and nothing that lies there is changed. The log begins anew one revision above the highest that
-anything names: with a checkpoint of the state that was found, and with a transaction that says what was lost.
+The new log starts from the newest state that is proved whole. Nothing is deleted; what is lost is named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import writable
-from snapshot_assets.catalog.log.replay import FaultError, faults_of_log, scan_log
-from snapshot_assets.catalog.log.store import Won, append
-from snapshot_assets.catalog.rebuild.data_files import left_by_rebuild
-from snapshot_assets.catalog.rebuild.new_log import (
-    Beginning,
-    close_holes,
-    conflict,
-    rebuilt_transaction,
-    write_hints_of,
-)
-from snapshot_assets.catalog.rebuild.objects import Evidence, gather
+from snapshot_assets.catalog.log.replay import FaultError, LogScan, scan_log
+from snapshot_assets.catalog.pins.objects import damaged_objects
+from snapshot_assets.catalog.rebuild.base import Base, find_base
+from snapshot_assets.catalog.rebuild.from_files import begin_from_footers, take_footers, unnamed_files
+from snapshot_assets.catalog.rebuild.inventory import Inventory, take_inventory
+from snapshot_assets.catalog.rebuild.losses import end_is_known, lost_deletions, lost_exports, lost_revisions
+from snapshot_assets.catalog.rebuild.new_log import make_new_log
+from snapshot_assets.catalog.rebuild.recovered import Recovered, take_receipts
+from snapshot_assets.catalog.receipts.footers import read_footer
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import (
-    AcceptanceNeededError,
-    DocumentError,
-    LogWholeError,
-    NoSnapshotError,
-    UnsupportedVersionError,
-)
+from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import checkpoint_path
-from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
-_NOTHING = "Nothing at {} tells of a snapshot: no log, sealed manifest, tag, savepoint or receipt can be read."
 
 
 @dataclass(frozen=True)
@@ -44,14 +32,15 @@ class Rebuild:
     """What a rebuild did, or would do.
 
     Attributes:
-        revision: Where the log begins anew.
-        proved: The last revision up to which the log, a manifest or a tag proves everything.
-        taken: What the chunks rest on that nothing proves, by chunk: a receipt, or data files.
-        lost: What was lost or is not proved, in words.
+        revision: The revision that the new log begins with; of a whole log its head.
+        proved: The revision of the base, 0 if nothing proves any state.
         sealed: Whether the rebuilt state is sealed; else a seal verifies it.
-        missing: Chunks that are to be exported again.
-        rows_outside: What the newest known seal says of rows outside the range.
+        missing: Chunks that the next export adopts or exports again.
+        rows_outside: Rows outside the range, by the newest seal.
         committed: Whether it was written.
+        taken: The receipts or data files that chunks rest on without proof, by chunk.
+        lost: What is lost or not certain, in sentences.
+        restored: Objects of tags and savepoints that were written again.
     """
 
     uri: str
@@ -59,8 +48,6 @@ class Rebuild:
     snapshot_id: str
     revision: int
     proved: int
-    taken: Mapping[int, str]
-    lost: tuple[str, ...]
     sealed: bool
     missing: tuple[int, ...]
     files: int
@@ -70,6 +57,9 @@ class Rebuild:
     savepoints: tuple[int, ...]
     rows_outside: tuple[act.RowsOutside, ...]
     committed: bool
+    taken: Mapping[int, str] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
 
 
 def rebuild(
@@ -81,120 +71,123 @@ def rebuild(
     single_writer: bool = False,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Rebuild:
-    """Rebuild a location's log, and tell exactly what was lost.
+    """Rebuild a location's log, and name what is lost.
 
     Args:
         store: The location.
-        accept_undeleted: Rest on receipts alone, where data that was replaced or removed may come back, and go on where
-            the log lost the tombstones of rows.
-        from_files: Also take data files that no receipt names, by what they say of themselves; of a whole log, those
-            that an earlier rebuild left.
-        dry_run: Only tell.
-        single_writer: Accept a store without conditional creates; the caller promises to be alone.
+        accept_undeleted: Accept that rows which were deleted, or chunks which were replaced, may come back.
+        from_files: Let the footers of data files stand for receipts that are gone.
+        dry_run: Only report.
+        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
         clock: The present, aware UTC.
 
     Raises:
         LogWholeError: There is nothing to rebuild.
         AcceptanceNeededError: `accept_undeleted` is needed.
-        NoSnapshotError: Nothing there tells of a snapshot.
+        NoSnapshotError: Nothing there shows a snapshot.
         LocationDeletedError: The snapshot was deleted.
         UnsupportedVersionError: The log is of a newer format.
-        DocumentError: No schema documents are left.
-        ConflictError: Another writer committed meanwhile; nothing was changed.
+        ConflictError: Another writer committed meanwhile; nothing of the rebuild counts.
     """
     if not dry_run:
         store = writable(store, single_writer=single_writer, clock=clock)
-    evidence = gather(store)
-    begun = _unfinished(evidence)
-    if begun is not None and not Beginning.of(store, gather(store), False, clock()).differs:
-        return _finish(store, evidence, begun, dry_run)
-    whole = _whole(store, evidence)
-    if whole is not None and not (from_files and left_by_rebuild(evidence, evidence.start)):
-        raise whole
-    made = Beginning.of(store, evidence, from_files, clock())
-    if whole is not None and not made.remains.taken:
-        raise whole
-    _check(made, store, accept_undeleted)
+    inventory, scan = take_inventory(store), scan_log(store)
+    if _is_whole(scan, inventory):
+        return _restore_pins(store, scan.state, inventory, committed=not dry_run)
+    base = find_base(inventory)
+    proved, based = base.state.revision, base.state.header is not None
+    recovered = _recover(store, inventory, base, from_files)
+    notes = [*inventory.notes, *base.notes, *recovered.lost]
+    if recovered.header is None:
+        raise NoSnapshotError(" ".join([f"Nothing at {store.uri} shows a snapshot.", *notes[:_SHOWN]]), uri=store.uri)
+    deletions = lost_deletions(base, inventory)
+    if not accept_undeleted:
+        _check_consent(store, recovered, deletions, based=based)
+    lost = [*lost_revisions(base, inventory), *lost_exports(base, inventory), *deletions, *notes]
+    new_log = make_new_log(base, inventory, recovered, lost, clock())
     if not dry_run:
-        made.write(store)
-    return _report(store.uri, made.state, made.lost, made.remains.taken, made.proof.proved, not dry_run)
+        new_log.write(store)
+    done = _described(store, new_log.state, proved, committed=not dry_run)
+    return replace(done, taken=recovered.taken, lost=new_log.lost, restored=tuple(new_log.pins.restored))
 
 
-def _whole(store: ObjectStore, evidence: Evidence) -> LogWholeError | None:
-    """Return what says that a log has no fault, and reaches as far as anything names; None if that is not so.
+def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
+    """Tell whether the log has no fault, and nothing names a later revision.
 
     Raises:
-        UnsupportedVersionError: It is not damaged but newer.
+        UnsupportedVersionError: It is not damaged but of a newer format.
     """
-    scan = scan_log(store)
     newer: list[FaultError] = [fault for _, fault in scan.faults if isinstance(fault, UnsupportedVersionError)]
     if newer:
         raise newer[0]
-    if scan.state.header is None or any(faults_of_log(scan)) or evidence.highest > scan.state.revision:
-        return None
-    damaged = sorted({path for path, _ in scan.faults})
-    left = left_by_rebuild(evidence, evidence.start)
-    return LogWholeError(
-        f"The log of {store.uri} is whole up to revision {scan.state.revision}; there is nothing to rebuild. "
-        "Damaged data files are named by verify, and their chunks can be exported again with --replace."
-        + (
-            f" Of data files that a rebuild left, --from-files takes what it can: {', '.join(left[:_SHOWN])}."
-            if left
-            else ""
-        )
-        + (f" `snapshots catalog checkpoint` writes again what is damaged: {', '.join(damaged)}." if damaged else ""),
-        revision=scan.state.revision,
-        left=left,
-    )
+    return scan.state.header is not None and not scan.faults and inventory.highest <= scan.state.revision
 
 
-def _check(made: Beginning, store: ObjectStore, accept_undeleted: bool) -> None:
-    evidence = made.proof.evidence
-    if made.state.header is None:
-        raise NoSnapshotError(
-            " ".join([_NOTHING.format(store.uri), *made.lost[:_SHOWN]]),
-            uri=store.uri,
-        )
-    if not made.state.schemas:
-        raise DocumentError(
-            f"The documents below schema/ in {store.uri} are missing or damaged, and without them no data can be read. "
-            "Put them back, or export to another location.",
-            object="schema/",
-        )
-    if not (accept_undeleted or made.proof.stated or made.proof.began or evidence.unsealed):
+def _recover(store: ObjectStore, inventory: Inventory, base: Base, from_files: bool) -> Recovered:
+    """Take chunks without proof: all of them if there is no base, else those of files that no receipt names."""
+    state = base.state
+    recovered = Recovered(state.snapshot_id, state.header, dict(state.schemas))
+    if state.header is None:
+        recovered = take_receipts(inventory)
+    paths = unnamed_files(inventory, state)
+    if from_files:
+        footers = [read_footer(store, path, inventory.objects[path].size) for path in paths]
+        locations = {inventory.location_id or footer.facts["location_id"] for footer in footers if footer is not None}
+        own = [footer for footer in footers if footer is not None and {footer.facts["location_id"]} == locations]
+        if recovered.header is None:
+            begin_from_footers(store, inventory, recovered, own)
+        if recovered.header is not None:
+            take_footers(store, inventory, recovered, state, own)
+    if recovered.header is not None:
+        recovered.read_again(inventory, state, end_is_known=end_is_known(base, inventory))
+    used = {file.path for file in recovered.added}
+    if left := [path for path in paths if path not in used]:
+        more = "" if from_files else " --from-files takes them where their footers decide to what they belong."
+        recovered.lost.append(f"Neither the base nor a receipt names {', '.join(left)}.{more}")
+    return recovered
+
+
+def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str], *, based: bool) -> None:
+    if deletions:
         raise AcceptanceNeededError(
-            f"The log of {store.uri} is lost, and there is neither manifest nor pin: only receipts tell what "
-            "was exported, and chunks that were removed or replaced since may come back. Give --accept-undeleted to "
-            "rebuild from them.",
-            chunks=sorted(made.remains.taken),
-        )
-    if not accept_undeleted:
-        _check_undeleted(made, store)
-
-
-def _check_undeleted(made: Beginning, store: ObjectStore) -> None:
-    """Ask for consent where rows come back that were deleted."""
-    back = made.undeleted
-    if back:
-        raise AcceptanceNeededError(
-            f"The log of {store.uri} lost what deleted some rows. {' '.join(back[:_SHOWN])} Give --accept-undeleted to "
+            f"The log of {store.uri} lost deletions of rows. {' '.join(deletions[:_SHOWN])} Give --accept-undeleted to "
             "rebuild with them.",
-            rows=back,
+            rows=deletions,
+        )
+    if recovered.taken or not based:
+        raise AcceptanceNeededError(
+            f"The log of {store.uri} is lost, and nothing proves what receipts or data files alone show: rows that "
+            "were deleted, and chunks that were replaced, may come back. Give --accept-undeleted to rebuild from them.",
+            chunks=sorted(recovered.taken),
         )
 
 
-def _report(
-    uri: str, state: State, lost: tuple[str, ...], taken: Mapping[int, str], proved: int, committed: bool
-) -> Rebuild:
+def _restore_pins(store: ObjectStore, state: State, inventory: Inventory, *, committed: bool) -> Rebuild:
+    """Write the missing and damaged objects of a whole log's pins again.
+
+    Raises:
+        LogWholeError: There is none.
+    """
+    objects = damaged_objects(state, {each.ref for each in inventory.pins})
+    if not objects:
+        raise LogWholeError(
+            f"The log of {store.uri} is whole up to revision {state.revision}; there is nothing to rebuild. "
+            "Verify names damaged data files; export their chunks again with --replace.",
+            revision=state.revision,
+        )
+    for path, data in objects.items() if committed else ():
+        store.put(path, data)
+    return replace(_described(store, state, state.revision, committed=committed), restored=tuple(objects))
+
+
+def _described(store: ObjectStore, state: State, proved: int, *, committed: bool) -> Rebuild:
     files, rows, size = state.files.totals()
     return Rebuild(
-        uri=uri,
+        uri=store.uri,
         location_id=state.location_id,
         snapshot_id=state.snapshot_id,
         revision=state.revision,
         proved=proved,
-        taken=dict(taken),
-        lost=lost,
         sealed=state.sealed,
         missing=tuple(state.missing()),
         files=files,
@@ -205,35 +198,3 @@ def _report(
         rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else (),
         committed=committed,
     )
-
-
-# A rebuild that was cut off between its checkpoint and its transaction
-
-
-def _unfinished(evidence: Evidence) -> act.Transaction | None:
-    """Return the transaction that a rebuild's checkpoint names and that is not there.
-
-    It was not written yet, or it was lost with what followed it: then that may have left something.
-    """
-    state = evidence.start
-    said = state.events[-1] if state.events else None
-    if said is None or said.revision != evidence.highest or said.revision in evidence.log.transactions:
-        return None
-    for action in said.actions:
-        if isinstance(action, act.Rebuilt):
-            transaction = rebuilt_transaction(state, action)
-            return transaction if trailing_sha256(encode_transaction(transaction)) == state.sha256 else None
-    return None
-
-
-def _finish(store: ObjectStore, evidence: Evidence, transaction: act.Transaction, dry_run: bool) -> Rebuild:
-    state = evidence.start
-    if not dry_run:
-        close_holes(store, evidence, transaction)  # which may have been lost since
-        if append(store, transaction)[0] is Won.NO:
-            store.delete(checkpoint_path(transaction.revision))
-            raise conflict(store, transaction.revision)
-        write_hints_of(store, state)
-    [rebuilt] = transaction.actions
-    assert isinstance(rebuilt, act.Rebuilt)
-    return _report(store.uri, state, rebuilt.lost, {}, state.revision, not dry_run)

@@ -173,10 +173,16 @@ def find_adoptable(
         schema_sha256: Content of the schema that the resume exports with.
     """
     found: dict[int, tuple[Receipt, ObjectRef]] = {}
+    # A rebuild may have lost later schemas: their ids are given again, perhaps to other content.
+    ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
     for receipt, ref in adoptable_receipts(store, state, chunks):
         older = found.get(receipt.chunk)
         newer = older is None or older[0].opened_at < receipt.opened_at
-        if newer and receipt.schema_sha256 == schema_sha256:
+        if (
+            newer
+            and receipt.schema_sha256 == schema_sha256
+            and ids.issuperset(file.schema_id for file in receipt.files)
+        ):
             found[receipt.chunk] = receipt, ref
     return found
 

@@ -1,14 +1,13 @@
-"""What a chunk rests on, told by its receipts: which of them speaks for which tables, and which go together.
+"""What receipts show together: the plan and schemas of a snapshot, and the files of a chunk.
 
-A receipt of a compaction speaks for the tables that it names and says nothing of others; any other speaks for all
-tables of its chunk, those without files too. So a rebuild takes the newest per chunk and table (STORAGE, section 4).
+The receipt of a compaction lists the files of the tables that it names; any other receipt lists all files of its
+chunk.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 
 from snapshot_assets.catalog.receipts.receipts import Receipt
@@ -16,23 +15,13 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.relations import TableName
 
-Found = tuple[Receipt, act.ObjectRef]
-Age = tuple[int, datetime]
+ReceiptAt = tuple[Receipt, act.ObjectRef]
+Tables = dict[TableName, list[DataFile]]
 
 
-def age_of(receipt: Receipt) -> Age:
+def age_of(receipt: Receipt) -> tuple[int, datetime]:
     """Return what receipts are ordered by: the head that they were made on, then when their files were opened."""
     return receipt.base_revision, receipt.opened_at
-
-
-def table_of(file: DataFile) -> TableName:
-    """Return the table that a file belongs to."""
-    return TableName(file.schema, file.table)
-
-
-def speaks_for(receipt: Receipt, table: TableName) -> bool:
-    """Tell whether a receipt says which files a table of its chunk has."""
-    return receipt.compaction is None or table in compacted_tables(receipt)
 
 
 def compacted_tables(receipt: Receipt) -> set[TableName]:
@@ -40,215 +29,101 @@ def compacted_tables(receipt: Receipt) -> set[TableName]:
     return {TableName(each.schema, each.table) for each in receipt.compaction.tables} if receipt.compaction else set()
 
 
-def by_table(files: Iterable[DataFile]) -> dict[TableName, list[DataFile]]:
+def by_table(files: Iterable[DataFile]) -> Tables:
     """Return files by table."""
-    found: defaultdict[TableName, list[DataFile]] = defaultdict(list)
+    tables: defaultdict[TableName, list[DataFile]] = defaultdict(list)
     for file in files:
-        found[table_of(file)].append(file)
-    return dict(found)
+        tables[TableName(file.schema, file.table)].append(file)
+    return dict(tables)
 
 
-def newest_by_table(receipts: Iterable[Receipt]) -> dict[TableName, list[DataFile]]:
-    """Return by table the files that the newest receipt gives it that speaks for it, of every table that one names."""
-    found: dict[TableName, list[DataFile]] = {}
-    for receipt in sorted(receipts, key=age_of):
-        if receipt.compaction is None:
-            found = {table: [] for table in found}
-        found |= {table: [] for table in compacted_tables(receipt)}
-        found |= by_table(receipt.files)
-    return found
+def by_chunk(receipts: Iterable[ReceiptAt], snapshot_id: str) -> dict[int, list[ReceiptAt]]:
+    """Return the receipts of a snapshot by chunk."""
+    chunks: defaultdict[int, list[ReceiptAt]] = defaultdict(list)
+    for each in receipts:
+        if each[0].snapshot_id == snapshot_id:
+            chunks[each[0].chunk].append(each)
+    return dict(chunks)
 
 
-def covering(found: Sequence[Found], files: Collection[DataFile]) -> list[Found]:
-    """Return the receipts that a chunk with these files rests on, oldest first.
-
-    Of every table it is the newest that speaks for it and gives it exactly its files. A table without files needs one
-    that says so, such as the compaction that emptied it, unless one of the others does. Compactions rest on the export
-    that they were made of, if its receipt is there.
-
-    Args:
-        found: Receipts of the chunk, of one snapshot.
-        files: All files of the chunk.
-    """
-    newest_first = sorted(found, key=lambda each: age_of(each[0]), reverse=True)
-    wanted = {table: _names(some) for table, some in by_table(files).items()}
-    told = [(each, {table: _names(some) for table, some in by_table(each[0].files).items()}) for each in newest_first]
-    others = {table for (receipt, _), named in told for table in (*named, *compacted_tables(receipt))} - wanted.keys()
-    taken: list[Found] = []
-    for table in (*sorted(wanted), *sorted(others)):
-        speaking = [
-            each for each, named in told if speaks_for(each[0], table) and named.get(table) == wanted.get(table)
-        ]
-        if speaking and not any(each in taken for each in speaking):
-            taken.append(speaking[0])
-    if not files and not taken:
-        taken = [each for each, named in told if not named][:1]
-    taken += _exports_of(taken, found)
-    return sorted(taken, key=lambda each: age_of(each[0]))
+def newest_header(receipts: Iterable[ReceiptAt], snapshot_id: str) -> act.Header | None:
+    """Return a snapshot's header as its newest receipt has it, None if none has it."""
+    having = [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id and receipt.header]
+    return max(having, key=age_of).header if having else None
 
 
-def _exports_of(taken: Sequence[Found], found: Sequence[Found]) -> list[Found]:
-    """Return the export that compactions alone were made of: it tells which other tables its chunk has not."""
-    if not taken or any(receipt.compaction is None for receipt, _ in taken):
-        return []
-    exports = [each for each in found if each[0].compaction is None]
-    merges = sorted((receipt for receipt, _ in found if receipt.compaction), key=age_of)
-    roots = _roots([Base(receipt.files, receipt.fence, receipt) for receipt, _ in exports], merges)
-    of = {merge.path: origins for merge, origins in zip(merges, roots, strict=True)}
-    origins = set().union(*(of[receipt.path] for receipt, _ in taken))
-    return sorted((exports[number] for number in origins), key=lambda each: age_of(each[0]))[-1:]
+def schema_checksums(receipts: Iterable[ReceiptAt], snapshot_id: str) -> dict[int, str]:
+    """Return the content of a snapshot's schemas by id, as its receipts record it."""
+    having = [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id and receipt.files]
+    checksums: dict[int, str] = {}
+    for receipt in sorted(having, key=lambda receipt: receipt.compaction is not None):  # these have older files too
+        checksums.setdefault(max(file.schema_id for file in receipt.files), receipt.schema_sha256)
+    return checksums
 
 
-def _names(files: Iterable[DataFile]) -> frozenset[tuple[str, str]]:
-    return frozenset((file.path, file.sha256) for file in files)
-
-
-def rivals(
-    found: Sequence[Receipt], taken: Collection[str], may_be: Callable[[Receipt], bool]
-) -> list[tuple[str, str]]:
-    """Return paths of receipts that replaced some of the same files, so that only one of them was committed.
-
-    Where another was made of what one of the two wrote, that one was committed, and nothing is open.
+def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> list[DataFile] | None:
+    """Return the files of the newest export of a chunk that is complete, with the compactions made of it.
 
     Args:
-        found: All receipts of a chunk, of one snapshot.
-        taken: Paths of those that a rebuild takes.
-        may_be: Tells whether a receipt may have been committed.
+        receipts: All receipts of the chunk, of one snapshot.
+        is_there: Tells whether a data file is there with its size.
 
     Returns:
-        Pairs of one that is taken, and one that is not.
+        The chunk's files; None if no export is complete, as a compaction does not list the other tables.
     """
-    open_ones = [each for each in found if each.path in taken and not _was_built_on(each, found)]
-    others = [each for each in found if each.path not in taken and may_be(each)]
-    return [(one.path, other.path) for one in open_ones for other in others if _replaced_the_same(one, other)]
+    ordered = sorted(receipts, key=age_of)
+    for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
+        tables = _compacted(export, [receipt for receipt in ordered if receipt.compaction], is_there)
+        files = [file for some in tables.values() for file in some]
+        if all(map(is_there, files)):
+            return files
+    return None
 
 
-def _replaced_the_same(one: Receipt, other: Receipt) -> bool:
-    if one.compaction and other.compaction and compacted_tables(one).isdisjoint(compacted_tables(other)):
-        return False
-    return not set(one.supersedes).isdisjoint(other.supersedes)
+def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
+    """Return an export's files where the later compactions replace those of their tables, if theirs are there."""
+    tables = by_table(export.files)
+    for compaction in compactions:
+        if compaction.base_revision <= export.base_revision:
+            continue
+        if not set(export.supersedes).isdisjoint(compaction.supersedes):
+            continue  # both replaced the same files, so this one was not made of the export
+        files = by_table(compaction.files)
+        for table in compacted_tables(compaction):
+            if all(map(is_there, files.get(table, []))):
+                tables[table] = files.get(table, [])
+    return tables
 
 
-def _was_built_on(receipt: Receipt, found: Iterable[Receipt]) -> bool:
-    """Tell whether a later receipt replaced files that this one brought: then it was committed."""
-    others = [each for each in found if each.path != receipt.path]
-    older = {file.path for each in others if age_of(each) < age_of(receipt) for file in each.files}
-    brought = {file.attempt for file in receipt.files if file.path not in older}
-    return any(not brought.isdisjoint(each.supersedes) for each in others)
-
-
-@dataclass(frozen=True)
-class Base:
-    """What gave all tables of a chunk their files: an export's receipt, or what is known of the chunk.
-
-    Attributes:
-        receipt: The receipt; None for what is known, and for nothing.
-        known: Whether it is proved already, so that its files need not be there.
-    """
-
-    files: tuple[DataFile, ...]
-    fence: Mapping[str, str]
-    receipt: Receipt | None = None
-    known: bool = False
-
-
-@dataclass(frozen=True)
-class World:
-    """Files that a chunk may have had: those of a base, but for tables that were compacted after it.
-
-    Attributes:
-        age: Of the newest receipt, then of the base: a compaction of which is not seen what it was made of goes with
-            the newest.
-        names: Paths of the receipts.
-    """
-
-    base: Base
-    files: dict[str, DataFile]
-    age: tuple[Age, Age]
-    names: tuple[str, ...]
-
-
-def worlds(
-    found: Sequence[Receipt],
-    known: Base | None,
-    follows: Callable[[Receipt], bool],
-    is_there: Callable[[DataFile], bool],
-) -> list[World]:
-    """Return everything that a chunk may have become, each all of one piece.
-
-    A compaction goes with the base that it shows to be made of. Where that cannot be seen, it goes with every one that
-    is older, but for those that replaced files which it merged: of these two only one was committed.
+def receipts_behind(receipts: Sequence[ReceiptAt], files: Collection[DataFile]) -> list[ReceiptAt]:
+    """Return receipts that, taken in this order, hold exactly a chunk's files; none if no selection does.
 
     Args:
-        found: The chunk's receipts, of one snapshot; complete or not.
-        known: What is proved of it; None if it is not known to be completed.
-        follows: Tells whether a receipt may have been committed after that.
-        is_there: Tells whether a file is there with its size.
+        receipts: Receipts of the chunk, of one snapshot.
+        files: All files of the chunk.
     """
-    merges = sorted((receipt for receipt in found if receipt.compaction), key=age_of)
-    bases = [Base(each.files, each.fence, each) for each in found if not each.compaction]
-    if known is not None:
-        bases.append(known)
-    elif not bases:
-        bases.append(Base((), merges[-1].fence if merges else {}))
-    roots = _roots(bases, merges)
-    made = []
-    for number, base in enumerate(bases):
-        if base.receipt is None or follows(base.receipt):
-            mine = [
-                merge
-                for merge, origins in zip(merges, roots, strict=True)
-                if _goes_with(merge, base, follows) and (not origins or number in origins)
-            ]
-            world = _world(base, mine, is_there)
-            if world is not None:
-                made.append(world)
-    return made
+    wanted = by_table(files)
+    ordered = sorted(receipts, key=lambda each: age_of(each[0]))
+    for export in reversed([each for each in ordered if not each[0].compaction]):
+        later = [each for each in ordered if each[0].compaction and each[0].base_revision > export[0].base_revision]
+        taken = [export, *(each for each in later if _is_part_of(each[0], wanted))]
+        tables: Tables = {}
+        for receipt, _ in taken:
+            listed = by_table(receipt.files)
+            tables |= {table: listed.get(table, []) for table in compacted_tables(receipt)} | listed
+        if _names(tables) == _names(wanted):
+            return taken
+    return []
 
 
-def _goes_with(merge: Receipt, base: Base, follows: Callable[[Receipt], bool]) -> bool:
-    if base.receipt is None:
-        return follows(merge)
-    later = merge.base_revision > base.receipt.base_revision
-    return later and set(base.receipt.supersedes).isdisjoint(merge.supersedes)
+def _is_part_of(compaction: Receipt, wanted: Tables) -> bool:
+    """Tell whether a chunk has the files that a compaction gave one of its tables, or none of them has any."""
+    listed = by_table(compaction.files)
+    tables = compacted_tables(compaction)
+    if not listed:
+        return tables.isdisjoint(wanted)
+    return any(_names({table: listed[table]}) == _names({table: wanted.get(table, [])}) for table in listed)
 
 
-def _roots(bases: Sequence[Base], merges: Sequence[Receipt]) -> list[set[int]]:
-    """Return by compaction the bases that it is seen to be made of, none where what was between was collected."""
-    roots: list[set[int]] = []
-    for place, merge in enumerate(merges):
-        found = {number for number, base in enumerate(bases) if _made_of(merge, base.files)}
-        for before in range(place):
-            if merges[before].base_revision < merge.base_revision and _made_of(merge, merges[before].files):
-                found |= roots[before]
-        roots.append(found)
-    return roots
-
-
-def _made_of(merge: Receipt, files: Iterable[DataFile]) -> bool:
-    """Tell whether a compaction merged or kept some of these files."""
-    kept = {file.path for file in merge.files}
-    return any(
-        (file.attempt in merge.supersedes or file.path in kept) and speaks_for(merge, table_of(file)) for file in files
-    )
-
-
-def _world(base: Base, merges: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> World | None:
-    """Lay compactions over a base, a later one over an earlier; None if files are missing, or nothing is new."""
-    tables: dict[TableName, list[DataFile]] = by_table(base.files)
-    givers: dict[TableName, Receipt] = {}
-    for merge in merges:
-        merged = by_table(merge.files)
-        for table in compacted_tables(merge):
-            if all(map(is_there, merged.get(table, ()))):
-                tables[table], givers[table] = merged.get(table, []), merge
-    rest = [file for table, files in tables.items() if table not in givers for file in files]
-    receipts = [*([base.receipt] if base.receipt else []), *givers.values()]
-    if not receipts or not (base.known or all(map(is_there, rest))):
-        return None
-    newest = max(receipts, key=age_of)
-    files = {file.path: file for some in tables.values() for file in some}
-    names = sorted({receipt.path for receipt in receipts})
-    oldest = -1, newest.opened_at
-    age = age_of(newest), age_of(base.receipt) if base.receipt else oldest
-    return World(base, files, age, tuple(names))
+def _names(tables: Tables) -> set[tuple[str, str]]:
+    return {(file.path, file.sha256) for files in tables.values() for file in files}

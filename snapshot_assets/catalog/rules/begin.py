@@ -123,10 +123,10 @@ def add_schema(token: Token, schema: SchemaContent) -> Prepare:
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         check_unchanged(state, token)
-        newest = state.schemas[state.schema_id]
-        if newest.sha256 == schema.sha256:
+        newest = state.schemas.get(state.schema_id)  # a rebuild may not have found any
+        if newest is not None and newest.sha256 == schema.sha256:
             return None
-        if newest.schema_id != token.schema_id:
+        if newest is not None and newest.schema_id != token.schema_id:
             raise ConflictError(
                 f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
                 "the source changed between them. Run again."

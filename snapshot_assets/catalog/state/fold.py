@@ -67,9 +67,13 @@ class State(KnownState):
         Raises:
             DamageError: They contradict this state.
         """
-        found = replace(self, **{each.name: copy(getattr(self, each.name)) for each in fields(self)})
+        found = self.copy()
         found._follow(self.committed_at, "", actions, transaction_path(self.revision + 1))
         return found
+
+    def copy(self) -> State:
+        """Return a state that changes apart from this one."""
+        return replace(self, **{each.name: copy(getattr(self, each.name)) for each in fields(self)})
 
     def fold(self, event: Event, name: str) -> None:
         """Fold one more event; its files are not among it."""

@@ -12,7 +12,7 @@ from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """Rebuild a log that was lost or has holes, and tell exactly what was lost."""
+    """Rebuild a lost or damaged log, and report what is lost."""
     store, _ = open_location(options, options.snapshot)
     done = rebuild(
         store,
@@ -34,11 +34,17 @@ def _as_json(done: Rebuild) -> dict[str, Any]:
 
 
 def _show(done: Rebuild) -> None:
-    verb = "begins anew" if done.committed else "would begin anew"
-    show(f"{done.uri}: the log {verb} at revision {done.revision}; everything up to {done.proved} is proved")
+    verb = "begins" if done.committed else "would begin"
+    if done.revision == done.proved:
+        show(f"{done.uri}: the log is whole up to revision {done.revision}")
+    else:
+        base = f"revision {done.proved}" if done.proved else "receipts and data files alone"
+        show(f"{done.uri}: a new log {verb} at revision {done.revision}, from {base}")
     show(f"  {counted(done.files, 'file')}, {counted(done.rows, 'row')}, {human_bytes(done.bytes)}")
+    for path in done.restored:
+        show(f"  {'written' if done.committed else 'would be written'} again: {path}")
     for chunk, path in sorted(done.taken.items()):
-        show(f"  chunk {chunk} rests on {path}, which nothing proves")
+        show(f"  not proved: chunk {chunk} rests on {path}")
     for sentence in done.lost:
         show(f"  lost: {sentence}")
     if done.tags:
@@ -46,5 +52,5 @@ def _show(done: Rebuild) -> None:
     if done.savepoints:
         show(f"  savepoints: {', '.join(map(str, done.savepoints))}")
     if done.missing:
-        show(f"  to be exported again: chunks {', '.join(map(str, done.missing))}")
+        show(f"  to be exported: chunks {', '.join(map(str, done.missing))}")
     show("  sealed" if done.sealed else "  not sealed: run the export again, which verifies and seals it")

@@ -21,8 +21,7 @@ from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import Column
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
-from snapshot_assets_tests.catalog.tags import Changed, reseal
-from snapshot_assets_tests.catalog.test_rebuild_begins import forced
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
 
 
 @pytest.fixture
@@ -412,7 +411,13 @@ def test_schema_documents_that_only_an_older_revision_needs_are_read_at_full_dep
 
 
 def test_states_that_are_folded_one_from_another_are_those_of_their_revisions(writer):
-    forced(writer, "back and on")
+    sealed_by(writer)
+    writer.begin(replace(HEADER, name="second"), force=True)
+    writer.fill()
+    seal(writer.catalog)
+    rollback(writer.catalog, SEAL)
+    writer.token = writer.catalog.token()
+    reseal(writer)
     head = read_state(writer.store)
     found = [(sealed.revision, manifest_of(then)) for sealed, then in verify_retained._sealed_states(head)]
     assert found == [(sealed.revision, manifest_of(head.at(sealed.revision))) for sealed in head.readable()]

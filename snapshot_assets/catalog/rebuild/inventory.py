@@ -1,0 +1,174 @@
+"""Everything of a location that a rebuild can start from, read once: log objects, manifests, pins, receipts, schemas.
+
+An object that cannot be read, whose content is not what its name says, or that belongs to another location, does not
+count; a note says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from snapshot_assets.catalog.log.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log.replay import FAULTS, Listing, list_log, read_entries
+from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
+from snapshot_assets.catalog.pins.objects import PinObject, read_pin
+from snapshot_assets.catalog.receipts.receipts import read_receipt
+from snapshot_assets.catalog.receipts.selection import ReceiptAt
+from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.schemas import read_content
+from snapshot_assets.catalog.state.chain import LogEntry
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import MANIFEST, checkpoint_path, is_receipt, log_revision, transaction_path
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+_Read = TypeVar("_Read")
+
+
+@dataclass
+class Inventory:
+    """What lies at a location and belongs to it.
+
+    Attributes:
+        objects: All objects, by path.
+        log: The revisions that have a transaction or a checkpoint, readable or not.
+        transactions: The readable ones, by revision.
+        unreadable: Why the other transactions do not count, by revision.
+        location_id: The location's id, "" if nothing names it.
+        checkpoint: The state of the newest whole checkpoint, the empty state if there is none.
+        manifests: Manifests, those of pins too, by revision.
+        schemas: Schema documents by the checksum of their content.
+        notes: What does not count, and why.
+    """
+
+    objects: Mapping[str, ObjectInfo]
+    log: Listing
+    transactions: dict[int, LogEntry] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    location_id: str = ""
+    checkpoint: State = field(default_factory=State)
+    manifests: list[StoredManifest] = field(default_factory=list)
+    pins: list[PinObject] = field(default_factory=list)
+    receipts: list[ReceiptAt] = field(default_factory=list)
+    schemas: dict[str, SchemaContent] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sealed(self) -> list[StoredManifest]:
+        """The manifests of sealed states, by revision."""
+        return [manifest for manifest in self.manifests if manifest.checksum]
+
+    @property
+    def highest(self) -> int:
+        """The highest revision that anything names."""
+        named = [*self.log.transactions, *self.log.checkpoints, *(manifest.revision for manifest in self.manifests)]
+        return max([*named, *(receipt.base_revision for receipt, _ in self.receipts)], default=0)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of all objects, by path."""
+        return {path: info.size for path, info in self.objects.items()}
+
+    def has(self, file: DataFile) -> bool:
+        """Tell whether a data file is there with its size."""
+        return file.path in self.objects and self.objects[file.path].size == file.bytes
+
+
+def take_inventory(store: ObjectStore) -> Inventory:
+    """Read everything but data files.
+
+    Raises:
+        UnsupportedVersionError: A transaction is of a newer format: the log is not damaged, but not readable here.
+        LocationDeletedError: The snapshot was deleted.
+    """
+    found = Inventory({info.path: info for info in store.list()}, list_log(store))
+    _read_transactions(store, found)
+    paths = sorted(found.objects)
+    found.receipts = _readable(found, filter(is_receipt, paths), partial(read_receipt, store))
+    found.pins = _readable(
+        found, (path for path in paths if path.startswith(("tag/", "savepoint/"))), partial(read_pin, store)
+    )
+    hints = _readable(found, (path for path in paths if path == MANIFEST), partial(read_manifest, store))
+    folders = sorted({path.rpartition("/")[0] for path in paths if path.startswith("schema/")})
+    contents = _readable(found, folders, partial(read_content, store))
+    found.schemas = {content.sha256: content for content in contents}
+    _leave_out_foreign(found, hints, list(_checkpoints(store, found)))
+    for revision, entry in found.transactions.items():
+        if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
+            raise LocationDeletedError(
+                f"{transaction_path(revision)} records that the snapshot at {store.uri} was deleted; there is nothing "
+                "to rebuild. Delete it again to remove what is left.",
+                uri=store.uri,
+            )
+    return found
+
+
+def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Read]) -> list[_Read]:
+    """Return what can be read of some objects, and note the others."""
+    results = []
+    for path in paths:
+        try:
+            results.append(read(path))
+        except (DamageError, UnsupportedVersionError, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
+            found.notes.append(f"{path} cannot be used: {error}")
+    return results
+
+
+def _read_transactions(store: ObjectStore, found: Inventory) -> None:
+    for revision, entry in read_entries(store, found.log.transactions):
+        if isinstance(entry, UnsupportedVersionError):
+            raise entry
+        if isinstance(entry, FAULTS):
+            found.unreadable[revision] = str(entry)
+        elif entry.transaction.revision != revision:
+            found.unreadable[revision] = f"{transaction_path(revision)} holds revision {entry.transaction.revision}."
+        else:
+            found.transactions[revision] = entry
+
+
+def _checkpoints(store: ObjectStore, found: Inventory) -> Iterator[State]:
+    """Yield the states of whole checkpoints, the newest first."""
+    for revision in reversed(found.log.checkpoints):
+        path, entry = checkpoint_path(revision), found.transactions.get(revision)
+        for state in _readable(found, [path], lambda path: read_checkpoint(store, log_revision(path))):
+            if entry is None or entry.sha256 == state.sha256:
+                yield state
+            else:
+                found.notes.append(f"{path} does not count: it names another transaction than that of its revision.")
+
+
+def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkpoints: Sequence[State]) -> None:
+    """Decide which location this is, and keep only what belongs to it."""
+    manifests = [*hints, *(pin.manifest for pin in found.pins)]
+    found.location_id = own = _own_location(found, manifests, checkpoints)
+
+    def is_own(path: str, location_id: str) -> bool:
+        if location_id not in ("", own):
+            found.notes.append(f"{path} belongs to location {location_id}; this one is {own}, so it does not count.")
+        return location_id in ("", own)
+
+    for revision, entry in list(found.transactions.items()):
+        if entry.transaction.location_id != own:
+            found.unreadable[revision] = f"{transaction_path(revision)} belongs to another location"
+            del found.transactions[revision]
+    found.receipts = [each for each in found.receipts if is_own(each[1].path, each[0].location_id)]
+    found.pins = [pin for pin in found.pins if is_own(pin.ref.path, pin.manifest.location_id)]
+    hints = [manifest for manifest in hints if is_own(manifest.path, manifest.location_id)]
+    found.manifests = sorted([*hints, *(pin.manifest for pin in found.pins)], key=lambda manifest: manifest.revision)
+    states = [state for state in checkpoints if is_own(checkpoint_path(state.revision), state.location_id)]
+    found.checkpoint = states[0] if states else State()
+
+
+def _own_location(found: Inventory, manifests: Iterable[StoredManifest], checkpoints: Iterable[State]) -> str:
+    """Return the location that most objects name."""
+    named = Counter(entry.transaction.location_id for entry in found.transactions.values())
+    named.update(manifest.location_id for manifest in manifests)
+    named.update(receipt.location_id for receipt, _ in found.receipts)
+    named.update(state.location_id for state in checkpoints)
+    return max(sorted(named.keys() - {""}), key=lambda each: named[each], default="")
