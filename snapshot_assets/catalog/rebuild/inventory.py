@@ -13,12 +13,13 @@ from functools import partial
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
-from snapshot_assets.catalog.log.replay import FAULTS, Listing, list_log, read_entries
+from snapshot_assets.catalog.log.listing import Listing, list_log
+from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.receipts.selection import ReceiptAt
-from snapshot_assets.catalog.rules.chunks import SchemaContent
+from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.schemas import read_content
 from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.fold import State

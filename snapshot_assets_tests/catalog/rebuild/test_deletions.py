@@ -11,7 +11,7 @@ from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules import chunks as rules
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.errors import AcceptanceNeededError
 from snapshot_assets.format.layout import transaction_path

@@ -132,17 +132,9 @@ def test_a_pin_that_the_log_shows_to_be_deleted_stays_deleted(sealed: Writer) ->
     assert rebuild(sealed.store).tags == ()
 
 
-@pytest.mark.parametrize("what", ["name", "manifest"])
-def test_an_object_that_is_not_what_its_name_says_counts_as_missing(pinned: Writer, what: str) -> None:
-    tag = pinned.catalog.state.tags["kept"].tag
-    data = pinned.store.get(tag.object.path)
-    if what == "name":
-        pinned.store.put(tag.object.path.replace("tag-kept", "tag-taken"), data)
-    else:
-        pinned.store.put(tag.object.path.replace("tag-kept", "tag-taken"), data.replace(b'"kept"', b'"taken"'))
-        changed = data.replace(b'"kept"', b'"taken"').replace(b'"rows": 2', b'"rows": 3', 1)
-        changed = changed.replace(b'"checksum": "', b'"checksum": "0', 1)
-        pinned.store.put(tag.object.path.replace("tag-kept", "tag-taken"), changed)
+def test_an_object_that_is_not_what_its_name_says_counts_as_missing(pinned: Writer) -> None:
+    path = pinned.catalog.state.tags["kept"].tag.object.path
+    pinned.store.put(path.replace("tag-kept", "tag-taken"), pinned.store.get(path))
     lose(pinned.store, "transactions/")
     done = rebuild(pinned.store)
     assert done.tags == ("kept", "moving")
