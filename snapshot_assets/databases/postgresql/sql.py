@@ -12,7 +12,6 @@ from datetime import datetime
 
 from snapshot_assets.format.relations import TableName
 
-
 _LONGEST_NAME = 63
 """Bytes of a name that PostgreSQL keeps; it cuts off the rest."""
 
