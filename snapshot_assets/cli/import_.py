@@ -15,7 +15,7 @@ from snapshot_assets.databases.target import ImportRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.prepared import Prepared
-from snapshot_assets.engine.restore.row_counts import AGAIN
+from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import ImportRun
 from snapshot_assets.engine.restore.spark_loader import open_import_target
 from snapshot_assets.engine.restore.windows import numbered
@@ -194,7 +194,7 @@ def _report(
         )
         raise RestoreError(
             f"The target's row counts differ from what was loaded: {some}. Somebody else writes to these tables, or a"
-            f" trigger or rule of theirs changes rows. {AGAIN}",
+            f" trigger or rule of theirs changes rows. {how_to_load_again(prepared)}",
             tables=sorted(map(str, different)),
         )
     report: dict[str, Any] = {

@@ -156,7 +156,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--forget-ledger",
         action="store_true",
-        help="only drop the target's record of imports, and their tags; tables stay",
+        help="only drop the target's record of all imports into it, and their tags; tables stay",
     )
     as_json(parser)
     parser.set_defaults(run=command("import_"), interrupted="run the same command again to go on with the import")

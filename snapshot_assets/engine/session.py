@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import os
 import shutil
 import sys
@@ -160,18 +161,19 @@ def spark_errors() -> Iterator[None]:
 
 
 def _package_zip() -> Path:
-    """Return a zip of this package, named by its content, that stays until this process ends."""
-    contents = dict(_package_files(files("snapshot_assets"), "snapshot_assets"))
-    digest = hashlib.sha256()
-    for content in contents.values():
-        digest.update(content)
+    """Return a zip of this package that stays until this process ends.
+
+    Its name is the hash of its bytes: Spark refuses a second file of one name that differs from the first.
+    """
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, file in _package_files(files("snapshot_assets"), "snapshot_assets"):
+            # Without times, so that the same files are the same bytes.
+            archive.writestr(zipfile.ZipInfo(name), file, zipfile.ZIP_DEFLATED)
     folder = tempfile.mkdtemp(prefix="snapshot-assets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    target = Path(folder) / f"snapshot_assets-{digest.hexdigest()[:12]}.zip"
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, content in contents.items():
-            # Without times: Spark refuses a second file of one name that differs from the first.
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    target = Path(folder) / f"snapshot_assets-{hashlib.sha256(content.getvalue()).hexdigest()[:12]}.zip"
+    target.write_bytes(content.getvalue())
     return target
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import snapshot_assets
+from snapshot_assets.engine import session
 from snapshot_assets.engine.session import _package_zip
 
 _IMPORT_EVERYTHING = """
@@ -47,6 +52,29 @@ def run_with_zip(python: Path, code: str) -> str:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def test_the_name_is_the_hash_of_the_zip_and_both_are_the_same_every_time() -> None:
+    first, second = _package_zip(), _package_zip()
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+    assert first.stem == f"snapshot_assets-{hashlib.sha256(first.read_bytes()).hexdigest()[:12]}"
+
+
+@pytest.mark.parametrize(
+    "change", [lambda root: (root / "a.py").rename(root / "b.py"), lambda root: (root / "c.py").touch()]
+)
+def test_a_zip_of_other_files_with_the_same_contents_has_another_name(
+    change: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark keeps one file of a name, and refuses a second one that differs."""
+    (tmp_path / "a.py").write_text("A = 1")
+    monkeypatch.setattr(session, "files", lambda _: tmp_path)
+    before = _package_zip()
+    change(tmp_path)
+    after = _package_zip()
+    assert before.read_bytes() != after.read_bytes()
+    assert before.name != after.name
 
 
 def test_every_module_can_be_imported_from_the_zip(executors_python: Path) -> None:

@@ -160,6 +160,12 @@ class Session:
             found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
             return found
 
+    def _run_outside_copy(self, query: str, doing: str) -> None:
+        """Run a query for its error: its rows come over the connection and are not looked at."""
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**WITHOUT_COPY)
+            cursor.execute(query)
+
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver gives them; leaving early cancels the query."""
@@ -207,12 +213,14 @@ class Session:
         """Run a query once more in the same state, for the error that the driver lost.
 
         It costs what the query cost until it failed: ANALYZE runs the plan that COPY ran, and the server drops the
-        rows. Nothing can change, for the transaction is read-only.
+        rows. That fetches no long value and writes none, so where it passes, the first row is read as well, outside
+        COPY. Nothing can change, for the transaction is read-only.
 
         Raises:
             SnapshotError: The query failed again, with the server's own error.
         """
         self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
+        self._run_outside_copy(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
 
     def _recover(self) -> bool:
         """Go back to the state's beginning, and tell whether there was a connection and a beginning to go back to."""

@@ -6,10 +6,23 @@ protocol.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from datetime import datetime
 
 from snapshot_assets.format.relations import TableName
+
+_LONGEST_NAME = 63
+"""Bytes of a name that PostgreSQL keeps; it cuts off the rest."""
+
+
+def fitting(name: str) -> str:
+    """Return a name that PostgreSQL does not cut: a longer one ends in its hash, so that no two become one."""
+    encoded = name.encode()
+    if len(encoded) <= _LONGEST_NAME:
+        return name
+    end = f"_{hashlib.sha256(encoded).hexdigest()[:8]}"
+    return encoded[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
 
 
 def identifier(name: str) -> str:

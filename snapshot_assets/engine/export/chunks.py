@@ -63,7 +63,7 @@ class ChunkPlan:
 
     Attributes:
         size: Estimated bytes, by which small chunks are put into one task.
-        error: Why it cannot be read at all; then there is neither.
+        check: Raises why the frames may not be exported; called by every attempt, for it reads the source.
     """
 
     chunk: int
@@ -71,7 +71,7 @@ class ChunkPlan:
     size: int = 0
     window: str = ""
     frames: tuple[Frame, ...] = ()
-    error: SnapshotError | None = None
+    check: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,8 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
     elif works:
         yield from export.runner.run([export.make_task(works)])
     for plan in plans:
+        if plan.check is not None:
+            plan.check()
         if plan.frames:
             yield from export.runner.run_frames(export.make_task([]), plan.chunk, plan.window, plan.frames)
 
@@ -264,7 +266,7 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
 def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
     """Join a chunk's parts; one that is missing is never taken for one without rows."""
     chunk = plan.chunk
-    errors = [error for error in (plan.error, *(part.error for part in parts)) if error is not None]
+    errors = [error for error in (part.error for part in parts) if error is not None]
     if not errors and plan.works and len(parts) != len(plan.works):
         errors = [
             TaskLostError(f"{len(plan.works)} tasks of chunk {chunk} gave {len(parts)} results; expected one each.")

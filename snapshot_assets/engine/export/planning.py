@@ -16,13 +16,23 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Frame
 from snapshot_assets.engine.export.tasks import ChunkWork, timeless_rows_error
 from snapshot_assets.engine.session import spark_errors
-from snapshot_assets.errors import ConsistencyLostError, NoSnapshotError, SnapshotError
+from snapshot_assets.errors import (
+    ConsistencyLostError,
+    DatabaseDeniedError,
+    NoSnapshotError,
+    SnapshotError,
+    TransientError,
+    UnknownRelationError,
+)
 from snapshot_assets.format.actions import Header
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, Table
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
+
+_OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, UnknownRelationError)
+"""What no chunk survives: it ends the planning, where any other error is one chunk's own."""
 
 SLICE_BYTES = 128 << 20
 """A table's share of a chunk is cut into slices of about this size, each a Spark task."""
@@ -89,13 +99,16 @@ class ScanPlanner(_ChunkScans):
 
         Raises:
             ConsistencyLostError: The state that the run reads is gone.
+            TransientError: The source cannot be reached.
+            DatabaseDeniedError: It refused to be read.
+            UnknownRelationError: A table is gone.
         """
         for chunk in chunks:
             scans, window = self.scans(chunk), self.window_text(chunk)
             work = ChunkWork(chunk, window, scans, timeless_allowed=self.header.null_time == "chunk0")
             try:
                 yield self._sized(work)
-            except ConsistencyLostError:
+            except _OF_THE_SOURCE:
                 raise
             except SnapshotError as error:
                 _LOG.warning("The size of chunk %s is not known, so it is one task: %s", chunk, scrub(str(error)))
@@ -126,20 +139,21 @@ class FramePlanner(_ChunkScans):
     catalog: SparkCatalogDatabase
 
     def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order; of one that cannot be read, with the error that it fails with."""
+        """Yield the plan of each chunk, in order. Nothing is read yet.
+
+        Raises:
+            SnapshotError: The catalog cannot be reached, or a table is gone or changed.
+        """
         for chunk in chunks:
-            window = self.window_text(chunk)
-            try:
-                yield ChunkPlan(chunk, window=window, frames=self._frames(chunk))
-            except SnapshotError as error:
-                yield ChunkPlan(chunk, window=window, error=error)
+            check = self._refuse_timeless if chunk == UNTIMED_CHUNK and self.header.null_time == "fail" else None
+            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=self._frames(chunk), check=check)
 
     def _frames(self, chunk: int) -> tuple[Frame, ...]:
-        frames = tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
-        if chunk == UNTIMED_CHUNK and self.header.null_time == "fail":
-            for table, frame in frames:
-                with spark_errors():
-                    refused = table.time_index is not None and not frame.isEmpty()
-                if refused:
-                    raise timeless_rows_error(table)
-        return frames
+        return tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
+
+    def _refuse_timeless(self) -> None:
+        for table, frame in self._frames(UNTIMED_CHUNK):
+            with spark_errors():
+                refused = table.time_index is not None and not frame.isEmpty()
+            if refused:
+                raise timeless_rows_error(table)

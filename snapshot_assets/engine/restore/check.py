@@ -112,6 +112,7 @@ def checked_import(
         revisions={each.id: each.revision for each in (*found.imports, record)},
         made=frozenset(name for each in (*found.imports, record) for name in each.made),
         superseded=tuple(each for each in earlier if each.id != record.id),
+        others=tuple(each for each in found.imports if not set(each.tables) <= set(tables)),
         replace=settings.replace,
         any_carrier=kind in ("spark", source.schema.database),
     )

@@ -33,6 +33,7 @@ class Prepared:
         revisions: Which revision an import restored, by its id, this one's among them.
         made: Tables and views that this import makes or an earlier one made.
         superseded: Earlier imports of the location into any of the tables.
+        others: Imports that the ledger knows into tables which are not all this one's.
         replace: Whether whole chunks that changed since they were loaded are replaced.
         any_carrier: Whether the target can read columns that are carried otherwise than in the newest schema.
     """
@@ -47,6 +48,7 @@ class Prepared:
     revisions: Mapping[str, int] = field(default_factory=dict)
     made: frozenset[TableName] = frozenset()
     superseded: tuple[ImportRecord, ...] = ()
+    others: tuple[ImportRecord, ...] = ()
     replace: bool = False
     any_carrier: bool = True
 

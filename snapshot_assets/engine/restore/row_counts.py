@@ -17,10 +17,21 @@ from snapshot_assets.format.relations import Table, TableName
 _MOST_WINDOWS = 100
 """Of more windows it is not looked up which ones differ: each is a query."""
 
-AGAIN = (
+_AGAIN = (
     "To load them again, drop the import's tables, give --forget-ledger, and import again; single windows come back"
     " when the asset `restored` is materialised with `replace: true`."
 )
+
+
+def how_to_load_again(prepared: Prepared) -> str:
+    """Return how rows that are gone come back, and which other imports suffer from it."""
+    if not prepared.others:
+        return _AGAIN
+    places = ", ".join(sorted({each.location for each in prepared.others}))
+    return (
+        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(prepared.others)} other imports too (of"
+        f" {places}): before they run again, their tables have to be dropped as well."
+    )
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ def check_rows(target: ImportTarget, prepared: Prepared, only: Collection[int] =
     if different:
         raise RestoreError(
             f"The target does not hold the rows that were loaded: {'; '.join(map(str, different))}. Somebody changed"
-            f" them since; the ledger still has them, so nothing was done. {AGAIN}",
+            f" them since; the ledger still has them, so nothing was done. {how_to_load_again(prepared)}",
             tables=[str(each.table) for each in different],
         )
 

@@ -6,7 +6,7 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.databases.target import Definition, Statement

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.format.relations import DatabaseSchema, TableName

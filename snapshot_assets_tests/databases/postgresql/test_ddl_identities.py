@@ -6,7 +6,7 @@ import pytest
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
-from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets_tests.databases.postgresql.restored import extracted, restore, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.postgresql import ONE_WRITER, type_for
-from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError, UnsupportedTypeError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.databases.postgresql import ddl as define
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema

@@ -78,6 +78,30 @@ def test_an_error_that_does_not_come_again_is_worth_a_retry(database: str) -> No
     assert "reading public.passing failed: the server ended the query before its first row" in str(error)
 
 
+@pytest.mark.parametrize("first", ["", "short"])
+@pytest.mark.parametrize("column", ["bytea", "text"])
+def test_an_error_of_reading_a_value_that_no_plan_reads_is_told_too(
+    postgresql_server: PostgresqlServer, postgresql_database: str, column: str, first: str
+) -> None:
+    """The value is gone from where long ones lie; EXPLAIN ANALYZE neither fetches nor writes it."""
+    postgresql_server.psql(
+        postgresql_database,
+        "CREATE TABLE base AS SELECT i FROM generate_series(1, 100) i",
+        f"CREATE TABLE torn (v {column})",
+        "ALTER TABLE torn ALTER v SET STORAGE EXTERNAL",
+        f"INSERT INTO torn SELECT v::{column} FROM (VALUES ('{first}')) t (v) WHERE v <> ''",
+        f"INSERT INTO torn SELECT repeat('x', 9000)::{column} FROM generate_series(1, 3)",
+        """DO $$ DECLARE aside regclass; BEGIN
+            SELECT reltoastrelid INTO aside FROM pg_class WHERE oid = 'torn'::regclass;
+            UPDATE pg_class SET relkind = 'r' WHERE oid = aside;
+            EXECUTE 'DELETE FROM ' || aside;
+            UPDATE pg_class SET relkind = 't' WHERE oid = aside; END $$""",
+    )
+    error = failure(postgresql_database, "torn")
+    assert "for toast value" in str(error)
+    assert type(error) is DatabaseError
+
+
 def test_what_is_asked_beside_the_rows_fails_with_the_servers_words_too(database: str) -> None:
     with opened(database) as opened_database:
         table = table_of(opened_database, "times", time="ts")

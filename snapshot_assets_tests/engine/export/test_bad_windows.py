@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.errors import ExportFailedError
+from snapshot_assets.errors import (
+    DatabaseDeniedError,
+    DatabaseUnavailableError,
+    ExportFailedError,
+    SnapshotError,
+    UnknownRelationError,
+)
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS
 
@@ -70,6 +80,25 @@ def test_of_a_view_that_postgresql_cannot_even_plan(postgresql_server, postgresq
     assert all("never" in error for error in errors.values())
 
 
+@pytest.mark.parametrize(
+    ("sqlstate", "expected"),
+    [("42501", DatabaseDeniedError), ("57P01", DatabaseUnavailableError), ("42P01", UnknownRelationError)],
+)
+def test_what_concerns_the_whole_source_ends_the_planning_at_once(
+    sqlstate: str, expected: type[SnapshotError], postgresql_server, postgresql_place: Place
+) -> None:
+    postgresql_server.psql(
+        postgresql_place.source,
+        "CREATE FUNCTION no() RETURNS int IMMUTABLE LANGUAGE plpgsql AS"
+        f" $$ BEGIN RAISE EXCEPTION 'not now' USING errcode = '{sqlstate}'; END $$",
+        "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
+    )
+    run = postgresql_place.run(tables=["public.bad"])
+    with pytest.raises(expected, match="not now"):
+        list(run.export(WINDOWS))
+    run.close()
+
+
 @pytest.fixture(scope="module")
 def spark_readings(spark: SparkSession) -> Iterator[SparkSession]:
     spark.sql("CREATE DATABASE broken")
@@ -105,3 +134,37 @@ def test_of_a_spark_view_whose_rows_without_a_time_cannot_be_looked_for(
     errors = failed(spark_run(spark_readings, place, tables=["broken.untimed"], null_time="fail"), [0])
     assert list(errors) == [0]
     assert "broken here" in errors[0]
+
+
+def test_of_a_spark_table_that_is_gone_no_window_is_tried(spark_readings: SparkSession, place: Place) -> None:
+    spark_readings.sql("CREATE VIEW broken.fleeting AS SELECT * FROM broken.readings")
+    run = spark_run(spark_readings, place, tables=["broken.fleeting"])
+    run.begin()
+    spark_readings.sql("DROP VIEW broken.fleeting")
+    with pytest.raises(UnknownRelationError, match=r"reading broken\.fleeting failed"):
+        list(run.export(WINDOWS))
+    run.close()
+
+
+def test_rows_without_a_time_are_looked_for_again_where_a_job_was_lost(
+    spark_readings: SparkSession, place: Place, tmp_path: Path
+) -> None:
+    """Its files come back before the second attempt, as a store does that was away."""
+    files = [Path(unquote(urlsplit(uri).path)) for uri in spark_readings.table("broken.readings").inputFiles()]
+    aside = tmp_path / "aside"
+    aside.mkdir()
+
+    class BringingBack(RetryPolicy):
+        def waits(self) -> Iterator[float]:
+            yield 0
+            for file in files:
+                shutil.move(aside / file.name, file)
+            yield 0
+
+    run = spark_run(spark_readings, place, tables=["broken.readings"], null_time="fail")
+    run.retry = BringingBack()
+    run.begin()
+    for file in files:
+        shutil.move(file, aside / file.name)
+    assert [(each.chunk, each.status) for each in run.export([0])] == [(0, "exported")]
+    run.close()

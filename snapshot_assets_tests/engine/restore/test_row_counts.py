@@ -48,6 +48,20 @@ def test_a_table_that_was_emptied_is_told_with_both_numbers_and_the_remedy(expor
     restored(into, exported)
 
 
+def test_the_remedy_names_the_other_imports_that_it_forgets(exported: Place, into: Into) -> None:
+    filters = {name: Filters(tables=(TableName("main", name),)) for name in ("readings", "places", "events")}
+    restored(into, exported, filters=filters["readings"])
+    execute(into, "DELETE FROM main.readings")
+    with pytest.raises(RestoreError) as alone:
+        check(into, exported, filters=filters["readings"])
+    assert "other imports" not in str(alone.value)
+    for name in ("places", "events"):
+        restored(into, exported, filters=filters[name])
+    with pytest.raises(RestoreError, match=r"drops the whole ledger, which holds 2 other imports too \(of ") as told:
+        check(into, exported, filters=filters["readings"])
+    assert exported.store.uri in str(told.value)
+
+
 def test_of_a_table_that_was_emptied_in_part_the_windows_are_told(exported: Place, into: Into) -> None:
     restored(into, exported)
     execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 06:00:00Z'")

@@ -8,7 +8,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.inheritance import family
 from snapshot_assets.databases.postgresql.ddl.statements import Making, alter, capital, comment, part_name
-from snapshot_assets.databases.postgresql.sql import identifier, qualified
+from snapshot_assets.databases.postgresql.sql import fitting, identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import ForeignKey, Index, Table, TableName
 
@@ -140,7 +140,7 @@ def _parts_of_indexes(making: Making, table: Table, part: Mapping[str, Any]) -> 
     for row in indexes:
         if (above, row["name"]) in making.left_out:
             continue
-        row_of_part = {"name": f"{row['name']}_{name.table}", "parent": row["name"]}
+        row_of_part = {"name": fitting(f"{row['name']}_{name.table}"), "parent": row["name"]}
         what = f"index {row_of_part['name']} of {name}"
         sql, _ = text.index(row["definition"], row["name"], above, what, (row_of_part["name"], name))
         yield Statement(what, sql, table.table_name)
