@@ -146,7 +146,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
     before = transaction.revision - 1
     try:
         return read_entry(store, before).transaction.uuid == transaction.previous_uuid
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, ForkError, GapError):  # one of another revision than its name counts as missing
         pass
     try:
         store.head(checkpoint_path(before))
@@ -159,5 +159,5 @@ def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, ForkError, GapError):
         return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))
