@@ -287,3 +287,16 @@ def test_opening_from_a_checkpoint_reads_no_more_of_the_log_than_its_beginning_a
         (transaction_path(1), 0),
         (transaction_path(HEAD), 32),
     ]
+
+
+def test_the_newest_revision_is_shown_without_its_checkpoint(own: Writer) -> None:
+    """It names the location that revision 1 names, so no checkpoint need be read to tell whose it is."""
+    write_checkpoint(own.store, own.catalog.state)
+    read: list[str] = []
+
+    def get_range(path: str, start: int, length: int) -> bytes:
+        read.append(path)
+        return own.store.get_range(path, start, length)
+
+    [shown] = History(Changed(own.store, get_range=get_range)).revisions(limit=1)
+    assert (shown.revision, shown.error, read) == (HEAD, "", [])
