@@ -280,15 +280,11 @@ def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
         try:
             entry = read_entry(scan.store, revision)
         except FAULTS as fault:
-            if revision == start or not _was_rebuilt(scan.state):  # what lies below a rebuild may have any fault
+            if revision == start or not scan.state.rebuilt_at:  # what lies below a rebuild may have any fault
                 _note(scan, path, fault)
         else:
             if revision == scan.first and entry.sha256 != scan.state.sha256:
                 _note(scan, path, _not_named(path))
-
-
-def _was_rebuilt(state: State) -> bool:
-    return any(isinstance(action, act.Rebuilt) for event in state.events for action in event.actions)
 
 
 def _not_named(path: str) -> ForkError:

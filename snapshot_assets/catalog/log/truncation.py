@@ -7,7 +7,6 @@ collection would delete what those named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 
 from snapshot_assets.catalog.log.listing import Listing, is_there
@@ -78,12 +77,10 @@ def refuse_lost_log(store: ObjectStore) -> None:
         LostLogError: It does; what is there would be taken for rubbish.
     """
     there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
-    with suppress(ObjectNotFoundError):
-        there = there or store.head(MANIFEST).path
-    if there:
+    if there or is_there(store, MANIFEST):
         raise LostLogError(
-            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots catalog "
-            "rebuild`, or remove what is left and begin anew.",
+            f"{store.uri} has no log, but {there or MANIFEST} is there: the log was lost. Rebuild it with "
+            "`snapshots catalog rebuild`, or remove what is left and begin anew.",
             uri=store.uri,
         )
 

@@ -24,7 +24,6 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, needed_documents
 from snapshot_assets.catalog.state.unreferenced import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import (
     in_layout,
@@ -192,7 +191,7 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
     schemas = unneeded_documents(state, expiries)
     unneeded |= schemas.left
     expired |= schemas.of_expired
-    rebuilt = max(_rebuilt_at(state, clock), state.forgotten)  # of what expired before, nothing is told any more
+    rebuilt = max(_rebuild_time(state, clock), state.forgotten)  # of what expired before, nothing is told any more
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
@@ -235,14 +234,12 @@ class _LogTimes:
         return self._transactions.get(revision) or later[0][1]
 
 
-def _rebuilt_at(state: State, clock: _LogTimes) -> datetime:
+def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
     """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
-    rebuilt = (
-        max(event.committed_at, clock.of(event.revision))
-        for event in state.events
-        if any(isinstance(action, act.Rebuilt) for action in event.actions)
-    )
-    return max(rebuilt, default=datetime.min.replace(tzinfo=UTC))
+    revision = state.rebuilt_at
+    if not revision:
+        return datetime.min.replace(tzinfo=UTC)
+    return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
 
 
 def _is_collected(path: str) -> bool:

@@ -104,6 +104,14 @@ class KnownState:
         return self.header is not None and not self.deleted
 
     @property
+    def rebuilt_at(self) -> int:
+        """The revision of the last rebuild, 0 for none: what the log has below it is no part of it."""
+        for event in reversed(self.events):
+            if any(isinstance(action, act.Rebuilt) for action in event.actions):
+                return event.revision
+        return 0
+
+    @property
     def tags(self) -> dict[str, TagState]:
         """All tags by name."""
         return self.pins.tags
