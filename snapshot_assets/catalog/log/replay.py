@@ -235,20 +235,22 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
             yield path, fault
 
 
-def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
+def scan_log(store: ObjectStore, *, since: int | None = None, through: int | None = None) -> LogScan:
     """Read and fold the log, collecting faults instead of stopping at the first; every checkpoint is compared with it.
 
     Args:
         store: The location.
+        since: The checkpoint to begin with; None for the log's own beginning.
         through: Last revision to read; None for the head.
     """
-    return _despite_pruning(lambda: _scan_log(store, through))
+    return _despite_pruning(lambda: _scan_log(store, since, through))
 
 
-def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
+def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
-    scan = LogScan(store, start=listing.start, transactions=listing.transactions, foreign=listing.foreign)
-    known, previous = set(listing.checkpoints), listing.start
+    previous = listing.start if since is None else since
+    scan = LogScan(store, start=previous, transactions=listing.transactions, foreign=listing.foreign)
+    known = set(listing.checkpoints)
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
