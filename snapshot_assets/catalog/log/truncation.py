@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from snapshot_assets.catalog.log.listing import Listing, is_there
 from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
-from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
+from snapshot_assets.catalog.log.replay import FAULTS, faults_of_log, open_log, read_state, scan_log
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import DamageError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     MANIFEST,
@@ -93,6 +93,27 @@ def refuse_lost_end(store: ObjectStore) -> None:
         DamageError: It has another fault.
     """
     check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
+
+
+def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, through: int | None = None) -> None:
+    """Refuse a log with faults before anything is deleted; reads all of it.
+
+    Opening reads no more than the newest checkpoint and what follows: it does not show that the log since an older
+    checkpoint is another one, brought here from a copy of this location with its checkpoints.
+
+    Args:
+        store: The location.
+        done: What is not done because of a fault, for the message.
+        since: The checkpoint to begin with; None for the log's own beginning.
+        through: Last revision to read; None for the head.
+
+    Raises:
+        DamageError: The log has a fault; the first one.
+    """
+    for path, fault in faults_of_log(scan_log(store, since=since, through=through)):
+        raise DamageError(
+            f"The log has a fault, so {done}: {fault} `snapshots export verify` names all faults.", object=path
+        )
 
 
 def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
+from snapshot_assets.catalog.log.truncation import check_receipt, newest_state, refuse_faults
 from snapshot_assets.catalog.operations.pinned_paths import PinnedPaths
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.state.file_columns import Removal
@@ -98,7 +98,8 @@ def collect_garbage(
     Raises:
         PlanError: The grace period is shorter than the plan's, or longer than twice that.
         LostLogError: The log's end was lost; nothing was deleted.
-        DamageError: The log, the object of a tag or savepoint, or a receipt cannot be read; nothing was deleted.
+        DamageError: The log has a fault, or the object of a tag or savepoint, or a receipt, cannot be read; nothing was
+            deleted.
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
     catalog.refresh()
@@ -109,6 +110,8 @@ def collect_garbage(
     if only is not None:
         told = {each.path for each in only.deleted}
         found = replace(found, deleted=tuple(each for each in found.deleted if each.path in told))
+    if found.deleted:
+        refuse_faults(catalog.store, "nothing was deleted")
     if dry_run or not found.deleted:
         return found
     for paths in _in_portions([each.path for each in found.deleted]):

@@ -9,11 +9,10 @@ from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged
-from snapshot_assets.catalog.log.replay import faults_of_log, list_log, scan_log
-from snapshot_assets.catalog.log.truncation import refuse_lost_end
+from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.released import Freed
-from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -121,5 +120,4 @@ def _refuse_faults(store: ObjectStore, kept: int, newest: int) -> None:
     """Refuse a log with faults; one whose first checkpoint goes and is damaged is read from the one that stays."""
     start = list_log(store).start
     since = kept if start < kept and is_damaged(store, start) else None
-    for path, fault in faults_of_log(scan_log(store, since=since, through=newest)):
-        raise DamageError(f"The log has a fault, so nothing was pruned: {fault}", object=path)
+    refuse_faults(store, "nothing was pruned", since=since, through=newest)
