@@ -69,7 +69,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
     """Return the head's state, and what lies in the log's folder; see `read_state`."""
 
     def read() -> tuple[State, Listing]:
-        listing = list_log(store)
+        listing = list_log(store, head=True)
         return _replayed(store, listing, None, False), listing
 
     return _despite_pruning(read)
@@ -96,7 +96,7 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
 
 
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
-    listing = list_log(store)
+    listing = list_log(store, head=through is None)
     if through is None:
         return _replayed(store, listing, None, statistics)
     if not _is_pruned(store, listing, through):
