@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from itertools import islice
 
 from snapshot_assets.catalog.log.listing import Listing, is_there
 from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
@@ -27,7 +28,9 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.storage.base import ObjectStore
 
 _PINS = ("tag/", "savepoint/")
-_FEW, _MANY = 20, 200
+_FEW = 16
+"""Most folders that a writer lists one after the other when it opens a location."""
+
 _CLOCKS_DIFFER = timedelta(minutes=10)
 """More than a writer's clock and the store's may differ by, from one writer to the next."""
 
@@ -199,14 +202,16 @@ def _late_receipts(store: ObjectStore, state: State) -> list[str]:
     A commit that was lost last left its receipt there, unless it replaced a chunk's files.
     """
     expected = state.expected_chunks()
-    chunks = {chunk for chunk in expected if not state.completed(chunk)} | {max(expected, default=0) + 1}
+    following = max(expected, default=0) + 1
+    chunks = [*islice((each for each in (*expected, following) if not state.completed(each)), _FEW + 1)]
     if len(chunks) > _FEW:
-        chunks &= {int(name) for name in store.folders("data/") if name.isdecimal()}
-    folders = [f"data/{chunk}/" for chunk in sorted(chunks)] if len(chunks) <= _MANY else ["data/"]
-    since = state.committed_at - _CLOCKS_DIFFER
+        there = sorted(int(name) for name in store.folders("data/") if name.isdecimal())
+        chunks = [each for each in there if each <= following and not state.completed(each)]
+    folders = [f"data/{chunk}/" for chunk in chunks] if len(chunks) <= _FEW else ["data/"]
+    since, looked_at = state.committed_at - _CLOCKS_DIFFER, set(chunks)
     return [
         info.path
         for folder in folders
         for info in store.list(folder)
-        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in chunks
+        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in looked_at
     ]
