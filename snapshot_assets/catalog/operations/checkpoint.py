@@ -64,22 +64,20 @@ def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ..
                 mended.append(write_checkpoint(store, read_from_log(store, revision)))
             except DamageError as fault:
                 faults.append(_unmendable(revision, fault, begins=revision == max(listing.start, rebuilt_at)))
-    for fault in faults:
-        raise fault
+    if faults:
+        raise faults[0]
     return tuple(mended)
 
 
 def _unmendable(revision: int, cause: DamageError, *, begins: bool) -> DamageError:
     path = checkpoint_path(revision)
     if begins:
-        why, remedy = "the log begins with it", "Bring it back from a copy, or delete it with `snapshots catalog prune`"
-        remedy += ", which takes two newer checkpoints that can be read. If there are none, rebuild the log"
+        why = (
+            "the log begins with it. Bring it back from a copy, or delete it with `snapshots catalog prune`, which "
+            "keeps two newer checkpoints that can be read. Where there are none, rebuild the log"
+        )
     else:
-        why = f"the log before it does not give it again: {cause}"
-        remedy = "Bring it back from a copy, or rebuild the log"
-    error = DamageError(
-        f"{path} is damaged, and {why}. {remedy} with `snapshots catalog rebuild`.",
-        object=path,
-    )
+        why = f"the log before it does not give it again: {cause} Bring it back from a copy, or rebuild the log"
+    error = DamageError(f"{path} is damaged, and {why} with `snapshots catalog rebuild`.", object=path)
     error.__cause__ = cause
     return error
