@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import hints_of, manifest_of
@@ -11,7 +12,6 @@ from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.errors import AcceptanceNeededError
 from snapshot_assets.format.layout import transaction_path
