@@ -14,7 +14,7 @@ from snapshot_assets.catalog.operations.seal import damage_error
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.head import check_head, verified_revision
+from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.rewritable import damaged_documents
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
@@ -64,7 +64,7 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
     """
     verified = 0 if plan.seal_verify == "full" else verified_revision(state)
     repaired = damaged_documents(store, state)
-    report = check_head(store, state, datetime.now(UTC), verified=verified)
+    report = check_head(store, state, files_to_seal(state, datetime.now(UTC), verified))
     paths = {fault.object for fault in repaired}
     if lasting := [fault for fault in report.faults if fault.object not in paths]:
         raise damage_error(state, lasting, f"The snapshot at {store.uri} is sealed, but it is damaged")
