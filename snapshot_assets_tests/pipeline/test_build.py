@@ -84,9 +84,9 @@ def test_nothing_is_set_that_is_not_asked_for(project):
         ("session", "no argument 'session'"),
     ],
 )
-def test_an_unknown_argument_is_refused_by_its_name(project, keyword, message):
+def test_an_unknown_argument_is_refused_by_its_name(keyword, message):
     with pytest.raises(TypeError, match=message):
-        definitions_of(project, **{keyword: None})
+        build_definitions(Configuration(), **{keyword: None})
 
 
 USERS_PROJECT = """
