@@ -69,7 +69,7 @@ def test_tables_that_were_skipped_are_not_reported_as_none(
     export(plan, store_of(location))
     file = tmp_path / "snapshots.yaml"
     file.write_text(
-        f"sources: {{here: '{source}'}}\nplans: {{plan: {{source: here, to: '{location.as_uri()}', "
+        f"sources: {{source: '{source}'}}\nplans: {{plan: {{source: source, to: '{location.as_uri()}', "
         f"start_time: {RANGE[1]}, end_time: {RANGE[3]}, untimed_tables: {rule}}}}}\n"
     )
     found = snapshots("--config", str(file), "export", "create", "--plan", "plan", "--json")
