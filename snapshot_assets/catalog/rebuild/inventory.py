@@ -7,13 +7,13 @@ count; a note says why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
-from snapshot_assets.catalog.log.listing import Listing, list_log
+from snapshot_assets.catalog.log.listing import Listing, list_log, listing_of, log_after
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
@@ -23,11 +23,21 @@ from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.schemas import read_content
 from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.verify import named_by
 from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, checkpoint_path, is_receipt, log_revision, transaction_path
-from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+from snapshot_assets.format.layout import (
+    MANIFEST,
+    TRANSACTIONS,
+    checkpoint_path,
+    in_layout,
+    is_receipt,
+    log_revision,
+    transaction_path,
+)
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 _Read = TypeVar("_Read")
 
@@ -48,7 +58,7 @@ class Inventory:
         notes: What does not count, and why.
     """
 
-    objects: Mapping[str, ObjectInfo]
+    objects: Listed
     log: Listing
     transactions: dict[int, LogEntry] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
@@ -88,9 +98,12 @@ def take_inventory(store: ObjectStore) -> Inventory:
         UnsupportedVersionError: A transaction is of a newer format: the log is not damaged, but not readable here.
         LocationDeletedError: The snapshot was deleted.
     """
-    found = Inventory({info.path: info for info in store.list()}, list_log(store))
+    objects = Listed(store)
+    found = Inventory(objects, _whole_listing(store, objects))
     _read_transactions(store, found)
-    paths = sorted(found.objects)
+    checkpoints = list(_checkpoints(store, found))
+    objects.missing(filter(in_layout, _named(found, checkpoints)))  # now it knows those that a listing passed over
+    paths = sorted(objects)
     found.receipts = _readable(found, filter(is_receipt, paths), partial(read_receipt, store))
     found.pins = _readable(
         found, (path for path in paths if path.startswith(("tag/", "savepoint/"))), partial(read_pin, store)
@@ -99,7 +112,7 @@ def take_inventory(store: ObjectStore) -> Inventory:
     folders = sorted({path.rpartition("/")[0] for path in paths if path.startswith("schema/")})
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
-    _leave_out_foreign(found, hints, list(_checkpoints(store, found)))
+    _leave_out_foreign(found, hints, checkpoints)
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
             raise LocationDeletedError(
@@ -108,6 +121,26 @@ def take_inventory(store: ObjectStore) -> Inventory:
                 uri=store.uri,
             )
     return found
+
+
+def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
+    """Return what lies in the log's folder, after asking for each transaction that a listing does not show."""
+    shown = list_log(store)
+    last = max((*shown.transactions, *shown.checkpoints), default=0)
+    numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
+    objects.missing([*map(transaction_path, numbers), *map(checkpoint_path, shown.checkpoints)])
+    return listing_of(path for path in objects if path.startswith(TRANSACTIONS))
+
+
+def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
+    """Yield the paths of the documents and files that the readable log names."""
+    yield MANIFEST
+    for state in checkpoints[:1]:
+        yield from state.files.paths()
+    events = [event.actions for state in checkpoints[:1] for event in state.events]
+    for actions in [*events, *(entry.transaction.actions for entry in found.transactions.values())]:
+        for action in actions:
+            yield from named_by(action)
 
 
 def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Read]) -> list[_Read]:
