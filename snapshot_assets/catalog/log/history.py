@@ -102,7 +102,7 @@ class History:
             return Revision(number, error=str(fault))
         except ObjectNotFoundError:
             return Revision(number, error=f"{path} is missing.")
-        if transaction.location_id not in (self._named, self._own):
+        if transaction.location_id != self._named and transaction.location_id != self._own:  # reads a checkpoint last
             return Revision(number, error=str(foreign_location(path, transaction.location_id, self._own)))
         return Revision(number, transaction.committed_at, transaction.writer_id, transaction.actions)
 

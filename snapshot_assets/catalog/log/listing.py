@@ -59,6 +59,13 @@ class Listing:
         newer, start = self.after(self.start), self.start
         return len(newer) < (newer[-1] - start if newer else 0) or not self.left() <= {1, start}
 
+    @property
+    def has_new_gap(self) -> bool:
+        """Whether a transaction after the newest checkpoint is not there; opening the head needs no older one."""
+        start = max(self.checkpoints, default=0)
+        newer = self.after(start)
+        return len(newer) < (newer[-1] - start if newer else 0)
+
     def through(self, revision: int | None) -> Listing:
         """Return what is not newer than a revision."""
         if revision is None:
@@ -71,14 +78,18 @@ class Listing:
         return self.transactions[bisect_right(self.transactions, revision) :]
 
 
-def list_log(store: ObjectStore) -> Listing:
+def list_log(store: ObjectStore, *, head: bool = False) -> Listing:
     """Return what lies in the log's folder; where that shows a gap, what two listings show together.
 
     While others commit, a listing may show a revision and not the one before it: see `log_after`.
+
+    Args:
+        store: The location.
+        head: Only the newest state is wanted: gaps below the newest checkpoint, as a rebuild leaves them, are none.
     """
     objects = Listed(store, TRANSACTIONS)
     found = _with_beginning(objects)
-    if found.has_gap:
+    if found.has_new_gap if head else found.has_gap:
         objects.missing(info.path for info in store.list(TRANSACTIONS))  # then it has these too
         found = _with_beginning(objects)
     return found

@@ -15,7 +15,6 @@ from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import DamageError, ForkError, ObjectNotFoundError, UnsupportedVersionError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
@@ -79,13 +78,9 @@ def _check_location(store: ObjectStore, state: State, transactions: Sequence[int
     location, named_by = named_location(store, transactions)
     if location in ("", state.location_id):
         return
-    if _was_rebuilt(state) and manifest_facts(store, MANIFEST)[0] == state.location_id:
+    if state.rebuilt_at and manifest_facts(store, MANIFEST)[0] == state.location_id:
         return  # what lies below a rebuild is no part of the log, and may belong to another location
     raise foreign_location(checkpoint_path(state.revision), state.location_id, location, named_by)
-
-
-def _was_rebuilt(state: State) -> bool:
-    return any(isinstance(action, act.Rebuilt) for event in state.events for action in event.actions)
 
 
 def _check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
@@ -109,7 +104,7 @@ def _check_past(store: ObjectStore, state: State, transactions: Sequence[int]) -
     """Refuse a checkpoint behind the log's last transaction that tells of another one in its place."""
     last = transactions[-1] if transactions else 0
     event = next((event for event in state.events if event.revision == last), None)
-    if event is None or last > state.revision or _was_rebuilt(state):
+    if event is None or last > state.revision or state.rebuilt_at:
         return
     try:
         entry = read_entry(store, last).transaction

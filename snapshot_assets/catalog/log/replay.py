@@ -69,7 +69,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
     """Return the head's state, and what lies in the log's folder; see `read_state`."""
 
     def read() -> tuple[State, Listing]:
-        listing = list_log(store)
+        listing = list_log(store, head=True)
         return _replayed(store, listing, None, False), listing
 
     return _despite_pruning(read)
@@ -96,7 +96,7 @@ def _despite_pruning(read: Callable[[], _Read]) -> _Read:
 
 
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
-    listing = list_log(store)
+    listing = list_log(store, head=through is None)
     if through is None:
         return _replayed(store, listing, None, statistics)
     if not _is_pruned(store, listing, through):
@@ -235,20 +235,22 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
             yield path, fault
 
 
-def scan_log(store: ObjectStore, *, through: int | None = None) -> LogScan:
+def scan_log(store: ObjectStore, *, since: int | None = None, through: int | None = None) -> LogScan:
     """Read and fold the log, collecting faults instead of stopping at the first; every checkpoint is compared with it.
 
     Args:
         store: The location.
+        since: The checkpoint to begin with; None for the log's own beginning.
         through: Last revision to read; None for the head.
     """
-    return _despite_pruning(lambda: _scan_log(store, through))
+    return _despite_pruning(lambda: _scan_log(store, since, through))
 
 
-def _scan_log(store: ObjectStore, through: int | None) -> LogScan:
+def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> LogScan:
     listing = list_log(store).through(through)
-    scan = LogScan(store, start=listing.start, transactions=listing.transactions, foreign=listing.foreign)
-    known, previous = set(listing.checkpoints), listing.start
+    previous = listing.start if since is None else since
+    scan = LogScan(store, start=previous, transactions=listing.transactions, foreign=listing.foreign)
+    known = set(listing.checkpoints)
     folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
@@ -280,15 +282,11 @@ def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
         try:
             entry = read_entry(scan.store, revision)
         except FAULTS as fault:
-            if revision == start or not _was_rebuilt(scan.state):  # what lies below a rebuild may have any fault
+            if revision == start or not scan.state.rebuilt_at:  # what lies below a rebuild may have any fault
                 _note(scan, path, fault)
         else:
             if revision == scan.first and entry.sha256 != scan.state.sha256:
                 _note(scan, path, _not_named(path))
-
-
-def _was_rebuilt(state: State) -> bool:
-    return any(isinstance(action, act.Rebuilt) for event in state.events for action in event.actions)
 
 
 def _not_named(path: str) -> ForkError:

@@ -10,6 +10,7 @@ import random
 import time
 from enum import Enum, auto
 
+from snapshot_assets.catalog.log.listing import is_there
 from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.errors import (
     ForkError,
@@ -146,18 +147,14 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
     before = transaction.revision - 1
     try:
         return read_entry(store, before).transaction.uuid == transaction.previous_uuid
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, ForkError, GapError):  # one of another revision than its name counts as missing
         pass
-    try:
-        store.head(checkpoint_path(before))
-    except ObjectNotFoundError:
-        return False
-    return True
+    return is_there(store, checkpoint_path(before))
 
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
-    except ObjectNotFoundError:
+    except (ObjectNotFoundError, ForkError, GapError):
         return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))

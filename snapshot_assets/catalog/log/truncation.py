@@ -7,15 +7,15 @@ collection would delete what those named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 
 from snapshot_assets.catalog.log.listing import Listing, is_there
 from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
-from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
+from snapshot_assets.catalog.log.replay import FAULTS, faults_of_log, open_log, read_state, scan_log
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import DamageError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     MANIFEST,
@@ -28,7 +28,9 @@ from snapshot_assets.format.layout import (
 from snapshot_assets.storage.base import ObjectStore
 
 _PINS = ("tag/", "savepoint/")
-_FEW, _MANY = 20, 200
+_FEW = 16
+"""Most folders that a writer lists one after the other when it opens a location."""
+
 _CLOCKS_DIFFER = timedelta(minutes=10)
 """More than a writer's clock and the store's may differ by, from one writer to the next."""
 
@@ -78,12 +80,10 @@ def refuse_lost_log(store: ObjectStore) -> None:
         LostLogError: It does; what is there would be taken for rubbish.
     """
     there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
-    with suppress(ObjectNotFoundError):
-        there = there or store.head(MANIFEST).path
-    if there:
+    if there or is_there(store, MANIFEST):
         raise LostLogError(
-            f"{store.uri} has no log, but {there} is there: the log was lost. Rebuild it with `snapshots catalog "
-            "rebuild`, or remove what is left and begin anew.",
+            f"{store.uri} has no log, but {there or MANIFEST} is there: the log was lost. Rebuild it with "
+            "`snapshots catalog rebuild`, or remove what is left and begin anew.",
             uri=store.uri,
         )
 
@@ -96,6 +96,27 @@ def refuse_lost_end(store: ObjectStore) -> None:
         DamageError: It has another fault.
     """
     check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
+
+
+def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, through: int | None = None) -> None:
+    """Refuse a log with faults before anything is deleted; reads all of it.
+
+    Opening reads no more than the newest checkpoint and what follows: it does not show that the log since an older
+    checkpoint is another one, brought here from a copy of this location with its checkpoints.
+
+    Args:
+        store: The location.
+        done: What is not done because of a fault, for the message.
+        since: The checkpoint to begin with; None for the log's own beginning.
+        through: Last revision to read; None for the head.
+
+    Raises:
+        DamageError: The log has a fault; the first one.
+    """
+    for path, fault in faults_of_log(scan_log(store, since=since, through=through)):
+        raise DamageError(
+            f"The log has a fault, so {done}: {fault} `snapshots export verify` names all faults.", object=path
+        )
 
 
 def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
@@ -181,14 +202,16 @@ def _late_receipts(store: ObjectStore, state: State) -> list[str]:
     A commit that was lost last left its receipt there, unless it replaced a chunk's files.
     """
     expected = state.expected_chunks()
-    chunks = {chunk for chunk in expected if not state.completed(chunk)} | {max(expected, default=0) + 1}
+    following = max(expected, default=0) + 1
+    chunks = [*islice((each for each in (*expected, following) if not state.completed(each)), _FEW + 1)]
     if len(chunks) > _FEW:
-        chunks &= {int(name) for name in store.folders("data/") if name.isdecimal()}
-    folders = [f"data/{chunk}/" for chunk in sorted(chunks)] if len(chunks) <= _MANY else ["data/"]
-    since = state.committed_at - _CLOCKS_DIFFER
+        there = sorted(int(name) for name in store.folders("data/") if name.isdecimal())
+        chunks = [each for each in there if each <= following and not state.completed(each)]
+    folders = [f"data/{chunk}/" for chunk in chunks] if len(chunks) <= _FEW else ["data/"]
+    since, looked_at = state.committed_at - _CLOCKS_DIFFER, set(chunks)
     return [
         info.path
         for folder in folders
         for info in store.list(folder)
-        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in chunks
+        if is_receipt(info.path) and info.modified >= since and chunk_of(info.path) in looked_at
     ]

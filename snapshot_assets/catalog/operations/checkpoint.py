@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged, write_checkpoint
@@ -31,7 +31,9 @@ class Written:
 
 
 def checkpoint_head(catalog: Catalog) -> Written:
-    """Write the checkpoint of the newest revision, unless there is one that can be read, and mend damaged ones.
+    """Write the checkpoint of the newest revision, unless there is one that can be read; then mend damaged older ones.
+
+    What lies below a rebuild is no part of the log, and stays as it is.
 
     Args:
         catalog: The location, opened for writing.
@@ -39,26 +41,43 @@ def checkpoint_head(catalog: Catalog) -> Written:
     Raises:
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: It was deleted.
-        DamageError: A checkpoint is damaged, and the log does not give it again.
+        DamageError: An older checkpoint is damaged, and the log does not give it again; all others are written.
     """
     catalog.refresh()
     revision, store = catalog.begun().revision, catalog.store
     new = is_damaged(store, revision) or not is_there(store, checkpoint_path(revision))
-    mended = tuple(
-        _mend(store, each) for each in list_log(store).checkpoints if each < revision and is_damaged(store, each)
-    )
     path = catalog.checkpoint() if new else checkpoint_path(revision)
-    return Written(path, catalog.state.revision, store.head(path).size, new, mended)
+    written = Written(path, catalog.state.revision, store.head(path).size, new)
+    return replace(written, mended=_mend_older(store, revision, catalog.state.rebuilt_at))
 
 
-def _mend(store: ObjectStore, revision: int) -> str:
-    try:
-        state = read_from_log(store, revision)
-    except DamageError as fault:
-        path = checkpoint_path(revision)
-        raise DamageError(
-            f"{path} is damaged, and the log before it does not give it again: {fault} Bring it back from a copy, or "
-            "rebuild the log with `snapshots catalog rebuild`.",
-            object=path,
-        ) from fault
-    return write_checkpoint(store, state)
+def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
+    """Write damaged checkpoints below the head again, and return their paths.
+
+    Raises:
+        DamageError: The log does not give one of them again; the oldest such one.
+    """
+    listing, mended, faults = list_log(store), list[str](), list[DamageError]()
+    for revision in listing.checkpoints:
+        if rebuilt_at <= revision < head and is_damaged(store, revision):
+            try:
+                mended.append(write_checkpoint(store, read_from_log(store, revision)))
+            except DamageError as fault:
+                faults.append(_unmendable(revision, fault, begins=revision == max(listing.start, rebuilt_at)))
+    if faults:
+        raise faults[0]
+    return tuple(mended)
+
+
+def _unmendable(revision: int, cause: DamageError, *, begins: bool) -> DamageError:
+    path = checkpoint_path(revision)
+    if begins:
+        why = (
+            "the log begins with it. Bring it back from a copy, or delete it with `snapshots catalog prune`, which "
+            "keeps two newer checkpoints that can be read. Where there are none, rebuild the log"
+        )
+    else:
+        why = f"the log before it does not give it again: {cause} Bring it back from a copy, or rebuild the log"
+    error = DamageError(f"{path} is damaged, and {why} with `snapshots catalog rebuild`.", object=path)
+    error.__cause__ = cause
+    return error

@@ -16,7 +16,7 @@ from operator import itemgetter
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
+from snapshot_assets.catalog.log.truncation import check_receipt, newest_state, refuse_faults
 from snapshot_assets.catalog.operations.pinned_paths import PinnedPaths
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_receipt
 from snapshot_assets.catalog.state.file_columns import Removal
@@ -24,7 +24,6 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, needed_documents
 from snapshot_assets.catalog.state.unreferenced import expiries_since, unneeded_documents
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import (
     in_layout,
@@ -99,7 +98,8 @@ def collect_garbage(
     Raises:
         PlanError: The grace period is shorter than the plan's, or longer than twice that.
         LostLogError: The log's end was lost; nothing was deleted.
-        DamageError: The log, the object of a tag or savepoint, or a receipt cannot be read; nothing was deleted.
+        DamageError: The log has a fault, or the object of a tag or savepoint, or a receipt, cannot be read; nothing was
+            deleted.
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
     catalog.refresh()
@@ -110,6 +110,8 @@ def collect_garbage(
     if only is not None:
         told = {each.path for each in only.deleted}
         found = replace(found, deleted=tuple(each for each in found.deleted if each.path in told))
+    if found.deleted:
+        refuse_faults(catalog.store, "nothing was deleted")
     if dry_run or not found.deleted:
         return found
     for paths in _in_portions([each.path for each in found.deleted]):
@@ -192,7 +194,7 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
     schemas = unneeded_documents(state, expiries)
     unneeded |= schemas.left
     expired |= schemas.of_expired
-    rebuilt = max(_rebuilt_at(state, clock), state.forgotten)  # of what expired before, nothing is told any more
+    rebuilt = max(_rebuild_time(state, clock), state.forgotten)  # of what expired before, nothing is told any more
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
@@ -235,14 +237,12 @@ class _LogTimes:
         return self._transactions.get(revision) or later[0][1]
 
 
-def _rebuilt_at(state: State, clock: _LogTimes) -> datetime:
+def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
     """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
-    rebuilt = (
-        max(event.committed_at, clock.of(event.revision))
-        for event in state.events
-        if any(isinstance(action, act.Rebuilt) for action in event.actions)
-    )
-    return max(rebuilt, default=datetime.min.replace(tzinfo=UTC))
+    revision = state.rebuilt_at
+    if not revision:
+        return datetime.min.replace(tzinfo=UTC)
+    return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
 
 
 def _is_collected(path: str) -> bool:

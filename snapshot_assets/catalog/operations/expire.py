@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
-from snapshot_assets.catalog.log.truncation import refuse_lost_end
+from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.rules.expire import Retention, outlived_tags_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, TAG_DELETED, Freed, freed
@@ -70,6 +70,7 @@ def expire(
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
         LostLogError: The log's end was lost.
+        DamageError: The log has a fault; nothing expired.
     """
     retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
     catalog.refresh()
@@ -78,9 +79,12 @@ def expire(
     tags = outlived_tags_deleted(now, state.format_version, None if only is None else only.tags)
     told = None if only is None else only.expired
     revisions = _nothing if retention is None else rules.expire(retention, now, state.format_version, told)
+    first = _Step.of(state, tags)
+    second = _Step.of(first.after, revisions)
+    if first.actions or second.actions:
+        refuse_faults(catalog.store, "nothing expired")
     if dry_run:
-        first = _Step.of(state, tags)
-        return _found(first, _Step.of(first.after, revisions), None)
+        return _found(first, second, None)
     first, _ = _commit(catalog, tags)
     for name in _deleted(first):
         catalog.store.delete(first.before.tags[name].tag.object.path)

@@ -9,11 +9,10 @@ from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged
-from snapshot_assets.catalog.log.replay import faults_of_log, list_log, scan_log
-from snapshot_assets.catalog.log.truncation import refuse_lost_end
+from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.released import Freed
-from snapshot_assets.errors import DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -56,8 +55,9 @@ def prune(
     """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
 
     Two checkpoints that can be read stay, and all transactions from the older one on; so does revision 1, and what is
-    younger than the grace period. First the log is read and both checkpoints are compared with it. Strictly the oldest
-    goes first, so a pruning that was cut off is one of less.
+    younger than the grace period. First the log is read and both checkpoints are compared with it; where the checkpoint
+    that it begins with is damaged, the newer one with the log since the older one. Strictly the oldest goes first, so a
+    pruning that was cut off is one of less.
 
     Args:
         catalog: The location, opened for writing; for reading if `dry_run`.
@@ -86,7 +86,7 @@ def prune(
         told, kept = set(only.deleted), only.kept
         gone = list(takewhile(lambda info: info.path in told, gone))
     if gone:
-        _refuse_faults(store, newest)
+        _refuse_faults(store, kept, newest)
     for info in gone if not dry_run else ():
         store.delete(info.path)
     return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
@@ -116,6 +116,8 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
     return found
 
 
-def _refuse_faults(store: ObjectStore, newest: int) -> None:
-    for path, fault in faults_of_log(scan_log(store, through=newest)):
-        raise DamageError(f"The log has a fault, so nothing was pruned: {fault}", object=path)
+def _refuse_faults(store: ObjectStore, kept: int, newest: int) -> None:
+    """Refuse a log with faults; one whose first checkpoint goes and is damaged is read from the one that stays."""
+    start = list_log(store).start
+    since = kept if start < kept and is_damaged(store, start) else None
+    refuse_faults(store, "nothing was pruned", since=since, through=newest)

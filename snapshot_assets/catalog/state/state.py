@@ -14,7 +14,7 @@ from snapshot_assets.catalog.state.pins import Pins, TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.windows import Window, plan_windows, window_at
+from snapshot_assets.format.windows import Window, count_windows, plan_windows, window_at
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,14 @@ class KnownState:
         return self.header is not None and not self.deleted
 
     @property
+    def rebuilt_at(self) -> int:
+        """The revision of the last rebuild, 0 for none: what the log has below it is no part of it."""
+        for event in reversed(self.events):
+            if any(isinstance(action, act.Rebuilt) for action in event.actions):
+                return event.revision
+        return 0
+
+    @property
     def tags(self) -> dict[str, TagState]:
         """All tags by name."""
         return self.pins.tags
@@ -165,7 +173,13 @@ class KnownState:
         if header is None or header.schema_only:
             return []
         with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
-        return [UNTIMED_CHUNK] * with_chunk_0 + [window.id for window in self.windows()]
+        return [UNTIMED_CHUNK] * with_chunk_0 + [*range(1, self._window_count() + 1)]
+
+    def _window_count(self) -> int:
+        header = self.header
+        if header is None or header.start is None or header.end is None:
+            return 0
+        return count_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
 
     def was_sealed(self, revision: int) -> bool:
         """Tell whether a revision is sealed, expired or not."""

@@ -9,7 +9,6 @@ from functools import partial
 from snapshot_assets.catalog.log.replay import FAULTS, LogScan
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.errors import ObjectNotFoundError
-from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.layout import checkpointed_revision
 from snapshot_assets.storage.base import ObjectStore
@@ -25,7 +24,7 @@ def checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, ful
         objects: The location's objects by path.
         full: Read every byte; otherwise only sizes are compared.
     """
-    noted, rebuilt = {path for path, _ in scan.faults}, _rebuilt_at(scan)
+    noted, rebuilt = {path for path, _ in scan.faults}, scan.state.rebuilt_at
     for path, info in objects.items():
         revision = checkpointed_revision(path)
         if revision is None or revision < rebuilt or path in noted:
@@ -35,9 +34,3 @@ def checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, ful
                 check_bytes(partial(store.get_range, path), info.size, path, sections=full)
         except FAULTS as error:
             yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")
-
-
-def _rebuilt_at(scan: LogScan) -> int:
-    """Return the revision of the last rebuild, 0 for none: what lies below it is no part of the log."""
-    events = scan.state.events
-    return max((each.revision for each in events if any(isinstance(a, act.Rebuilt) for a in each.actions)), default=0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
+from snapshot_assets.catalog.log.listing import is_there
 from snapshot_assets.catalog.log.replay import LogScan
 from snapshot_assets.catalog.manifest import manifest_of, sums_of
 from snapshot_assets.catalog.state.fold import State
@@ -66,10 +66,7 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
 
 def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
     """Tell whether somebody committed since the log was read."""
-    with suppress(ObjectNotFoundError):
-        store.head(transaction_path(scan.state.revision + 1))
-        return True
-    return False
+    return is_there(store, transaction_path(scan.state.revision + 1))
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:

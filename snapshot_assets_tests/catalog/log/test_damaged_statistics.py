@@ -177,3 +177,66 @@ def test_the_writer_of_a_due_checkpoint_mends_a_damaged_one(sealed: Writer, chec
         flip(sealed.store, path, place)
         write_checkpoint(sealed.store, scan_log(sealed.store, through=checkpoints[-1]).state)
         assert read_checkpoint(sealed.store, checkpoints[-1], statistics=True).revision == checkpoints[-1]
+
+
+def test_a_rebuilt_location_needs_no_checkpoint_from_below_its_rebuild(sealed: Writer, checkpoints: list[int]) -> None:
+    """What lies there may have any fault, and is no part of the log."""
+    store = sealed.store
+    assert read_state(store).rebuilt_at == 0
+    flip(store, checkpoint_path(checkpoints[-1]))
+    sealed.store.delete(transaction_path(checkpoints[-2] + 1))
+    done = rebuild(store)
+    assert damage(store) == []
+    catalog = Catalog.open_for_writing(store)
+    assert catalog.state.rebuilt_at == done.revision
+    reseal(Writer(store))
+    written = checkpoint_head(catalog)
+    assert (written.revision, written.new, written.mended) == (catalog.state.revision, True, ())
+    assert list_log(store).checkpoints[-1] == written.revision > done.revision
+
+
+@pytest.fixture
+def pruned(sealed: Writer) -> Writer:
+    """Pruned, with three checkpoints; the oldest, which the log begins with, is the only one that nothing gives."""
+    checkpoint_head(Catalog.open_for_writing(sealed.store))
+    prune_all(sealed.store)
+    for _ in range(2):
+        reseal(sealed)
+        write_checkpoint(sealed.store, read_state(sealed.store))
+    return sealed
+
+
+@pytest.mark.parametrize("place", [-3, 40])
+def test_a_damaged_checkpoint_that_the_log_begins_with_is_named_and_pruned(pruned: Writer, place: int) -> None:
+    """It would go, so it stops no pruning; the head has its own checkpoint before it is named."""
+    store = pruned.store
+    start, *_, older, newest = list_log(store).checkpoints
+    before = manifest_of(read_state(store))
+    flip(store, checkpoint_path(start), place)
+    store.delete(checkpoint_path(newest))
+    with pytest.raises(
+        DamageError, match=f"{checkpoint_path(start)}.*the log begins with it.*`snapshots catalog prune`"
+    ):
+        checkpoint_head(Catalog.open_for_writing(store))
+    assert list_log(store).checkpoints[-1] == newest
+    assert prune_all(store) == older
+    assert damage(store) == []
+    assert manifest_of(read_state(store)) == before
+    assert checkpoint_head(Catalog.open_for_writing(store)).mended == ()
+
+
+@pytest.mark.parametrize("wrong", ["older", "newest"])
+def test_behind_a_damaged_beginning_the_checkpoints_that_stay_are_compared_with_each_other(
+    pruned: Writer, wrong: str
+) -> None:
+    store = pruned.store
+    start, *_, older, newest = list_log(store).checkpoints
+    revision = {"older": older, "newest": newest}[wrong]
+    state = read_state(store, through=revision)
+    state.events = state.events[:-1]
+    store.put(checkpoint_path(revision), checkpoint_bytes(state))
+    flip(store, checkpoint_path(start))
+    there = list_log(store)
+    with pytest.raises(DamageError, match="nothing was pruned"):
+        prune_all(store)
+    assert list_log(store) == there

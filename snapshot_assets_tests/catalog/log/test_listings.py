@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -21,10 +21,10 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LogWholeError
-from snapshot_assets.format.layout import checkpoint_path, transaction_path
-from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, reseal, save, sealed_by
 from snapshot_assets_tests.faults.hiding import HidingStore
 
 NOW = timedelta(0)
@@ -128,6 +128,29 @@ def test_pruning_deletes_without_a_hole_whatever_listings_pass_over(pinned: Writ
 def save_again(writer: Writer) -> None:
     reseal(writer)
     save(writer.catalog)
+
+
+def test_a_hole_below_a_rebuild_costs_no_second_listing(pinned: Writer) -> None:
+    """Verification, which reads what is left of the log, lists again; opening needs nothing of it."""
+    store = pinned.store
+    for revision in (2, 3, 4):
+        store.delete(transaction_path(revision))
+    for path in (checkpoint_path(6), transaction_path(8)):
+        store.delete(path)
+    rebuild(store)
+    writer = Writer(store)
+    reseal(writer)
+    assert list_log(store).has_gap
+    listed: list[str] = []
+
+    def listing(prefix: str = "") -> Iterator[ObjectInfo]:
+        listed.append(prefix)
+        return store.list(prefix)
+
+    counted = Changed(store, list=listing)
+    assert manifest_of(read_state(counted)) == manifest_of(writer.catalog.state)
+    assert listed == [TRANSACTIONS]
+    assert damage(counted) == []
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -177,16 +177,31 @@ def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_repo
     )
 
 
-@pytest.mark.parametrize("most", [0, 1, 2])
+@pytest.mark.parametrize("few", [0, 1, 2])
 def test_receipts_are_found_however_many_chunks_are_not_completed(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch, most: int
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     """In few folders each is listed, else those that are there, else all of `data/` at once."""
     lost = chunks(writer)
-    for name, limit in (("_FEW", min(most, 1)), ("_MANY", most)):
-        monkeypatch.setattr(f"snapshot_assets.catalog.log.truncation.{name}", limit)
+    monkeypatch.setattr("snapshot_assets.catalog.log.truncation._FEW", few)
     with pytest.raises(LostLogError, match=lost.proof):
         Catalog.open_for_writing(writer.store)
+
+
+@pytest.mark.parametrize("begun", [0, 16, 17, 150])
+def test_a_writer_that_opens_a_location_lists_few_folders(writer: Writer, begun: int) -> None:
+    """However many chunks were begun and are not completed."""
+    writer.begin(replace(HEADER, chunk_time_window=60_000_000), force=True)  # 4,320 windows
+    for chunk in range(1, begun + 1):
+        writer.receipt(chunk)
+    listed: list[str] = []
+
+    def listing(prefix: str = "") -> Iterator[ObjectInfo]:
+        listed.append(prefix)
+        return writer.store.list(prefix)
+
+    Catalog.open_for_writing(Changed(writer.store, list=listing))
+    assert sum(prefix.startswith("data/") for prefix in listed) <= 16
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,16 +10,17 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import list_log, read_state, scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError
+from snapshot_assets.errors import DamageError, SupersededError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.predicates import IsNull
+from snapshot_assets.format.transactions import decode_transaction, encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import path_of, save, sealed_by
@@ -133,3 +135,23 @@ def test_a_pin_copied_to_another_name_is_no_other_pin(deleted: Writer, log: bool
     assert (after.tags.keys(), after.pins.savepoints.keys()) == ({"old"}, {1})
     assert sum("cannot be used: it was written as" in sentence for sentence in done.lost) == 4
     assert damage(store) == []
+
+
+@pytest.mark.parametrize("source", [HEAD - 1, HEAD + 5])
+def test_a_commit_behind_a_misnamed_transaction_is_taken_back(deleted: Writer, source: int) -> None:
+    """The one that it follows is gone, so it counts for nothing, and its writer learns that it does not."""
+    store = deleted.store
+    other = decode_transaction(store.get(transaction_path(HEAD)), "")
+    store.put(transaction_path(HEAD), encode_transaction(replace(other, revision=source)))
+    with pytest.raises(SupersededError, match="taken back"):
+        deleted.catalog.commit(rules.in_progress(deleted.catalog.token(), [1], "late"))
+    assert list_log(store).transactions[-1] == HEAD
+
+
+@pytest.mark.parametrize("source", [1, 9])
+def test_a_commit_of_revision_2_before_a_misnamed_transaction_is_taken_back(writer: Writer, source: int) -> None:
+    begun = decode_transaction(writer.store.get(transaction_path(1)), "")
+    writer.store.put(transaction_path(3), encode_transaction(replace(begun, revision=source)))
+    with pytest.raises(SupersededError, match="taken back"):
+        writer.catalog.commit(rules.in_progress(writer.token, [1], "late"))
+    assert list_log(writer.store).transactions == [1, 3]
