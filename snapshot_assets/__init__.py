@@ -11,6 +11,7 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 `partitions_of`          Returns the Dagster partitions of a plan: one partition is one window.
 `SnapshotIOManager`      Writes an asset's DataFrames as the chunks of a plan.
 `ChunkConfig`            Run configuration of assets that write chunks.
+`spark_resource`         Returns a Spark session resource that starts on first use.
 `register`               Lets a Spark session read snapshots.
 `SnapshotError`          Base class of every exception that the package raises.
 =======================  ===========================================================================================
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from snapshot_assets.pipeline.build import build_definitions
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
+    from snapshot_assets.pipeline.resources import spark_resource
     from snapshot_assets.plan.configuration import Configuration, load_configuration
     from snapshot_assets.plan.plan import Plan
 
@@ -41,6 +43,7 @@ __all__ = [
     "load_configuration",
     "partitions_of",
     "register",
+    "spark_resource",
 ]
 
 _HOMES = {
@@ -52,6 +55,7 @@ _HOMES = {
     "build_definitions": "pipeline.build",
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",
+    "spark_resource": "pipeline.resources",
 }
 
 

@@ -189,8 +189,9 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
-        description="Looks for every file with its size, hashes those that no seal has verified and up to 1 GB of the "
-        "others, another part each day; then seals the snapshot and writes `manifest.json` and `SHA256SUMS`.",
+        description="Looks for every file with its size and hashes those that no seal has verified, or where there is "
+        "none, up to 1 GB of the others, another part each day; then seals the snapshot and writes `manifest.json` and "
+        "`SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = snapshots_of(context).run(plan.name)

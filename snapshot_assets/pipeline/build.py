@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import dagster as dg
 from dagster_aws.s3 import S3Resource
 
 from snapshot_assets.pipeline.assets import snapshot_definitions
-from snapshot_assets.pipeline.resources import SNAPSHOTS, snapshots_resource
+from snapshot_assets.pipeline.resources import SNAPSHOTS, Snapshots, snapshots_resource
 from snapshot_assets.plan.configuration import Configuration
+
+_SETTINGS = tuple(
+    name
+    for name in (each.name for each in fields(Snapshots))
+    if not name.startswith("_") and name not in ("configuration", "run_id", "session", "s3")
+)
 
 
 def build_definitions(
@@ -35,6 +42,7 @@ def build_definitions(
 
     Raises:
         PlanError: A plan's windows cannot be Dagster partitions.
+        TypeError: There is no such argument.
 
     Example:
         .. code-block:: python
@@ -48,8 +56,21 @@ def build_definitions(
             )
             beside_others = dg.Definitions.merge(your_definitions, build_definitions(configuration))
     """
+    _check_names(settings)
     shared = dg.Definitions(
         resources={SNAPSHOTS: snapshots_resource(configuration, s3=s3, **settings), **(resources or {})},
         executor=executor,
     )
     return dg.Definitions.merge(shared, *(snapshot_definitions(plan) for plan in configuration.plans))
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are none before a run meets them."""
+    for name in settings:
+        if name == "spark":
+            remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"
+        elif name not in _SETTINGS:
+            remedy = f"it has executor, resources, s3, {', '.join(_SETTINGS)}"
+        else:
+            continue
+        raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")

@@ -75,6 +75,7 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
         "bytes": sum(file["bytes"] for chunk in manifest["chunks"] for file in chunk["files"]),
         "rows_outside": sum(table["rows_outside"] for table in manifest["tables"]),
         "hashed_bytes": sealed.hashed_bytes,
+        "verified_before": sealed.verified_before,
         "newly_sealed": sealed.new,
         **_outside_metadata(state),
     }

@@ -37,7 +37,7 @@ from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
+from snapshot_assets.storage.options import StoreOptions, refuse_profile
 
 SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""
@@ -197,15 +197,32 @@ def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None =
 
 
 def options_of(s3: S3Resource) -> StoreOptions:
-    """Return an S3 resource's endpoint, region and credentials as options of a store."""
+    """Return an S3 resource's endpoint, region, credentials and retries as options of a store.
+
+    Raises:
+        PlanError: The resource names a profile, or an option that would have no effect.
+    """
     resolved: Any = s3.process_config_and_initialize()
+    plain = bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://"))
+    if resolved.profile_name:
+        refuse_profile(
+            resolved.profile_name, "The S3Resource", "give its keys to the S3Resource; leave profile_name out"
+        )
+    for ignored, name, remedy in (
+        (resolved.use_unsigned_session, "use_unsigned_session", "requests are signed; give keys"),
+        (not resolved.use_ssl and not plain, "use_ssl=False", "give an endpoint_url that starts with http://"),
+        (resolved.verify is False, "verify=False", "set SSL_CERT_FILE to the PEM file of the store's authority"),
+    ):
+        if ignored:
+            raise PlanError(f"The S3Resource's {name} has no effect here: {remedy}.")
     return StoreOptions(
         endpoint=resolved.endpoint_url,
         region=resolved.region_name,
         access_key_id=resolved.aws_access_key_id,
         secret_access_key=resolved.aws_secret_access_key,
         session_token=resolved.aws_session_token,
-        allow_http=bool(resolved.endpoint_url and resolved.endpoint_url.startswith("http://")),
+        allow_http=plain,
+        retries=resolved.max_attempts,
     )
 
 

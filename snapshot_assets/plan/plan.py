@@ -135,7 +135,7 @@ class Plan(BaseModel):
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
     max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")
     seal_verify: Literal["new", "full"] = Field(
-        "new", description="What a seal hashes: files no earlier seal verified and 1 GB of the others, or all."
+        "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GB), or all."
     )
     single_writer: bool = Field(
         False, description="Promise that nobody else writes here: allows a store without conditional creates."

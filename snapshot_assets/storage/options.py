@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from shlex import quote
+from typing import NoReturn
 
 from snapshot_assets.errors import PlanError
 
@@ -44,10 +45,14 @@ class StoreOptions:
 
     def __post_init__(self) -> None:
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            raise PlanError("Storage options need access_key_id and secret_access_key together; only one was given.")
+            raise PlanError(
+                "Storage options need access_key_id and secret_access_key together, from the configuration or the "
+                "environment; only one was given."
+            )
         if self.session_token is not None and self.access_key_id is None:
             raise PlanError(
-                "Storage options need access_key_id and secret_access_key with session_token; give all three."
+                "Storage options need access_key_id and secret_access_key with session_token, from the configuration "
+                "or the environment; give all three."
             )
         if self.endpoint and self.endpoint.lower().startswith("http://") and not self.allow_http:
             raise PlanError(
@@ -66,18 +71,18 @@ class StoreOptions:
             environment: Where to look.
 
         Raises:
-            PlanError: An option has no effect on such a location, or the environment names an AWS profile, which is
-                not read.
+            PlanError: An option has no effect on such a location, the environment has a part of the credentials only,
+                or it names an AWS profile, which is not read, and no other source of credentials.
         """
         self.check(scheme)
         found = {
             name: next((environment[key] for key in keys if environment.get(key)), None)
             for name, keys in _VARIABLES.get(scheme, {}).items()
         }
-        if self.access_key_id is not None or not found.get("access_key_id"):
+        if self.access_key_id is not None:
             found = {name: value for name, value in found.items() if name not in _KEYS}
-        if scheme == "s3" and self.access_key_id is None and "access_key_id" not in found:
-            _refuse_profile(environment)
+        if scheme == "s3" and self.access_key_id is None and not any(found.get(name) for name in _KEYS):
+            _refuse_environment_profile(environment)
         missing = {name: value for name, value in found.items() if value and getattr(self, name) is None}
         allow_http = self.allow_http or (scheme == "s3" and environment.get("AWS_ALLOW_HTTP", "").lower() == "true")
         return replace(self, allow_http=allow_http, **missing)  # type: ignore[arg-type]
@@ -95,18 +100,38 @@ class StoreOptions:
                 raise PlanError(f"Storage option {option.name} has no effect on {scheme}:// locations{others}.")
 
 
-def _refuse_profile(environment: Mapping[str, str]) -> None:
-    """Refuse a profile that somebody chose: other credentials than its own might be found in its place."""
+def refuse_profile(profile: str, named_by: str, otherwise: str) -> NoReturn:
+    """Refuse an AWS profile that somebody chose: other credentials than its own might be found in its place.
+
+    Args:
+        profile: Its name.
+        named_by: What names it.
+        otherwise: How to do without the profile's credentials.
+
+    Raises:
+        PlanError: Always.
+    """
+    raise PlanError(
+        f"{named_by} names the AWS profile {profile!r}, but profiles are not read here. Take its credentials into the "
+        f'environment with eval "$(aws configure export-credentials --profile {quote(profile)} --format env)", or '
+        f"{otherwise}."
+    )
+
+
+def _refuse_environment_profile(environment: Mapping[str, str]) -> None:
+    """Refuse a profile in the environment that names no source of credentials which comes before it."""
     profile = next((environment[name] for name in _PROFILES if environment.get(name)), None)
-    if profile is not None:
-        raise PlanError(
-            f"The environment names the AWS profile {profile!r}, but profiles are not read here. Take its credentials "
-            f'into the environment with eval "$(aws configure export-credentials --profile {quote(profile)} --format '
-            'env)", or unset AWS_PROFILE to use the role of this machine.'
-        )
+    served = any(all(environment.get(name) for name in source) for source in _SOURCES)
+    if profile is not None and not served:
+        refuse_profile(profile, "The environment", "unset AWS_PROFILE to use the role of this machine")
 
 
 _PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+_SOURCES = (  # what the S3 client asks for credentials, where all variables of a line are set
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+)
 _CONNECTION = ("endpoint", "allow_http", "retries")
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _USED: dict[str, tuple[str, ...]] = {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from snapshot_assets.storage.local import LocalStore
 from snapshot_assets_tests.pipeline.project import ROWS, START
 
 ALL = ("schema", "chunks", "untimed_tables", "manifest")
@@ -127,6 +128,38 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     assert not result.success
     assert damaged in project.failure(result).description
     assert not project.state().sealed
+
+
+@pytest.mark.parametrize("seal_verify", ["new", "full"])
+def test_seal_and_checks_of_a_run_hash_each_file_once(exported, make_project, seal_verify, monkeypatch):
+    project = make_project(seal_verify=seal_verify)
+    exported.copy_location(project)
+    listed = []
+    monkeypatch.setattr(LocalStore, "list", _noting(listed, LocalStore.list))
+
+    def hashed(*ran) -> tuple[int, int]:
+        listed.clear()
+        assert project.run(*ran, keys=project.keys[:1], config={"chunks": {"replace": True}} if ran[1:] else {}).success
+        assert listed.count("data/") == 2  # by the seal, and by both checks
+        checked = project.check_metadata("manifest", "snapshot_checksum", None)["hashed_bytes"]
+        return project.materialized("manifest")[None]["hashed_bytes"], checked
+
+    size = sum(known.file.bytes for known in project.state().live_files())
+    assert hashed("manifest") == (size, 0)
+    sealed, checked = hashed("schema", "chunks", "manifest")
+    new = sum(known.file.bytes for known in project.state().live_files(1))
+    size = sum(known.file.bytes for known in project.state().live_files())
+    assert (sealed, checked) == ((new, size - new) if seal_verify == "new" else (size, 0))
+    project.run_checks("manifest", keys=())
+    assert project.check_metadata("manifest", "snapshot_checksum", None)["hashed_bytes"] == size
+
+
+def _noting(listed, original):
+    def noting(store, prefix=""):
+        listed.append(prefix)
+        return original(store, prefix)
+
+    return noting
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])

@@ -75,6 +75,20 @@ def test_nothing_is_set_that_is_not_asked_for(project):
     assert asked.resources["pyspark"] is spark
 
 
+@pytest.mark.parametrize(
+    ("keyword", "message"),
+    [
+        ("spark", r"no argument 'spark'; .*resources=\{'pyspark': spark_resource\(\)\}"),
+        ("forced", r"no argument 'forced'; it has .*force, "),
+        ("_runs", "no argument '_runs'"),
+        ("session", "no argument 'session'"),
+    ],
+)
+def test_an_unknown_argument_is_refused_by_its_name(keyword, message):
+    with pytest.raises(TypeError, match=message):
+        build_definitions(Configuration(), **{keyword: None})
+
+
 USERS_PROJECT = """
 import sys
 

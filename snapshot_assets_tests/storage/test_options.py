@@ -168,10 +168,40 @@ def test_a_profile_is_refused_with_what_to_do(variable: str) -> None:
     assert StoreOptions().resolved("gs", {variable: "my prod"}) == StoreOptions()
 
 
-def test_a_lone_token_is_refused_or_left_where_it_is() -> None:
+SERVED = [
+    {"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/export"},
+    {"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials"},
+    {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://169.254.170.23", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "/token"},
+]
+
+
+@pytest.mark.parametrize("source", SERVED)
+def test_a_profile_is_no_obstacle_where_the_environment_names_another_source_of_credentials(
+    source: dict[str, str],
+) -> None:
+    assert StoreOptions().resolved("s3", {"AWS_PROFILE": "prod", **source}) == StoreOptions()
+    if len(source) > 1:  # the client takes the role of the machine where a part is missing
+        for name in source:
+            with pytest.raises(PlanError, match="AWS profile 'prod'"):
+                StoreOptions().resolved("s3", {"AWS_PROFILE": "prod", name: source[name]})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"AWS_ACCESS_KEY_ID": "a"},
+        {"AWS_SECRET_ACCESS_KEY": "b"},
+        {"AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"},
+        {"AWS_SESSION_TOKEN": "c"},
+    ],
+)
+def test_a_part_of_the_credentials_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(PlanError, match=r"need access_key_id and secret_access_key.*or the environment"):
+        StoreOptions().resolved("s3", environment)
+    given = StoreOptions(access_key_id="x", secret_access_key="y")
+    assert given.resolved("s3", environment) == given
     with pytest.raises(PlanError, match="session_token"):
         StoreOptions(session_token="a")
-    assert StoreOptions().resolved("s3", {"AWS_SESSION_TOKEN": "a"}) == StoreOptions()
 
 
 SCRIPT = """

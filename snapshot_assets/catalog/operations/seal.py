@@ -14,7 +14,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
-from snapshot_assets.catalog.verify.head import HASHED_AGAIN, check_head, verified_revision
+from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.verify import Fault
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
@@ -33,11 +33,13 @@ class Sealed:
         seal: The newest seal.
         new: Whether this call committed it.
         hashed_bytes: Bytes read and hashed before it.
+        verified_before: The revision up to which earlier seals had verified the files; later ones were all hashed.
     """
 
     seal: SealState
     new: bool
     hashed_bytes: int
+    verified_before: int
 
 
 def seal(
@@ -53,15 +55,15 @@ def seal(
         catalog: The location, opened for writing.
         token: The snapshot to seal; None for the one that is there.
         rows_outside: Rows of the source outside the range, by table.
-        seal_verify: `new` hashes the files that no earlier seal has verified, and of the rest up to 1 GB, as
-            `check_head` says; `full` hashes all.
+        seal_verify: `new` hashes the files that no earlier seal has verified, and where there is none, up to 1 GB of
+            the others, as `due_files` says; `full` hashes all.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them.
         SupersededError: Another snapshot began since.
     """
-    hashed_bytes, again = 0, HASHED_AGAIN
-    verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
+    hashed_bytes, again = 0, None
+    before = verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
     token = token or catalog.token()
     while True:
         state = catalog.refresh()
@@ -77,7 +79,7 @@ def seal(
     newest = catalog.state.newest_seal  # before the hints: these see what others commit, such as a new snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
-    return Sealed(newest, revision is not None, hashed_bytes)
+    return Sealed(newest, revision is not None, hashed_bytes, before)
 
 
 def _by_table(item: RowsOutside) -> tuple[str, str]:
@@ -108,13 +110,13 @@ def _assets(missing: Sequence[int]) -> str:
     return " and ".join([*windows, *([_UNTIMED] if UNTIMED_CHUNK in missing else [])])
 
 
-def _check_whole(catalog: Catalog, state: State, verified: int, again: int) -> int:
+def _check_whole(catalog: Catalog, state: State, verified: int, again: int | None) -> int:
     """Return how many bytes were hashed.
 
     Raises:
         IncompleteError: Something on storage is not what the log says.
     """
-    report = check_head(catalog.store, state, catalog.now(), verified=verified, again=again)
+    report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified, again))
     if report.damaged:
         unsealed = "" if state.sealed else " and was not sealed"
         raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")

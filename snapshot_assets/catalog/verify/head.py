@@ -1,13 +1,14 @@
 """What is read of the newest state before it is sealed, or reported to be whole.
 
-Every file is looked for, with its size, and every document is hashed. Of the data, what no seal has verified is hashed,
-and a part of the rest, another one each day: damage to what was sealed long ago shows without reading all of it.
+Every file is looked for, with its size, and every document is hashed. Of the data, what no seal has verified is hashed.
+Where all is verified, a part is hashed, another one each day: damage to what was sealed long ago shows without reading
+all of it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime
 from itertools import accumulate
 
@@ -29,25 +30,51 @@ def verified_revision(state: State) -> int:
     return state.newest_seal.seal.verified_revision if state.newest_seal else 0
 
 
-def check_head(store: ObjectStore, state: State, now: datetime, *, verified: int, again: int = HASHED_AGAIN) -> Report:
+def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
     """Check the live files and the documents of a state.
 
     Args:
         store: The location.
         state: The newest state.
-        now: Says whose turn it is; see `due_files`.
-        verified: Files that were added after this revision are all hashed.
-        again: Most bytes of the other files that are hashed.
+        hashed: Paths of the files that are hashed.
     """
     objects = Listed(store, "data/", "schema/")
     report = Report(store.uri, "full")
-    older = [known.file for known in state.live_files() if known.added <= verified]
-    due = due_files(older, now, again)
-    report.faults += check_files(
-        store, state, objects, report, hashed=lambda known: known.added > verified or known.file.path in due
-    )
+    report.faults += check_files(store, state, objects, report, hashed=lambda known: known.file.path in hashed)
     report.faults += check_documents(store, state, objects)
     return report
+
+
+def files_to_seal(state: State, now: datetime, verified: int, again: int | None = None) -> set[str]:
+    """Return the paths of the files that a seal hashes: what is new, or where nothing is, those whose turn it is.
+
+    Args:
+        state: The newest state.
+        now: Says whose turn it is; see `due_files`.
+        verified: Files that were added after this revision are new.
+        again: Most bytes that are hashed where nothing is new; `HASHED_AGAIN` by default.
+    """
+    new, older = _by_age(state, verified)
+    return {file.path for file in new} or due_files(older, now, HASHED_AGAIN if again is None else again)
+
+
+def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
+    """Return the paths of the files whose turn it is, and that a seal of this state did not hash.
+
+    Args:
+        state: The state that was sealed.
+        now: Says whose turn it is; see `due_files`.
+        verified: The revision after which files were new to the seal.
+    """
+    new, older = _by_age(state, verified)
+    return due_files(older, now, HASHED_AGAIN) if new else set()
+
+
+def _by_age(state: State, verified: int) -> tuple[list[DataFile], list[DataFile]]:
+    """Return the files that were added after a revision, and the others."""
+    files = list(state.live_files())
+    new = [known.file for known in files if known.added > verified]
+    return new, [known.file for known in files if known.added <= verified]
 
 
 def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:

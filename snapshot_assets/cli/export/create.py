@@ -14,7 +14,7 @@ from snapshot_assets.catalog.operations.seal import damage_error
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
-from snapshot_assets.catalog.verify.head import check_head, verified_revision
+from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.rewritable import damaged_documents
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if request.nothing_to_do(plan, state) and not options.force and replace is None:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
-            return _report(options, store, state, _Work(), hashed)
+            return _report(options, store, state, _nothing_done(state), hashed)
         say(f"{' '.join(fault.message for fault in damaged)} What the source still tells is written again.")
     with only_results_on_stdout():
         work = _export(configuration, plan, state, replace, force=options.force)
@@ -49,11 +49,21 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass
 class _Work:
-    """What the Dagster runs of a call did, if there were any."""
+    """What the Dagster runs of a call did, if there were any.
+
+    Attributes:
+        skipped: Tables that are not exported because they have no time index; None if only the source knows them.
+    """
 
     run_id: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
-    skipped: Sequence[TableName] = ()
+    skipped: Sequence[TableName] | None = ()
+
+
+def _nothing_done(state: State) -> _Work:
+    """Return that nothing was exported: a snapshot does not record which tables `untimed_tables: skip` left out."""
+    skip = state.header is not None and state.header.untimed_tables == "skip"
+    return _Work(skipped=None if skip else ())
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
@@ -64,7 +74,7 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
     """
     verified = 0 if plan.seal_verify == "full" else verified_revision(state)
     repaired = damaged_documents(store, state)
-    report = check_head(store, state, datetime.now(UTC), verified=verified)
+    report = check_head(store, state, files_to_seal(state, datetime.now(UTC), verified))
     paths = {fault.object for fault in repaired}
     if lasting := [fault for fault in report.faults if fault.object not in paths]:
         raise damage_error(state, lasting, f"The snapshot at {store.uri} is sealed, but it is damaged")
@@ -130,8 +140,9 @@ def _report(options: argparse.Namespace, store: ObjectStore, state: State, work:
         "bytes": sum(file.bytes for file in files),
         "files": len(files),
         "rows_outside": [vars(each) for each in rows_outside(state)],
-        "tables_skipped": [table_text(name) for name in work.skipped],
     }
+    if work.skipped is not None:
+        report["tables_skipped"] = [table_text(name) for name in work.skipped]
     if work.run_id is None:
         report["hashed_bytes"] = hashed
     if options.json:

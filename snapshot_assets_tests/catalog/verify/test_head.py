@@ -10,7 +10,13 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify import head as module
-from snapshot_assets.catalog.verify.head import check_head, due_files, verified_revision
+from snapshot_assets.catalog.verify.head import (
+    check_head,
+    due_files,
+    files_after_seal,
+    files_to_seal,
+    verified_revision,
+)
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
@@ -51,7 +57,21 @@ def test_what_was_sealed_long_ago_and_is_damaged_since_is_not_sealed_again(seale
     assert read_state(sealed.store).revision == before
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_new_is_hashed_alone_and_the_rest_where_nothing_is_new(sealed: Writer) -> None:
+    base, now = verified_revision(sealed.catalog.state), datetime(2026, 1, 1, tzinfo=UTC)
+    old = {data_file(sealed, 1), data_file(sealed, 3)}
+    assert files_to_seal(sealed.catalog.state, now, base) == old
+    assert files_after_seal(sealed.catalog.state, now, base) == set()
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
+    done = seal(sealed.catalog)
+    assert (done.hashed_bytes, done.verified_before) == (len(b"late"), base)
+    assert files_after_seal(sealed.catalog.state, now, done.verified_before) == {data_file(sealed, 3)}
+    full = seal(sealed.catalog, seal_verify="full")
+    assert (full.hashed_bytes, full.verified_before) == (len(b"late") + 10, 0)
+    assert files_after_seal(sealed.catalog.state, now, 0) == set()
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
 def test_damage_to_old_files_is_not_sealed_over_with_what_is_new(sealed: Writer, damage: str) -> None:
     DAMAGES[damage](sealed.store, data_file(sealed, 3))
     sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
@@ -62,6 +82,17 @@ def test_damage_to_old_files_is_not_sealed_over_with_what_is_new(sealed: Writer,
     assert seal(sealed.catalog).hashed_bytes == len(b"late") + len(b"again")
 
 
+def test_a_flipped_byte_of_an_old_file_is_found_once_nothing_is_new(sealed: Writer) -> None:
+    flip(sealed.store, data_file(sealed, 3))
+    sealed.complete(1, sealed.file(1, b"late"), replaces=(data_file(sealed, 1),))
+    done = seal(sealed.catalog)
+    now, state = datetime(2026, 1, 1, tzinfo=UTC), sealed.catalog.state
+    left = files_after_seal(state, now, done.verified_before)
+    assert [fault.object for fault in check_head(sealed.store, state, left).faults] == [data_file(sealed, 3)]
+    with pytest.raises(IncompleteError, match=data_file(sealed, 3)):
+        seal(sealed.catalog)
+
+
 def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(
     sealed: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,13 +100,13 @@ def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(
     state, verified = sealed.catalog.state, verified_revision(sealed.catalog.state)
     start, hashed = datetime(2026, 1, 1, tzinfo=UTC), []
     for days in range(4):
-        report = check_head(sealed.store, state, start + days * DAY, verified=verified, again=10)
+        report = check_head(sealed.store, state, files_to_seal(state, start + days * DAY, verified))
         assert (report.faults, report.files) == ([], 2)
         hashed.append(report.bytes)
     assert set(hashed) == {4, 10}  # the one file, and the other
     sealed.store.delete(data_file(sealed, 1))
     for days in range(4):
-        assert check_head(sealed.store, state, start + days * DAY, verified=verified, again=1).damaged
+        assert check_head(sealed.store, state, files_to_seal(state, start + days * DAY, verified, 1)).damaged
 
 
 def files(*sizes: int) -> list[DataFile]:

@@ -60,6 +60,25 @@ def test_a_whole_snapshot_is_reported_with_what_was_read_of_it(
     assert "outside" not in text
 
 
+@pytest.mark.parametrize("rule", ["export", "skip"])
+def test_tables_that_were_skipped_are_not_reported_as_none(
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, rule: str
+) -> None:
+    """A snapshot does not record which tables it leaves out, and a finished one is checked without its source."""
+    plan = make_plan(source, location.as_uri(), name="plan", untimed_tables=rule)
+    export(plan, store_of(location))
+    file = tmp_path / "snapshots.yaml"
+    file.write_text(
+        f"sources: {{source: '{source}'}}\nplans: {{plan: {{source: source, to: '{location.as_uri()}', "
+        f"start_time: {RANGE[1]}, end_time: {RANGE[3]}, untimed_tables: {rule}}}}}\n"
+    )
+    found = snapshots("--config", str(file), "export", "create", "--plan", "plan", "--json")
+    assert found.status == 0, found.err
+    assert found.json["run_id"] is None
+    assert found.json.get("tables_skipped") == ([] if rule == "export" else None)
+    assert ("tables_skipped" in found.json) == (rule == "export")
+
+
 def removed(location: Path, path: str) -> None:
     (location / path).unlink()
 
