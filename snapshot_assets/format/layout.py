@@ -14,14 +14,13 @@ from urllib.parse import unquote
 from snapshot_assets.errors import UnsafePathError
 from snapshot_assets.format.names import TAG_NAME
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.temporary_names import TEMPORARY_NAME
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
 SCHEMA_FILES = ("schemas.json", "tables.json", "views.json")
 DATA_FORMATS = ("parquet", "csv", "json")
 TRANSACTIONS = "transactions/"
-TEMPORARY_NAME = r"\.tmp-[0-9a-f]{16}"
-"""Pattern of the names that the local driver gives its temporary files."""
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
 

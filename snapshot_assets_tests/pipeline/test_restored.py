@@ -15,6 +15,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.resources import spark_resource
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
@@ -244,7 +245,7 @@ def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: 
         " target: there}\n  never: {source: here, to: 'file:///nowhere/z', start_time: 2025-01-01T00:00:00Z,"
         " end_time: 2025-01-03T00:00:00Z}\n"
     )
-    definitions = build_definitions(load_configuration(file))
+    definitions = build_definitions(load_configuration(file), resources={"pyspark": spark_resource()})
     graph = definitions.resolve_asset_graph()
     restored = {key.to_user_string() for key in graph.get_all_asset_keys() if key.path[-1] == "restored"}
     assert restored == {"into/restored", "only/restored"}
