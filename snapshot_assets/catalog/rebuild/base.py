@@ -17,7 +17,7 @@ from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import MANIFEST, transaction_path
+from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 
 _UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
 """What a document raises while it is interpreted, if its members are not what they should be."""
@@ -40,7 +40,11 @@ class Base:
 
 def find_base(inventory: Inventory) -> Base:
     """Return the newest state that the log, a checkpoint, `manifest.json` or a pin proves."""
-    base = Base(_follow_log(inventory.checkpoint, inventory.transactions, inventory.unreadable))
+    states = [_follow_log(start, inventory.transactions, inventory.unreadable) for start in inventory.checkpoints]
+    base = Base(max(states, key=lambda state: state.revision))  # of equal ones the first, which has all statistics
+    if base.state is not states[0]:
+        path = checkpoint_path(inventory.checkpoints[-1].revision)
+        base.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no file any more.")
     for manifest in inventory.sealed:
         if manifest.revision > base.state.revision and _counts(manifest, base, inventory):
             _bridge(base, manifest, inventory)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -22,6 +23,8 @@ from snapshot_assets.catalog.receipts.selection import ReceiptAt
 from snapshot_assets.catalog.rules import SchemaContent
 from snapshot_assets.catalog.schemas import read_content
 from snapshot_assets.catalog.state.chain import LogEntry
+from snapshot_assets.catalog.state.data_files import FileSet
+from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import named_by
 from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
@@ -52,7 +55,8 @@ class Inventory:
         transactions: The readable ones, by revision.
         unreadable: Why the other transactions do not count, by revision.
         location_id: The location's id, "" if nothing names it.
-        checkpoint: The state of the newest whole checkpoint, the empty state if there is none.
+        checkpoints: States of checkpoints to start from: of the newest that is whole, and of the newest without its
+            damaged statistics; the empty state if there is none.
         manifests: Manifests, those of pins too, by revision.
         schemas: Schema documents by the checksum of their content.
         notes: What does not count, and why.
@@ -63,7 +67,7 @@ class Inventory:
     transactions: dict[int, LogEntry] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
     location_id: str = ""
-    checkpoint: State = field(default_factory=State)
+    checkpoints: list[State] = field(default_factory=lambda: [State()])
     manifests: list[StoredManifest] = field(default_factory=list)
     pins: list[PinObject] = field(default_factory=list)
     receipts: list[ReceiptAt] = field(default_factory=list)
@@ -113,6 +117,7 @@ def take_inventory(store: ObjectStore) -> Inventory:
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
     _leave_out_foreign(found, hints, checkpoints)
+    found.checkpoints = _start_states(store, [state for state in checkpoints if state.location_id == found.location_id])
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
             raise LocationDeletedError(
@@ -195,8 +200,24 @@ def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkp
     found.pins = [pin for pin in found.pins if is_own(pin.ref.path, pin.manifest.location_id)]
     hints = [manifest for manifest in hints if is_own(manifest.path, manifest.location_id)]
     found.manifests = sorted([*hints, *(pin.manifest for pin in found.pins)], key=lambda manifest: manifest.revision)
-    states = [state for state in checkpoints if is_own(checkpoint_path(state.revision), state.location_id)]
-    found.checkpoint = states[0] if states else State()
+    for state in checkpoints:
+        is_own(checkpoint_path(state.revision), state.location_id)
+
+
+def _start_states(store: ObjectStore, checkpoints: Sequence[State]) -> list[State]:
+    """Return the newest state whose statistics can all be read, and the newest one without those that cannot."""
+    for state in checkpoints:
+        with suppress(DamageError, ObjectNotFoundError):
+            whole = read_checkpoint(store, state.revision, statistics=True)
+            return [whole] if state is checkpoints[0] else [whole, _without_damaged_statistics(checkpoints[0])]
+    return [State(), *map(_without_damaged_statistics, checkpoints[:1])]
+
+
+def _without_damaged_statistics(state: State) -> State:
+    files = state.files.merged()
+    readable = state.copy()
+    readable.files = FileSet(FileColumns(files.table, files.bounds.readable()))
+    return readable
 
 
 def _own_location(found: Inventory, manifests: Iterable[StoredManifest], checkpoints: Iterable[State]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import writable
-from snapshot_assets.catalog.log.replay import FaultError, LogScan, scan_log
+from snapshot_assets.catalog.log.replay import FaultError, LogScan, faults_of_log, scan_log
 from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.rebuild.base import Base, find_base
 from snapshot_assets.catalog.rebuild.from_files import begin_from_footers, take_footers, unnamed_files
@@ -93,7 +93,7 @@ def rebuild(
         store = writable(store, single_writer=single_writer, clock=clock)
     inventory, scan = take_inventory(store), scan_log(store)
     if _is_whole(scan, inventory):
-        return _restore_pins(store, scan.state, inventory, committed=not dry_run)
+        return _restore_pins(store, scan, inventory, committed=not dry_run)
     base = find_base(inventory)
     proved, based = base.state.revision, base.state.header is not None
     recovered = _recover(store, inventory, base, from_files)
@@ -112,7 +112,7 @@ def rebuild(
 
 
 def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
-    """Tell whether the log has no fault, and nothing names a later revision.
+    """Tell whether the log has no fault but in checkpoints that it gives again, and nothing names a later revision.
 
     Raises:
         UnsupportedVersionError: It is not damaged but of a newer format.
@@ -120,7 +120,7 @@ def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
     newer: list[FaultError] = [fault for _, fault in scan.faults if isinstance(fault, UnsupportedVersionError)]
     if newer:
         raise newer[0]
-    return scan.state.header is not None and not scan.faults and inventory.highest <= scan.state.revision
+    return scan.state.header is not None and not any(faults_of_log(scan)) and inventory.highest <= scan.state.revision
 
 
 def _recover(store: ObjectStore, inventory: Inventory, base: Base, from_files: bool) -> Recovered:
@@ -162,17 +162,19 @@ def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str
         )
 
 
-def _restore_pins(store: ObjectStore, state: State, inventory: Inventory, *, committed: bool) -> Rebuild:
+def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, committed: bool) -> Rebuild:
     """Write the missing and damaged objects of a whole log's pins again.
 
     Raises:
         LogWholeError: There is none.
     """
+    state, damaged = scan.state, sorted({path for path, _ in scan.faults})
     objects = damaged_objects(state, {each.ref for each in inventory.pins})
     if not objects:
+        again = f" `snapshots catalog checkpoint` writes damaged checkpoints again: {', '.join(damaged)}."
         raise LogWholeError(
             f"The log of {store.uri} is whole up to revision {state.revision}; there is nothing to rebuild. "
-            "Verify names damaged data files; export their chunks again with --replace.",
+            f"Verify names damaged data files; export their chunks again with --replace.{again if damaged else ''}",
             revision=state.revision,
         )
     for path, data in objects.items() if committed else ():
