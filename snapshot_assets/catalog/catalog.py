@@ -2,7 +2,7 @@
 
 Every change is a function from the head's state to actions (`rules.py`). `Catalog.commit` runs it, tries the next
 revision, and on a lost race reloads and runs it again on the newer head: so every rule is re-checked against the
-state it is committed on (seed, section 1.3 "Linearity").
+state it is committed on (InfluxDB IOx, "Linearity").
 """
 
 from __future__ import annotations

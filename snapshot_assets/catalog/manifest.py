@@ -150,7 +150,7 @@ def _header(state: State) -> Header:
 
 
 def _listed_chunks(state: State) -> list[int]:
-    """Chunks that the manifest shows: every expected one but the empty windows (RFC: skipped, not recorded)."""
+    """Return the chunks that the manifest shows: every expected one but empty windows, as in the GreptimeDB RFC."""
     filled = set(state.files.chunks())
     return [
         number

@@ -1,4 +1,4 @@
-"""Retry by exponential backoff with full jitter, capped at five minutes (RFC, "Retry and Resume")."""
+"""Retry by exponential backoff with full jitter, capped at five minutes (GreptimeDB RFC, "Retry and Resume")."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ChunksInProgress:
 
 
 class ChunkStatus(StrEnum):
-    """A chunk's status in the manifest (RFC, "Manifest File"); the log records only the last two."""
+    """A chunk's status in the manifest (GreptimeDB RFC, "Manifest File"); the log records only the last two."""
 
     PENDING = "Pending"
     IN_PROGRESS = "InProgress"

@@ -1,4 +1,4 @@
-"""Three layers of SHA-256 (RFC, "Data Integrity") and the canonical JSON they rest on."""
+"""Three layers of SHA-256 (GreptimeDB RFC, "Data Integrity") and the canonical JSON they rest on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicates on the rows of one table: a closed expression tree (STORAGE, "Tombstone").
+"""Predicates on the rows of one table: a closed expression tree (FORMAT.md, section 6).
 
 A predicate is data. It is evaluated by this package alone and never becomes SQL text, so nothing in it can mean more
 than what it says. Like SQL it knows a third answer: whether a NULL is less than 3 is not known, nor whether it is not.

@@ -1,6 +1,6 @@
 """The JSON schema documents: what a database looks like, apart from its rows.
 
-JSON rather than SQL (RFC, "Why JSON instead of SQL?"): version-agnostic and processable. Documents hold the
+JSON rather than SQL (GreptimeDB RFC, "Why JSON instead of SQL?"): version-agnostic and processable. Documents hold the
 source database's own words where no neutral word exists (type text, default and check expressions, view
 definitions); everything structural is structured.
 """

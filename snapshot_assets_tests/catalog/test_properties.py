@@ -1,4 +1,4 @@
-"""The hard properties of the seed design, section 1.3, each by its name."""
+"""The properties that InfluxDB IOx asks of a catalog (linearity, rebuildability, …), each by its name."""
 
 from __future__ import annotations
 

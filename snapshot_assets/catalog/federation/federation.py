@@ -1,7 +1,7 @@
 """Federation: the locations of several writers, `<root>/<writer id>/<database>`, read as one.
 
-Writers know nothing of each other, and nothing is written here: what belongs together is found by listing (seed,
-section 1.3 "Writer Federation").
+Writers do not know of each other, and nothing is written here: a listing shows which locations belong together
+(InfluxDB IOx, "Writer Federation").
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One table of several writers: its columns, its files, and whether their windows overlap.
 
-Writers do not agree on schemas, so their reader brings them together (seed, section 2.3 "Reader-based Schema
-Enforcement").
+Writers do not agree on schemas, so their reader brings them together (InfluxDB IOx, "Reader-based Schema Enforcement").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checkpoints on storage: whole states, so that opening a location needs no log from its beginning.
 
 A checkpoint is never needed for correctness: a missing or damaged one is passed over for an older one, or for the log
-from its first revision (seed, section 3.3 "Checkpoints").
+from its first revision (InfluxDB IOx, "Checkpoints"; FORMAT.md, section 6).
 """
 
 from __future__ import annotations

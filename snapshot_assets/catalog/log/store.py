@@ -1,7 +1,7 @@
-"""The log on the object store: reading its chain, and winning the next revision.
+"""The log on the object store: reads its chain, and commits the next revision.
 
-A commit is the conditional create of the next revision's object; exactly one writer wins it (seed, section 1.3
-"Linearity"). Nothing here knows what actions mean.
+A commit is the conditional create of the next revision's object; exactly one writer wins it (InfluxDB IOx,
+"Linearity"). Nothing here interprets actions.
 """
 
 from __future__ import annotations

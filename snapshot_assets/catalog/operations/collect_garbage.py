@@ -1,7 +1,7 @@
 """Garbage collection: the only thing that deletes data.
 
 What no retained revision, no pin and no adoptable receipt needs is garbage once it has been so for a grace period, so
-that writers which hold it may still commit it (seed, section 1.2 "Garbage Collection"). It fails closed: one root that
+that writers which hold it may still commit it (InfluxDB IOx, "Garbage Collection"). It fails closed: one root that
 cannot be read, and nothing is deleted.
 """
 

@@ -1,6 +1,6 @@
 """What a compaction may commit: files of some tables of a chunk are replaced by others that hold the same rows.
 
-STORAGE, section 6: every file that it removes is still live, or it aborts. On a sealed base it carries a seal of its
+FORMAT.md, section 6: every file that it removes is still live, or it aborts. On a sealed base it carries a seal of its
 own, so that the newest sealed state can be read at once.
 """
 

@@ -1,6 +1,6 @@
 """Expiry: which sealed revisions need not stay readable, and which tags have outlived their time.
 
-Expiring commits a word on revisions and deletes no data; garbage collection alone does (STORAGE, section 7).
+Expiring commits a word on revisions and deletes no data; garbage collection alone does (FORMAT.md, section 6).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pruning: the log's beginning is deleted where a checkpoint holds all that it says (seed, section 1.2 "Pruning")."""
+"""Pruning: the log's beginning is deleted where a checkpoint holds all that it says (InfluxDB IOx, "Pruning")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upgrading a location to a newer format version, by one transaction (seed, section 1.3 "Upgradability").
+"""Upgrading a location to a newer format version, by one transaction (InfluxDB IOx, "Upgradability").
 
 Code reads every version up to its own. It writes the version that the location has, so that older code keeps up, until
 somebody upgrades; from then on older code refuses to read and to write, naming both numbers.

@@ -1,6 +1,6 @@
 """The objects of tags and savepoints: the manifest of the revision that each pins, and its own facts.
 
-An object is written first; then the commit names it with its SHA-256 (STORAGE, section 7 "Pins"). The log decides what
+An object is written first; then the commit names it with its SHA-256 (FORMAT.md, section 7). The log decides what
 exists: an object that no transaction names is an orphan.
 """
 

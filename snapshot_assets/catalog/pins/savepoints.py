@@ -1,7 +1,7 @@
 """Savepoints: numbers for sealed revisions, which stay readable for as long as a savepoint pins them.
 
 A savepoint differs from a tag in that it takes a number that none had before, and pins what is complete and compacted:
-the head is sealed (STORAGE, section 6), and its data is just that which the caller compacted. See `pin_objects`.
+the head is sealed (FORMAT.md, section 6), and its data is just that which the caller compacted. See `pin_objects`.
 """
 
 from __future__ import annotations

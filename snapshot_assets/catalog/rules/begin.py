@@ -70,7 +70,7 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
 
 
 def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
-    """Refuse to go on with a snapshot that was begun by another plan (RFC, "Retry and Resume").
+    """Refuse to go on with a snapshot that was begun by another plan (GreptimeDB RFC, "Retry and Resume").
 
     The ends are compared as the user wrote them; the end of a continuous plan only ever moves by `extend`.
 

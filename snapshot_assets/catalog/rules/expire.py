@@ -46,7 +46,7 @@ class Retention:
     def outlived(self, state: State, now: datetime) -> list[int]:
         """Return the sealed revisions that no rule keeps and that are not expired yet, ascending.
 
-        The newest seal always stays (STORAGE, section 7).
+        The newest seal always stays (FORMAT.md, section 6).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
         kept = _newest_rows(seals, state.events, self.keep_last or 1)

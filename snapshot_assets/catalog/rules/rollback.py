@@ -1,6 +1,6 @@
 """What may be committed on a newer head: going back to an older revision; see `rules`.
 
-A rollback is one transaction with the whole difference to the head (STORAGE, section 7), so a reader of the log needs
+A rollback is one transaction with the whole difference to the head (FORMAT.md, section 6), so a reader of the log needs
 no older state for it. Pins, expiry and the format version stay as they are.
 """
 

@@ -1,6 +1,6 @@
 """Statistics of many files in columns: what each column of a table holds at least and at most, file by file.
 
-They are read one column at a time, and only when a predicate asks for it (seed, section 1.1 "Statistics").
+They are read one column at a time, and only when a predicate asks for it (InfluxDB IOx, "Statistics").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a change leaves unneeded, told of two states: before it is made, and once it is.
 
-Garbage collection alone deletes it, a grace period later (STORAGE, section 7); but for the objects of tags and
+Garbage collection alone deletes it, a grace period later (FORMAT.md, section 6); but for the objects of tags and
 savepoints, which go with these.
 """
 

@@ -1,6 +1,6 @@
 """Names of versions: `rev:12`, `tag:x`, `savepoint:3`, `ts:2025-01-31T00:00:00Z`, or a bare one of them.
 
-STORAGE, section 7 "Versions": only sealed revisions can be read, and expired ones only while a tag or savepoint pins
+Only sealed revisions can be read, and expired ones only while a tag or savepoint pins
 them.
 """
 

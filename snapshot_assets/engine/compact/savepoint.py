@@ -1,4 +1,4 @@
-"""Savepoints: everything is compacted (STORAGE, section 7 "Compact"), so that no tombstone is pending, then pinned."""
+"""Savepoints: everything is compacted (FORMAT.md, section 6), so that no tombstone is pending, then pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files as batches of a wanted schema, whatever schema they were written with (STORAGE, "Schema").
+"""Data files as batches of a wanted schema, whatever schema they were written with (FORMAT.md, section 5).
 
 A file may be anybody's: it is not unpacked before its page headers have told what it unpacks to, and values that stand
 in a dictionary, one of them perhaps a million times, are counted before they are written out.

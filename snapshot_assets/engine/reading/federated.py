@@ -1,4 +1,4 @@
-"""A read of several writers' locations as one (seed, section 1.3 "Writer Federation")."""
+"""A read of several writers' locations as one (InfluxDB IOx, "Writer Federation")."""
 
 from __future__ import annotations
 

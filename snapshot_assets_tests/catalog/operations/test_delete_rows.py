@@ -191,7 +191,7 @@ def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed:
 
 
 def test_what_was_read_before_a_tombstone_and_committed_after_it_is_filtered(sealed: Writer) -> None:
-    """STORAGE, section 6: files carry `tombstones_through`, of an export its base revision."""
+    """FORMAT.md, section 6: files carry `tombstones_through`, of an export its base revision."""
     [old] = sealed.catalog.state.live_files(1)
     token, file = sealed.catalog.token(), timed(sealed, 1, 0, 0.5)
     finished = sealed.finished(1, file, replaces=(old.file.path,))

@@ -1,4 +1,4 @@
-"""Upgradability (seed, section 1.3): code of the next format version, which only tests have, meets this one."""
+"""Upgradability: code of the next format version, which only tests have, meets this one."""
 
 from __future__ import annotations
 
