@@ -1,0 +1,48 @@
+"""The documents: links lead somewhere, files that they name are there, and lines are not too long."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import snapshot_assets
+
+ROOT = Path(snapshot_assets.__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks/README.md"])
+WIDTH = 120
+
+every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def prose(document: Path) -> list[str]:
+    """Return the lines outside code fences and tables, which cannot be wrapped."""
+    fenced, lines = False, []
+    for line in document.read_text().splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith("|"):
+            lines.append(line)
+    return lines
+
+
+@every_document
+def test_lines_of_prose_are_at_most_120_columns(document: Path) -> None:
+    assert [line for line in prose(document) if len(line) > WIDTH] == []
+
+
+@every_document
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    for target, _, heading in re.findall(r"\]\((?!https?:)([^)#\s]*)(#([^)\s]*))?\)", document.read_text()):
+        file = document.parent / target if target else document
+        assert file.exists(), target
+        if heading:
+            lines = file.read_text().splitlines()
+            titles = [line.lstrip("# ").lower() for line in lines if line.startswith("#")]
+            assert heading in {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def test_the_files_that_the_architecture_names_are_there() -> None:
+    named = set(re.findall(r"`([\w/*]+\.py)`", (ROOT / "docs/architecture.md").read_text()))
+    assert len(named) > 20
+    missing = [name for name in named if not any((ROOT / "snapshot_assets").rglob(name))]
+    assert missing == []
