@@ -25,7 +25,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.tags import Changed
-from snapshot_assets_tests.engine.compactions import compact, scatter
+from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS, add_rows
 from snapshot_assets_tests.golden.make import rows

@@ -295,3 +295,15 @@ def test_the_newest_revision_is_shown_without_its_checkpoint(own: Writer) -> Non
 
     [shown] = History(Changed(own.store, get_range=get_range)).revisions(limit=1)
     assert (shown.revision, shown.error, read) == (HEAD, "", [])
+
+
+def test_a_log_in_whose_place_anothers_was_copied_deletes_nothing(own: Writer, other: Writer) -> None:
+    """`cp` without `-n`, or a backup restored into the wrong place: the receipts still name this location."""
+    before = {info.path for info in own.store.list("data/")}
+    for info in list(own.store.list(TRANSACTIONS)):
+        own.store.delete(info.path)
+    for info in other.store.list(TRANSACTIONS):
+        own.store.put(info.path, other.store.get(info.path))
+    with pytest.raises(ForeignLocationError, match=r"data/.*\.json belongs to location"):
+        collect_garbage(Catalog(own.store, read_state(own.store)), grace=timedelta(0), unsafe=True)
+    assert {info.path for info in own.store.list("data/")} == before
