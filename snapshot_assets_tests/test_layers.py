@@ -26,7 +26,7 @@ def test_arrows_point_one_way() -> None:
 def test_an_arrow_the_other_way_would_be_found(tmp_path: Path) -> None:
     """Turned round, the layers break: the contract looks at the modules it is meant for."""
     contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    [layers] = [contract["layers"] for contract in contracts if contract["name"] == "Arrows point one way"]
     lines = "".join(f"    {layer}\n" for layer in reversed(layers))
     config = tmp_path / "importlinter.ini"
     config.write_text(

@@ -279,7 +279,9 @@ def test_integration(any_location: tuple[str, StoreOptions]) -> None:
     history(writer)
     seal(writer.catalog)
     assert verify(open_store(parse_location(uri), options)).faults == []
-    modules = "catalog.garbage catalog.prune catalog.seal catalog.federation storage.cloud storage.local"
+    operations = ("collect_garbage", "prune_log", "seal")
+    modules = " ".join(f"catalog.operations.{name}" for name in operations)
+    modules += " catalog.federation.federation storage.cloud storage.local"
     program = (
         f"import sys, importlib\nfor name in {modules.split()}: importlib.import_module('snapshot_assets.' + name)"
     )

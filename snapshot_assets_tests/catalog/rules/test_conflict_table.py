@@ -93,7 +93,7 @@ tag       +       +         newer   =
 untag     +       +         +       +
 rename    +       +         newer   taken
 retag     +       +         newer   +
-save      moved   moved     newer   +
+save      moved   moved     newer   moved
 unsave    +       +         +       +
 collect   +       +         +       +
 upgrade   +       +         =       +
@@ -152,8 +152,8 @@ rollback  .     newer  +      +       +       +       +    +     +       +      
 expire    .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
 
           compact tombstone upgrade rebuild
-rollback  +       undoes    newer   newer
-expire    +       +         newer   +
+rollback  +       undoes    newer   none
+expire    +       +         newer   =
 """
 """`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
 snapshot begun, sealed, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it.
