@@ -108,7 +108,7 @@ def postgresql(installed: Installation, folder: Path) -> None:
 
 
 def _there_and_back(installed: Installation, source: str, location: str, target: str) -> None:
-    installed.snapshots("export", "create", "--source", source, "--to", location)
+    installed.snapshots("export", "create", "--source", source, "--to", location, "--end-time", "2025-01-05T00:00:00Z")
     installed.snapshots("export", "verify", "--snapshot", location)
     installed.snapshots("import", "--from", location, "--target", target)
 
