@@ -21,7 +21,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import LostLogError
+from snapshot_assets.errors import ForeignLocationError, LostLogError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import checkpoint_path, is_probe, is_receipt, new_attempt, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
@@ -215,16 +215,23 @@ def test_a_rebuild_ends_the_refusal(writer: Writer, kind: Callable[[Writer], Los
     prune(catalog, grace=NOW, unsafe=True)
 
 
+def test_a_receipt_of_another_location_stops_garbage_collection_alone(writer: Writer) -> None:
+    """Either the receipt or the whole log was copied here: what a foreign log does not name must not go."""
+    receipt, _ = writer.receipt(2)
+    foreign = replace(receipt, base_revision=99, location_id="ab" * 16, attempt=new_attempt())
+    proof = write_receipt(writer.store, foreign)
+    assert Catalog.open_for_writing(writer.store).state.revision == 1
+    expire(writer.catalog, keep_last=1)
+    with pytest.raises(ForeignLocationError, match=proof.path):
+        collect_garbage(writer.catalog)
+
+
 def test_receipts_that_prove_nothing_stop_nobody(writer: Writer) -> None:
-    """One of another location, one of no location and another snapshot, one that is torn, and one of the head."""
+    """One of no location and another snapshot, one that is torn, and one of the head."""
     writer.complete(1, writer.file(1))
     receipt, _ = writer.receipt(2)
     later = replace(receipt, base_revision=99)
-    for changes in (
-        {"location_id": "ab" * 16},
-        {"location_id": "", "snapshot_id": "cd" * 16},
-    ):
-        write_receipt(writer.store, replace(later, attempt=new_attempt(), **changes))
+    write_receipt(writer.store, replace(later, attempt=new_attempt(), location_id="", snapshot_id="cd" * 16))
     torn = write_receipt(writer.store, replace(later, attempt=new_attempt()))
     writer.store.put(torn.path, writer.store.get(torn.path)[:-3])
     assert Catalog.open_for_writing(writer.store).state.revision == 2

@@ -28,7 +28,7 @@ from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
-from snapshot_assets_tests.catalog.pins.test_unpinned import aged, working
+from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
 from snapshot_assets_tests.catalog.tags import NOW, file_of, reseal, sealed_by
 
 
