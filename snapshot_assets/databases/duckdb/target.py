@@ -27,7 +27,7 @@ from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherType, Statement
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -173,7 +173,7 @@ class DuckDBTarget(SqlTarget):
             self._opened.close()
             self._opened = None
 
-    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`.
 
         DuckDB builds indexes in memory. They are not built in a task, so they may have as much as DuckDB would take.
