@@ -249,17 +249,19 @@ def test_a_receipt_of_this_location_or_of_its_snapshot_counts(writer: Writer, ch
         Catalog.open_for_writing(writer.store)
 
 
-def test_pins_of_another_location_and_of_older_revisions_stop_nobody(writer: Writer) -> None:
+def test_a_pin_of_an_older_revision_stops_no_writer_and_one_of_another_location_does(writer: Writer) -> None:
     writer.fill()
     seal(writer.catalog)
     create_tag(writer.catalog, "kept", 5)
     [path] = (info.path for info in writer.store.list("tag/"))
     document = json.loads(writer.store.get(path))
     writer.store.put("tag/tag-old-12345678", pretty_json(document))
-    document["manifest"] |= {"location_id": "ab" * 16, "revision": 99}
-    writer.store.put("tag/tag-brought-12345678", pretty_json(document))
     assert Catalog.open_for_writing(writer.store).state.revision == 6
     assert not verify(writer.store).damaged
+    document["manifest"] |= {"location_id": "ab" * 16}
+    writer.store.put("tag/tag-brought-12345678", pretty_json(document))
+    with pytest.raises(ForeignLocationError, match="tag/tag-brought-12345678 belongs to location ab"):
+        Catalog.open_for_writing(writer.store)
 
 
 def test_commits_while_the_location_is_opened_verified_and_collected_are_no_loss(writer: Writer) -> None:
