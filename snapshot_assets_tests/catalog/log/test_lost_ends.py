@@ -215,15 +215,19 @@ def test_a_rebuild_ends_the_refusal(writer: Writer, kind: Callable[[Writer], Los
     prune(catalog, grace=NOW, unsafe=True)
 
 
-def test_a_receipt_of_another_location_stops_garbage_collection_alone(writer: Writer) -> None:
+def test_a_receipt_of_another_location_is_refused_by_all_that_read_it(writer: Writer) -> None:
     """Either the receipt or the whole log was copied here: what a foreign log does not name must not go."""
     receipt, _ = writer.receipt(2)
     foreign = replace(receipt, base_revision=99, location_id="ab" * 16, attempt=new_attempt())
     proof = write_receipt(writer.store, foreign)
-    assert Catalog.open_for_writing(writer.store).state.revision == 1
-    expire(writer.catalog, keep_last=1)
-    with pytest.raises(ForeignLocationError, match=proof.path):
-        collect_garbage(writer.catalog)
+    for change in (
+        lambda: Catalog.open_for_writing(writer.store),
+        lambda: expire(writer.catalog, keep_last=1),
+        lambda: prune(writer.catalog),
+        lambda: collect_garbage(writer.catalog),
+    ):
+        with pytest.raises(ForeignLocationError, match=proof.path):
+            change()
 
 
 def test_receipts_that_prove_nothing_stop_nobody(writer: Writer) -> None:

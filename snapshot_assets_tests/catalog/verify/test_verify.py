@@ -145,12 +145,14 @@ def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(seale
 def test_damage_comes_with_its_remedy(sealed):
     path, chunk = next((known.file.path, known.file.chunk) for known in sealed.catalog.state.live_files())
     write_checkpoint(sealed.store, sealed.catalog.state)
-    for damaged in (path, checkpoint_path(5), transaction_path(3)):
-        flip(sealed.store, damaged)
+    flip(sealed.store, path)
+    flip(sealed.store, checkpoint_path(5))
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert chunk == 1
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in remedies[path]
     assert "`snapshots catalog checkpoint`" in remedies[checkpoint_path(5)]
+    flip(sealed.store, transaction_path(3))
+    remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert "`snapshots catalog rebuild`" in remedies[transaction_path(3)]
 
 
