@@ -12,8 +12,8 @@ import dagster as dg
 from snapshot_assets import errors
 from snapshot_assets.engine.compact.plan import Wanted
 from snapshot_assets.engine.compact.run import Compacted
-from snapshot_assets.engine.export.begin import RequestedRange
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.restore.check import ImportSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.errors import SnapshotError

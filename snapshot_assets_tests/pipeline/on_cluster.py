@@ -84,17 +84,18 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     configuration = Configuration({"live": DatabaseAddress("live", source), "copy": copy}, plans=(plan,))
     snapshots = Snapshots(configuration, "run", lambda: resource.spark_session, master=MASTER)
 
-    run = snapshots.run(plan.name)
-    run.begin()
-    found["exported"] = [outcome.status for outcome in run.export(run.catalog.state.expected_chunks())]
-    run.seal()
+    export = snapshots.open_export(plan.name)
+    found["exported"] = [outcome.status for outcome in export.export(export.catalog.state.expected_chunks())]
+    export.seal()
     snapshots.close()
 
     snapshot_assets.register(spark)
     reader = spark.read.format("snapshot").option("table", "main.readings")
     found["read"] = reader.load(plan.to).count()
     found["part"] = reader.option("start", "2025-01-02T12:00:00Z").load(plan.to).count()
-    frames = load_frames(spark, snapshots.store(plan.name), run.catalog.refresh(), run.catalog.state.files.chunks())
+    frames = load_frames(
+        spark, snapshots.store(plan.name), export.catalog.refresh(), export.catalog.state.files.chunks()
+    )
     found["frames"] = {str(name): frame.count() for name, frame in frames.items()}
 
     catalog = Catalog.open_for_writing(snapshots.store(plan.name))

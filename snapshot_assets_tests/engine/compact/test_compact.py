@@ -447,13 +447,11 @@ def test_a_compaction_of_a_chunk_that_is_replaced_meanwhile_gives_it_up_and_goes
 
 
 def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_replaces_what_was_compacted(scattered):
-    run = scattered.run()
-    run.begin()
-    compact(scattered.store)
-    merged = {file for file in paths(head(scattered)) if file.startswith("data/2/")}
-    assert [outcome.status for outcome in run.export([2], replace_completed=True)] == ["replaced"]
-    run.seal()
-    run.close()
+    with scattered.run().open() as export:
+        compact(scattered.store)
+        merged = {file for file in paths(head(scattered)) if file.startswith("data/2/")}
+        assert [outcome.status for outcome in export.export([2], replace_completed=True)] == ["replaced"]
+        export.seal()
     assert merged.isdisjoint(paths(head(scattered)))
     newest = head(scattered).chunks[2].chunk
     superseded = {path.rsplit("-", 2)[1] for path in merged}
