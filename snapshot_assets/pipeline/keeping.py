@@ -14,7 +14,7 @@ from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, freed
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
@@ -122,9 +122,9 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
     """Make a savepoint; returns what is told of it."""
     snapshots, chunks = snapshots_of(context), 0
 
-    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+    def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
-        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+        chunks += len(list(snapshots.compact_run(plan.name, catalog).execute(compaction)))
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import Sealed
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
@@ -98,7 +98,8 @@ class Snapshots:
         on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
         on_loaded: Told of every chunk as soon as it is restored.
         on_compacted: Told of every chunk as soon as it is compacted.
-        imports: By plan name, what restricts its import.
+        imports: By plan name, the settings of its import.
+        compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, where it is known without starting a session.
     """
 
@@ -113,6 +114,7 @@ class Snapshots:
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
     imports: dict[str, ImportSettings] = field(default_factory=dict)
+    compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
@@ -177,18 +179,16 @@ class Snapshots:
             )
         return self._imports[name]
 
-    def compact_run(self, name: str, wanted: Wanted) -> CompactRun:
-        """Return a compaction of a plan's location; Spark starts when there is something to merge."""
+    def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
+        """Return a compaction of a plan's location; Spark starts when there is something to merge.
+
+        Args:
+            name: The plan's name.
+            catalog: The plan's location, opened for writing.
+        """
         plan = self.plan(name)
         refuse_local_location(plan, self._master)
-        return CompactRun(
-            store=self.store(name),
-            runner=LazyRunner(self.session),
-            run_id=self.run_id,
-            wanted=wanted,
-            parallelism=plan.parallelism,
-            single_writer=plan.single_writer,
-        )
+        return CompactRun(catalog, LazyRunner(self.session), self.run_id, plan.parallelism)
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""

@@ -32,6 +32,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
@@ -224,7 +225,9 @@ def _tombstone(store: ObjectStore) -> None:
 
 
 def _compact(store: ObjectStore) -> None:
-    for _ in CompactRun(store, InlineRunner(), "compact", retry=RetryPolicy(base=0)).run():
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_compaction(catalog.store, catalog.begun(), Wanted())
+    for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
 
 

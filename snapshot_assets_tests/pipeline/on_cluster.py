@@ -21,7 +21,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.parquet.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
@@ -102,7 +102,9 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     delete_rows(catalog, READINGS, "value < 30")
     seal(catalog)
     found["left"] = spark.read.format("snapshot").option("table", "main.readings").load(plan.to).count()
-    compacted = list(snapshots.compact_run(plan.name, Wanted(tables=(READINGS,))).run())
+    catalog.refresh()
+    compaction = plan_compaction(catalog.store, catalog.begun(), Wanted(tables=(READINGS,)))
+    compacted = list(snapshots.compact_run(plan.name, catalog).execute(compaction))
     found["compacted"] = sum(each.rows_deleted for each in compacted)
     seal(Catalog.open_for_writing(snapshots.store(plan.name)))
 
