@@ -132,7 +132,7 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
         if revision != state.revision + 1:
             _refuse_half_deleted(store, newer[-1])
             raise listing.strays[0] if listing.strays else _gap(state.revision + 1, revision)
-        if entry.begins_anew and _begins_unlisted(store, revision, listing):
+        if entry.starts_log and _begins_unlisted(store, revision, listing):
             return _replayed(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state
@@ -336,9 +336,9 @@ class _Folding:
         if isinstance(entry, FAULTS):
             _note(self.scan, path, entry)
             self.usable = False
-        elif entry.begins_anew and self._begin_anew(entry, path):
+        elif entry.starts_log and self._begin_anew(entry, path):
             self.usable = True
-        elif self.usable or entry.begins_anew:
+        elif self.usable or entry.starts_log:
             try:
                 self.scan.state.apply(entry, path)
             except FAULTS as fault:

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json
-from snapshot_assets.cli.unreferenced import freed_json, show_freed
+from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_description import predicate_words
 from snapshot_assets.format.predicates import predicate_json
@@ -70,7 +70,7 @@ def _show(found: RolledBack) -> None:
     if reversal.expired:
         show(f"expires: {', '.join(map(str, reversal.expired))}")
     show(f"to revision {reversal.revision}, from {reversal.head}: {_words(found)}")
-    show_freed(found.freed, done=False)
+    show_released(found.released, done=False)
 
 
 def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[str, Any]:
@@ -93,4 +93,4 @@ def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[s
             for revision, each in sorted(reversal.undeleted.items())
         ],
         "expired": list(reversal.expired),
-    } | freed_json(found.freed)
+    } | released_json(found.released)

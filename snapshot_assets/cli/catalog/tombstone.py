@@ -67,15 +67,11 @@ def _as_json(options: argparse.Namespace, uri: str, found: RowDeletion) -> dict[
         "whole_files": found.whole_files,
         "rows_at_least": found.whole_rows,
         "matches": [
-            {"path": match.known.file.path, "rows": match.known.file.rows, "whole": match.certain}
-            for match in found.matches
+            {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in found.matches
         ],
     }
 
 
 def _show_files(found: RowDeletion) -> None:
-    rows = [
-        (match.known.file.path, match.known.file.rows, "all" if match.certain else "some, or none")
-        for match in found.matches
-    ]
+    rows = [(match.file.path, match.file.rows, "all" if match.certain else "some, or none") for match in found.matches]
     show_table(("File", "Rows", "Deleted"), rows)

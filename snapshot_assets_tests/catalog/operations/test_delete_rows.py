@@ -63,7 +63,7 @@ def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer
     reader = Catalog.open(sealed.store)
     found = delete_rows(reader, M, "t < '2025-01-03T12:00:00Z'", dry_run=True)
     assert (found.files, found.rows, found.whole_files, found.whole_rows, found.revision) == (2, 4, 1, 2, None)
-    assert [(match.known.file.chunk, match.certain) for match in found.matches] == [(1, True), (3, False)]
+    assert [(match.file.chunk, match.certain) for match in found.matches] == [(1, True), (3, False)]
     assert read_state(sealed.store).revision == before
 
 
