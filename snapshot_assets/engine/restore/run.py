@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.verify.verify import Depth
+from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.source import AllRows, DatabaseAddress
 from snapshot_assets.databases.target import LoadedFile, RestoreTarget

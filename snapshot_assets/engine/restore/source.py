@@ -10,7 +10,8 @@ from snapshot_assets.catalog.log.truncation import known_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import Depth, verify
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.compactions import Compactions
 from snapshot_assets.engine.restore.deleted_rows import TombstoneDeletions, imported_tombstones
