@@ -218,7 +218,7 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
         "encoding 7",
     ),
     "an encoding that nobody knows": (parquet({"a": [Page(zeros(16), 16, 2, 99)]}, 2), 2, "encoding 99"),
-    "a list of fixed size": (fixed_lists(), 2, "is not one that data files hold"),
+    "a list of fixed size": (fixed_lists(), 2, "Data files cannot hold Arrow type"),
 }
 
 
