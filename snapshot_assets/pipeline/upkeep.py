@@ -143,7 +143,7 @@ def _compact_op(plan: Plan) -> dg.OpDefinition:
             run = snapshots.compact_run(plan.name, catalog)
             compaction = snapshots.compactions.get(plan.name)
             if compaction is None:
-                compaction = plan_compaction(catalog.store, catalog.begun(), config.wanted())
+                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.wanted())
             if config.dry_run:
                 context.add_output_metadata(plan_metadata(compaction))
                 return

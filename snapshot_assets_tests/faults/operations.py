@@ -226,7 +226,7 @@ def _tombstone(store: ObjectStore) -> None:
 
 def _compact(store: ObjectStore) -> None:
     catalog = Catalog.open_for_writing(store)
-    plan = plan_compaction(catalog.store, catalog.begun(), Wanted())
+    plan = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted())
     for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
 
@@ -384,7 +384,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         return None
     except DamageError:
         return DAMAGED
-    if not state.begun:
+    if not state.has_snapshot:
         return None
     return {
         "version": state.format_version,

@@ -193,7 +193,7 @@ def history(store: ObjectStore) -> None:
     delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
     write_checkpoint(store, log.state)
     catalog = Catalog.open_for_writing(store)
-    plan = plan_compaction(store, catalog.begun(), Wanted(tables=(READINGS,), chunks=(1,)))
+    plan = plan_compaction(store, catalog.require_snapshot(), Wanted(tables=(READINGS,), chunks=(1,)))
     list(CompactRun(catalog, InlineRunner(), "compaction").execute(plan))
     log.refresh()
     delete_tag(log, "first")

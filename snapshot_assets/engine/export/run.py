@@ -78,7 +78,7 @@ class ExportRun:
         """
         catalog = Catalog.open(self.store)
         if catalog.state.header is not None and not self.force:
-            header = catalog.begun().header or catalog.state.header
+            header = catalog.require_snapshot().header or catalog.state.header
             rules.check_same_plan(header, self.header(header.schemas))
         return catalog
 
@@ -109,7 +109,7 @@ class ExportRun:
             # Read once: PostgreSQL's LSN moves on, while the database snapshot that tasks read stays.
             fence = {"run": self.run_id, **source.database.fence()} if source.held else {}
             catalog = self._writable_catalog()
-            if extend or self.force or not catalog.state.begun or _may_hide_timeless_rows(catalog.state):
+            if extend or self.force or not catalog.state.has_snapshot or _may_hide_timeless_rows(catalog.state):
                 content = self._start(catalog, schema, force=self.force, fixed_tables=self.plan.kind == "once")
             else:
                 content, _ = describe_schema(schema)
@@ -140,7 +140,7 @@ class ExportRun:
             for chunk in chunks
             for name, frame in chunk.frames.items()
         }
-        committed = self.committed_schema() if catalog.state.begun else DatabaseSchema(database="spark")
+        committed = self.committed_schema() if catalog.state.has_snapshot else DatabaseSchema(database="spark")
         schema = merged_schema(committed, list(tables.values()))
         frames = {
             chunk.chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in chunk.frames.items())
@@ -183,7 +183,7 @@ class ExportRun:
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema in the log, read from the location."""
-        state = Catalog.open(self.store).begun()
+        state = Catalog.open(self.store).require_snapshot()
         return read_schema(self.store, state.schemas[state.schema_id])
 
 

@@ -164,7 +164,7 @@ class Meanwhile:
 
 def planned(store: ObjectStore, **wanted: Any) -> CompactionPlan:
     """Return the plan of a compaction of the head."""
-    return plan_compaction(store, Catalog.open(store).begun(), Wanted(**wanted))
+    return plan_compaction(store, Catalog.open(store).require_snapshot(), Wanted(**wanted))
 
 
 def compact(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **wanted: Any) -> dict[int, Compacted]:
