@@ -183,7 +183,7 @@ def skipped_chunk(state: State, chunk: int) -> Outcome:
     return Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
 
 
-def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> dict[int, tuple[Receipt, ObjectRef]]:
+def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
     state = export.catalog.refresh()
     incomplete = [chunk for chunk in chunks if not state.completed(chunk)]
     if export.replace or not incomplete:
