@@ -42,7 +42,7 @@ def sizes(found: Sequence[Reasoned]) -> str:
     return f"{counted(len(found), 'object')}, {human_bytes(sum(each.bytes for each in found))}"
 
 
-def freed_json(found: Sequence[Freed]) -> dict[str, Any]:
+def released_json(found: Sequence[Freed]) -> dict[str, Any]:
     """Return what goes as JSON holds it, its sums as those of `gc`."""
     return {
         "objects": len(found),
@@ -58,7 +58,7 @@ def show_objects(found: Sequence[Freed]) -> None:
         show_table(("Reason", "Bytes", "Object"), [(each.reason, each.bytes, each.path) for each in found])
 
 
-def show_freed(found: Sequence[Freed], *, done: bool) -> None:
+def show_released(found: Sequence[Freed], *, done: bool) -> None:
     """Print the sums of what nothing needs, by reason, and who deletes it.
 
     Args:
