@@ -10,7 +10,7 @@ from typing import Any
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.objects import PinDeletionPlan, execute_pin_deletion, plan_pin_deletion
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.released import PinEnd
+from snapshot_assets.catalog.state.unreferenced import PinEnd
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.output import say, show, show_json, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
@@ -72,7 +72,7 @@ def loss_question(uri: str, pin: PinState, ends: PinEnd) -> str:
         return ""
     return (
         f"{uri}: only {pin.pin} keeps revision {ends.unreadable} readable, which has expired: without it nothing can "
-        f"read or pin that again, and {sizes(ends.freed)}, will be needed by nothing."
+        f"read or pin that again, and {sizes(ends.released)}, will be needed by nothing."
     )
 
 
@@ -87,7 +87,7 @@ def show_ends(options: argparse.Namespace, facts: Mapping[str, object], would: s
     """
     if options.json:
         ending = {"dry_run": options.dry_run, "unreadable": ends.unreadable}
-        show_json({**facts, **ending, **released_json(ends.freed)})
+        show_json({**facts, **ending, **released_json(ends.released)})
     else:
         show(would + (f", and revision {ends.unreadable} not be readable" if ends.unreadable else ""))
-        show_released(ends.freed, done=False)
+        show_released(ends.released, done=False)

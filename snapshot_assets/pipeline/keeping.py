@@ -12,7 +12,7 @@ from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expir
 from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
-from snapshot_assets.catalog.state.released import EXPIRED, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
 from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
@@ -47,7 +47,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     )
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            before = catalog.begun().after(())  # a copy, which later commits do not change
+            before = catalog.require_snapshot().after(())  # a copy, which later commits do not change
             rule = plan.retention.tag.rule if plan.retention.tag else None
             wanted = due(before, catalog.now(), tag=rule)
             tagged = with_tags(before, wanted, catalog.now())
@@ -59,6 +59,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 gone = _change_tags(context, plan, catalog, wanted)
                 expiry = execute_expiry(catalog, expiry)
                 after = catalog.state
+        released = [each for each in released_objects(before, after, EXPIRED) if not each.at_once]
         context.add_output_metadata(
             {
                 "dry_run": config.dry_run,
@@ -66,7 +67,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 "tags_deleted": gone,
                 "revisions_expired": list(expiry.expired),
                 "revisions_kept_by_pins": len(expiry.pinned),
-                "bytes_unneeded": sum(each.bytes for each in freed(before, after, EXPIRED) if not each.at_once),
+                "bytes_unneeded": sum(each.bytes for each in released),
             }
         )
 
@@ -95,7 +96,7 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
     def save(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         rule = plan.retention.savepoint.rule if plan.retention.savepoint else None
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            wanted = due(catalog.begun(), catalog.now(), savepoint=rule)
+            wanted = due(catalog.require_snapshot(), catalog.now(), savepoint=rule)
             gone = wanted.savepoints_gone
             metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted.savepoint is not None}
             if not config.dry_run:

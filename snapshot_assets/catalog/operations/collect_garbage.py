@@ -63,7 +63,7 @@ def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe:
         DamageError: The log has a fault, or the object of a tag or savepoint, or a receipt, cannot be read.
     """
     catalog.refresh()
-    grace = _checked_against_log(catalog.begun(), checked_grace(catalog.begun(), grace, unsafe))
+    grace = _checked_against_log(catalog.require_snapshot(), checked_grace(catalog.require_snapshot(), grace, unsafe))
     before = catalog.now() - grace
     scan = scan_head(catalog.store, before, PinnedPaths())
     deleted = tuple(each for each in scan.garbage if each.since <= before)

@@ -71,7 +71,7 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
         NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
+    token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
     checked = _checked(predicate, _table(documents[state.schema_id], table))
     written = written_schemas(documents, table)
@@ -99,12 +99,12 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
     """
     if not plan.files:
         return plan
-    table, planned = plan.table, {match.known.file.path for match in plan.matches}
+    table, planned = plan.table, {match.file.path for match in plan.matches}
     decide = rules.tombstone(plan.token, Tombstone(table.schema, table.table, plan.predicate))
 
     def prepare(state: State) -> Sequence[Action] | None:
         actions = decide(state)
-        now = (match.known.file.path for match in match_files(state, table, plan.predicate, plan.written))
+        now = (match.file.path for match in match_files(state, table, plan.predicate, plan.written))
         new = next((path for path in now if path not in planned), None)
         if new is not None:
             raise ConflictError(

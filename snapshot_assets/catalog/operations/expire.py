@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.rules.expire import Retention, outlived_tags_deleted
+from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, TAG_DELETED, Freed, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
 
@@ -35,7 +35,7 @@ class ExpiryRules:
 
     def tags(self, planned: Collection[str] | None = None) -> Prepare:
         """Delete the tags that outlived their time; if some are planned, only those."""
-        return outlived_tags_deleted(self.now, self.version, planned)
+        return delete_outlived_tags(self.now, self.version, planned)
 
     def revisions(self, planned: Collection[int] | None = None) -> Prepare:
         """Expire the revisions that no rule keeps; if some are planned, only those."""
@@ -62,7 +62,7 @@ class ExpiryPlan:
     pinned: Mapping[int, tuple[str, ...]]
     kept: int
     tags: tuple[str, ...] = ()
-    released: tuple[Freed, ...] = ()
+    released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
     rules: ExpiryRules | None = field(default=None, repr=False, compare=False)
 
@@ -96,7 +96,7 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    state = state or catalog.begun()
+    state = state or catalog.require_snapshot()
     by = ExpiryRules(retention, catalog.now(), state.format_version)
     tags = _Step.of(state, by.tags())
     revisions = _Step.of(tags.after, by.revisions())
@@ -172,8 +172,8 @@ def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) 
         kept=len(revisions.after.readable()),
         tags=tags.deleted_tags,
         released=(
-            *(freed(tags.before, tags.after, TAG_DELETED) if tags.deleted_tags else ()),
-            *(freed(revisions.before, revisions.after, EXPIRED) if expired else ()),
+            *(released_objects(tags.before, tags.after, TAG_DELETED) if tags.deleted_tags else ()),
+            *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,
         rules=by,

@@ -20,8 +20,7 @@ from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.released import EXPIRED, needed_documents
-from snapshot_assets.catalog.state.unreferenced import expiries_since, unneeded_documents
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.catalog.verify.faults import Fault, read_object
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format.actions import ObjectRef
@@ -115,7 +114,7 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Scan
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
     """
     while True:
-        state = Catalog(store, newest_state(store)).begun()
+        state = Catalog(store, newest_state(store)).require_snapshot()
         try:
             return _scan(store, state, before, pinned.including(store, state.pins))
         except DamageError:
@@ -127,15 +126,16 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     objects = list(store.list())  # before receipts are read: objects written later are not considered
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
-    unreferenced = state.files.unneeded(state.retained(), expiries)
+    unreferenced = state.files.unreferenced(state.retained(), expiries)
     needed = state.files.paths() - unreferenced.keys()
     needed |= needed_documents(state).keys() | pinned.paths
     needed.update(_adoptable(store, state, (info.path for info in objects)))
     expired = _of_expired(state, unreferenced)
-    schemas = unneeded_documents(state, expiries)
-    unreferenced |= schemas.left
+    schemas = unreferenced_schemas(state, expiries)
+    unreferenced |= schemas.removals
     expired |= schemas.of_expired
-    earliest = max(_rebuild_time(state, clock), state.forgotten)  # the log does not record what expired before
+    # The log does not record what expired before this time.
+    earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
@@ -212,7 +212,7 @@ def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
     """
     if not state.expired:
         return set()
-    return unreferenced.keys() - state.files.unneeded(sorted(state.expired.union(state.retained()))).keys()
+    return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
 
 
 def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.checkpoints import is_damaged
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.state.released import Freed
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -31,7 +31,7 @@ class PrunePlan:
         grace: How old everything is that it deletes.
     """
 
-    released: tuple[Freed, ...]
+    released: tuple[ReleasedObject, ...]
     kept: int
     grace: timedelta = field(default=timedelta(0), compare=False)
 
@@ -65,7 +65,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    grace = checked_grace(catalog.begun(), grace, unsafe)
+    grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
     whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
@@ -75,7 +75,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
         _refuse_faults(store, kept, newest)
-    return PrunePlan(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept, grace)
+    return PrunePlan(tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone), kept, grace)
 
 
 def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:

@@ -15,8 +15,8 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, Freed, freed
-from snapshot_assets.catalog.verify.verify import Report, check_documents, check_files
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
+from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.listed import Listed
@@ -40,7 +40,7 @@ class RollbackPlan:
     """
 
     reversal: Reversal
-    released: tuple[Freed, ...]
+    released: tuple[ReleasedObject, ...]
     token: Token
     undelete: bool
     discard_newer: bool
@@ -74,11 +74,11 @@ def plan_rollback(
         LocationDeletedError: The snapshot was deleted.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
+    token, state = catalog.token(), catalog.require_snapshot()
     change = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if change.actions:
         _check_there(catalog, state.at(revision))
-    return RollbackPlan(change, _freed(catalog, state, change), token, undelete, discard_newer)
+    return RollbackPlan(change, _released(catalog, state, change), token, undelete, discard_newer)
 
 
 def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
@@ -117,7 +117,7 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
     return replace(plan, revision=revision)
 
 
-def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ...]:
+def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[ReleasedObject, ...]:
     """Return what nothing needs after a rollback.
 
     That is what revisions that expire need alone, what was never sealed, and receipts that no resume can adopt then.
@@ -125,19 +125,19 @@ def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ..
     if not planned.actions:
         return ()
     expiring = [action for action in planned.actions if isinstance(action, act.Expired)]
-    unsealed = {each.path for each in freed(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
+    unsealed = {each.path for each in released_objects(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
     gone = [
         replace(each, reason=_REPLACED) if each.path in unsealed else each
-        for each in freed(state, state.after(planned.actions), EXPIRED)
+        for each in released_objects(state, state.after(planned.actions), EXPIRED)
     ]
     return (*gone, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(gone)
 
 
-def _not_adoptable(catalog: Catalog, state: State) -> Iterator[Freed]:
+def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
     """Yield the receipts that a resume could commit before a rollback, and their files."""
     for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
-        yield Freed(ref.path, ref.bytes, _ORPHAN)
-        yield from (Freed(file.path, file.bytes, _ORPHAN) for file in receipt.files)
+        yield ReleasedObject(ref.path, ref.bytes, _ORPHAN)
+        yield from (ReleasedObject(file.path, file.bytes, _ORPHAN) for file in receipt.files)
 
 
 def _check_there(catalog: Catalog, then: State) -> None:

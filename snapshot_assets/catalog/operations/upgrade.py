@@ -51,7 +51,7 @@ def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
     """
     wanted = documents.FORMAT_VERSION if version is None else version
     catalog.refresh()
-    return UpgradePlan(_checked(catalog.begun(), wanted), wanted)
+    return UpgradePlan(_checked(catalog.require_snapshot(), wanted), wanted)
 
 
 def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.released import PinEnd, end_of_pin
+from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents

@@ -14,7 +14,7 @@ from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 
@@ -66,7 +66,7 @@ def _show(plan: RollbackPlan) -> None:
             show(f"{sign} {path}")
     for revision, each in sorted(reversal.undeleted.items()):
         table = table_text(TableName(each.schema, each.table))
-        show(f"back: rows of {table} where {predicate_words(each.predicate)}, deleted at revision {revision}")
+        show(f"back: rows of {table} where {predicate_text(each.predicate)}, deleted at revision {revision}")
     if reversal.expired:
         show(f"expires: {', '.join(map(str, reversal.expired))}")
     show(f"to revision {reversal.revision}, from {reversal.head}: {_summary(reversal)}")

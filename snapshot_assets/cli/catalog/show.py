@@ -7,9 +7,9 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from snapshot_assets.catalog.log.listing import log_size
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.size import log_size
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, Asked
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import SealState, State
@@ -20,7 +20,7 @@ from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -76,7 +76,7 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
         {
             "revision": revision,
             "table": table_text(TableName(tombstone.schema, tombstone.table)),
-            "where": predicate_words(tombstone.predicate),
+            "where": predicate_text(tombstone.predicate),
             "pending": revision in pending,
         }
         for revision, tombstone in state.tombstones.items()
@@ -164,7 +164,7 @@ def table(options: argparse.Namespace) -> int:
     if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
     since = 0 if options.since is None else resolve_version(options.since, head)
-    rows = metadata.read(Asked(head, state, since)).to_pylist()
+    rows = metadata.read(TableRequest(head, state, since)).to_pylist()
     rows = [plain(row) for row in rows]
     if options.json:
         show_json(rows)

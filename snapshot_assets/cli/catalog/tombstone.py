@@ -11,7 +11,7 @@ from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, show, show_json, show_table
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _summary(plan: RowDeletionPlan) -> str:
     return (
-        f"the rows of {table_text(plan.table)} where {predicate_words(plan.predicate)}, "
+        f"the rows of {table_text(plan.table)} where {predicate_text(plan.predicate)}, "
         f"{plan.whole_rows:,} to {plan.rows:,} of {counted(plan.files, 'file')},"
     )
 
@@ -63,15 +63,11 @@ def _as_json(options: argparse.Namespace, uri: str, plan: RowDeletionPlan) -> di
         "whole_files": plan.whole_files,
         "rows_at_least": plan.whole_rows,
         "matches": [
-            {"path": match.known.file.path, "rows": match.known.file.rows, "whole": match.certain}
-            for match in plan.matches
+            {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in plan.matches
         ],
     }
 
 
 def _show_files(plan: RowDeletionPlan) -> None:
-    rows = [
-        (match.known.file.path, match.known.file.rows, "all" if match.certain else "some, or none")
-        for match in plan.matches
-    ]
+    rows = [(match.file.path, match.file.rows, "all" if match.certain else "some, or none") for match in plan.matches]
     show_table(("File", "Rows", "Deleted"), rows)

@@ -16,8 +16,8 @@ from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rules.expire import Retention
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
 from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.actions import ChunksInProgress, Expired
@@ -136,7 +136,7 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     state = sealed.catalog.state
     [two] = [known for known in state.pins if known.pin.revision == 7]
     ends = end_of_pin(state, two)
-    assert Freed(pinned, len(b"late rows"), "tag deleted") in ends.freed
+    assert ReleasedObject(pinned, len(b"late rows"), "tag deleted") in ends.released
     assert ends.unreadable == 7
     delete_tag(sealed.catalog, "two")
     assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
@@ -216,7 +216,7 @@ def test_a_tag_and_an_expiry_that_race_never_leave_a_pin_with_missing_files(
     else:
         assert actions[late](slow).pinned == {5: ("tag 'old'",)}
     state = read_state(writer.store)
-    assert state.files.unneeded(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
+    assert state.files.unreferenced(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
     collected(writer)
     assert not verify(writer.store).faults
 

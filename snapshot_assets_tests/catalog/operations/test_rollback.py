@@ -10,7 +10,8 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of, sums_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
@@ -59,7 +60,7 @@ def same(one: State, other: State) -> bool:
         same_states(one, other)
         and manifest_of(one) == manifest_of(other)
         and (one.readable(), one.pins, one.tombstones) == (other.readable(), other.pins, other.tombstones)
-        and (one.plans_since, one.rolled_back) == (other.plans_since, other.rolled_back)
+        and (one.plans_valid_from, one.rolled_back) == (other.plans_valid_from, other.rolled_back)
     )
 
 

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.rules.expire import Retention
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -61,7 +61,7 @@ def garbage(writer: Writer) -> dict[str, str]:
 class End:
     """A change, how it is told of, and how many objects it frees by reason."""
 
-    told: Callable[[Catalog], tuple[Freed, ...]]
+    told: Callable[[Catalog], tuple[ReleasedObject, ...]]
     done: Callable[[Catalog], object]
     reasons: dict[str, int]
 
@@ -73,17 +73,17 @@ ENDS = {
         {"expired": 2},
     ),
     "tag deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).released,
         lambda catalog: delete_tag(catalog, "kept"),
         {"tag deleted": 2, "pin object": 1},
     ),
     "tag replaced": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).released,
         lambda catalog: replace_tag(catalog, "kept", 13),
         {"tag replaced": 2, "pin object": 1},
     ),
     "savepoint deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).released,
         lambda catalog: delete_savepoint(catalog, 1),
         {"savepoint deleted": 2, "pin object": 1},
     ),
@@ -150,7 +150,7 @@ def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
     state = sealed.catalog.state
     for name in ("one", "newest"):
         ends = end_of_pin(state, state.tags[name])
-        assert ([each.reason for each in ends.freed], ends.unreadable) == (["pin object"], None)
+        assert ([each.reason for each in ends.released], ends.unreadable) == (["pin object"], None)
     delete_tag(sealed.catalog, "one")
     state = sealed.catalog.state
     assert end_of_pin(state, state.tags["two"]).unreadable == 5
