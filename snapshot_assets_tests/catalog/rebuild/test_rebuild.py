@@ -17,7 +17,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
@@ -412,5 +412,5 @@ def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_i
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
     when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified
-    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    found = plan_collection(Catalog.open(writer.store))
     assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])
