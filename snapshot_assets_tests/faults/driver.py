@@ -81,16 +81,14 @@ def export(
     )
     told: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     try:
-        run.begin()
-        for outcome in run.export(chunks, replace_completed=replace):
-            told["outcomes"][outcome.chunk] = outcome.status
-        if seal:
-            told["sealed"] = run.seal().seal.revision
+        with run.open() as export:
+            for outcome in export.export(chunks, replace_completed=replace):
+                told["outcomes"][outcome.chunk] = outcome.status
+            if seal:
+                told["sealed"] = export.seal().seal.revision
     except SnapshotError as error:
         told["error"] = [kind.__name__ for kind in type(error).__mro__]
         told["message"] = str(error)
-    finally:
-        run.close()
     if signal_to:
         Path(signal_to).touch()
     return told | {"read": runner.read, "trace": store.trace}
