@@ -85,7 +85,7 @@ class History:
                 read_own_checkpoint(self._store, number, others)
                 return ""
             entry, (location, named_by) = read_entry(self._store, number), named_location(self._store, others)
-            if location not in ("", entry.transaction.location_id) and not entry.begins_anew:
+            if location not in ("", entry.transaction.location_id) and not entry.starts_log:
                 return str(foreign_location(path, entry.transaction.location_id, location, named_by))
         except (ForeignLocationError, ForkError, MisnamedError) as error:
             return str(error)

@@ -129,7 +129,7 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
             raise entry
         if revision != state.revision + 1:
             _refuse_half_deleted(store, newer[-1])
-            if not entry.begins_anew:
+            if not entry.starts_log:
                 check_location(state, entry.transaction, transaction_path(revision))
             raise listing.strays[0] if listing.strays else gap(state.revision + 1, revision)
         if entry.starts_log and _begins_unlisted(store, revision, listing):

@@ -110,7 +110,7 @@ def _stray(scan: LogScan, revision: int, entry: LogEntry | FaultError) -> FaultE
     """Return why a transaction is no evidence that its revision was committed; None if it is."""
     if isinstance(entry, MisnamedError):
         return entry
-    if isinstance(entry, LogEntry) and not entry.begins_anew:
+    if isinstance(entry, LogEntry) and not entry.starts_log:
         try:
             check_location(scan.state, entry.transaction, transaction_path(revision))
         except ForeignLocationError as foreign:
