@@ -70,11 +70,9 @@ def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float
     store = open_store(parse_location(plan.to))
     started = time.perf_counter()
     run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
-    try:
-        list(run.export([1]))
+    with run.open() as opened:
+        list(opened.export([1]))
         took = time.perf_counter() - started
-    finally:
-        run.close()
     peaks.append(peak_memory())
     return took
 

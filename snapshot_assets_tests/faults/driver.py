@@ -81,16 +81,14 @@ def export(
     )
     result: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     try:
-        run.begin()
-        for outcome in run.export(chunks, replace_completed=replace):
-            result["outcomes"][outcome.chunk] = outcome.status
-        if seal:
-            result["sealed"] = run.seal().seal.revision
+        with run.open() as export:
+            for outcome in export.export(chunks, replace_completed=replace):
+                result["outcomes"][outcome.chunk] = outcome.status
+            if seal:
+                result["sealed"] = export.seal().seal.revision
     except SnapshotError as error:
         result["error"] = [kind.__name__ for kind in type(error).__mro__]
         result["message"] = str(error)
-    finally:
-        run.close()
     if signal_to:
         Path(signal_to).touch()
     return result | {"read": runner.read, "trace": store.trace}

@@ -18,11 +18,11 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
@@ -32,6 +32,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
@@ -224,7 +225,9 @@ def _tombstone(store: ObjectStore) -> None:
 
 
 def _compact(store: ObjectStore) -> None:
-    for _ in CompactRun(store, InlineRunner(), "compact", retry=RetryPolicy(base=0)).run():
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted())
+    for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
 
 
@@ -305,11 +308,11 @@ def _checkpoint_at_head(store: ObjectStore) -> bool:
 
 
 def _nothing_to_collect(store: ObjectStore) -> bool:
-    return not collect_garbage(Catalog.open(store), dry_run=True, **_NOW).deleted
+    return not plan_collection(Catalog.open(store), **_NOW).deleted
 
 
 def _nothing_to_prune(store: ObjectStore) -> bool:
-    return not prune(Catalog.open(store), dry_run=True, **_NOW).deleted
+    return not plan_pruning(Catalog.open(store), **_NOW).deleted
 
 
 def _nothing_there(store: ObjectStore) -> bool:
@@ -381,7 +384,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         return None
     except DamageError:
         return DAMAGED
-    if not state.begun:
+    if not state.has_snapshot:
         return None
     return {
         "version": state.format_version,

@@ -36,7 +36,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
 from snapshot_assets.engine.parquet.reader import read_batches
@@ -192,7 +192,9 @@ def history(store: ObjectStore) -> None:
     seal(log)
     delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
     write_checkpoint(store, log.state)
-    list(CompactRun(store, InlineRunner(), "compaction", Wanted(tables=(READINGS,), chunks=(1,))).run())
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_compaction(store, catalog.require_snapshot(), Wanted(tables=(READINGS,), chunks=(1,)))
+    list(CompactRun(catalog, InlineRunner(), "compaction").execute(plan))
     log.refresh()
     delete_tag(log, "first")
     assert collect_garbage(log, grace=NOW, unsafe=True).deleted

@@ -217,7 +217,7 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         receipt.snapshot_id == state.snapshot_id
         and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
-        and receipt.base_revision >= state.spoken_of(receipt.chunk)
+        and receipt.base_revision >= state.last_change_of(receipt.chunk)
         and all(is_intact(store, file) for file in receipt.files)
     )
 

@@ -167,7 +167,7 @@ def test_texts_without_dictionaries_are_read_behind_levels_of_every_kind(
         rows, out, use_dictionary=False, column_encoding=encoding, data_page_version=version, compression=codec
     )
     Forged(tables=(table("main", "t"),), files=((T, out.getvalue(), 5000),)).write(store)
-    [state] = Catalog.open(store).begun().files.chunk(0).values()
+    [state] = Catalog.open(store).require_snapshot().files.chunk(0).values()
     assert pa.Table.from_batches(data_files.read_batches(store, state.file, rows.schema)).equals(rows)
 
 
