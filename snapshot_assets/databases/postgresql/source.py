@@ -1,4 +1,4 @@
-"""PostgreSQL behind the `Database` protocol."""
+"""PostgreSQL as a source; see `Database`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.scan import Scanner
-from snapshot_assets.databases.postgresql.session import Session
-from snapshot_assets.databases.postgresql.time_predicates import TimeColumn
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
 from snapshot_assets.format.relations import DatabaseSchema, Table
@@ -21,7 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresqlDatabase:
-    """One connection, which reads one state of the database from its first query until it is closed.
+    """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
         address: Where to connect.
@@ -31,23 +31,23 @@ class PostgresqlDatabase:
 
     def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
-        self._session = Session(address)
+        self._session = PostgresqlSession(address)
         self._scanner = Scanner(self._session)
 
     def extract(self, selection: Selection) -> DatabaseSchema:
-        """Describe what is selected (see `Database.extract`)."""
+        """Describe the selection; see `Database`."""
         return extract(self._session, selection)
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Guess a scan's size as the planner does."""
+        """Return the planner's estimate of a scan."""
         return self._scanner.estimate(scan)
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into shares, which make up its rows when all are read in one state (one token, or this one)."""
+        """Divide a scan into parts; all parts must be read in one state."""
         return self._scanner.split(scan, parts)
 
     def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
-        """Stream a scan's rows (see `Database.scan`)."""
+        """Stream a scan's rows; see `Database`."""
         return self._scanner.scan(scan)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
@@ -61,10 +61,8 @@ class PostgresqlDatabase:
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        found = [bounds for table in tables if table.time_index is not None if (bounds := self._bounds(table, zone))]
-        if not found:
-            return None
-        return min(low for low, _ in found), max(high for _, high in found)
+        timed = (table for table in tables if table.time_index is not None)
+        return outermost(self._bounds(table, zone) for table in timed)
 
     def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
         query = _bounds_query(self._scanner.time_column(table, zone), self._scanner.source(table))
@@ -74,10 +72,9 @@ class PostgresqlDatabase:
         return _moment(table, row["low"]), _moment(table, row["high"])
 
     def fence(self) -> dict[str, str]:
-        """Return the snapshot that this connection reads, and where the log stands now.
+        """Return the snapshot that this connection reads, and the current position of the write-ahead log.
 
-        Two connections read one state if and only if their `snapshot` is the same; `lsn` is only where to look in the
-        log, and not earlier than the snapshot.
+        Two connections read one state if and only if their `snapshot` is equal. `lsn` is not earlier than the snapshot.
         """
         row = self._session.rows(
             "SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()"
@@ -88,10 +85,10 @@ class PostgresqlDatabase:
 
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
-        """Hold the present state on a connection of its own (see `Database.hold`)."""
-        session = Session(replace(self._address, consistency=None), exports=True)
+        """Hold the present state on another connection; see `Database`."""
+        session = PostgresqlSession(replace(self._address, consistency=None), exports=True)
         try:
-            yield _Held(session, self._address.alias)
+            yield _ExportedSnapshot(session, self._address.alias)
         finally:
             session.close()
 
@@ -100,10 +97,10 @@ class PostgresqlDatabase:
         self._session.close()
 
 
-class _Held:
-    """An exported snapshot, which lives as long as its session's transaction."""
+class _ExportedSnapshot:
+    """An exported snapshot, which exists until its session's transaction ends; see `HeldState`."""
 
-    def __init__(self, session: Session, alias: str) -> None:
+    def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
         self._alias = alias
         row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
@@ -115,7 +112,7 @@ class _Held:
         return self._token
 
     def check(self) -> None:
-        """Make sure that the session lives.
+        """Check that the session is still open.
 
         Raises:
             ConsistencyLostError: It has ended, and the snapshot with it.
@@ -130,13 +127,13 @@ class _Held:
             ) from None
 
 
-def _bounds_query(time: TimeColumn, source: str) -> str:
+def _bounds_query(time: PostgresqlTimeColumn, source: str) -> str:
     finite = f"{time.sql} > '-infinity' AND {time.sql} < 'infinity'"
     ends = f"SELECT pg_catalog.min({time.sql}) AS low, pg_catalog.max({time.sql}) AS high FROM {source} WHERE {finite}"
     if time.type == "timestamptz" or time.zone == "UTC":
         moments = ", ".join(f"{_micros(replace(time, name=name).instant)} AS {name}" for name in ("low", "high"))
         return f"SELECT {moments} FROM ({ends}) ends"
-    # Around a change of clocks the least local time need not be the least instant: look a little further.
+    # When clocks change, the least local time may not be the least instant: compare all within two days.
     near = "interval '2 days'"
     return (
         f"SELECT {_micros(f'min({time.instant})')} AS low, {_micros(f'max({time.instant})')} AS high"
@@ -154,7 +151,7 @@ def _moment(table: Table, micros: int) -> datetime:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         raise DatabaseError(
-            f"The earliest or latest time of table {str(table.table_name)!r} lies outside the years 1 to 9999, so a"
-            " range cannot be found by itself. Write `start_time` and `end_time` in the plan.",
+            f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
+            " range cannot be computed. Write `start_time` and `end_time` in the plan.",
             table=str(table.table_name),
         ) from None

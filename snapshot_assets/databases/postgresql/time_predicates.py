@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.sql import identifier, instant, literal
+from snapshot_assets.databases.postgresql.sql import instant, literal
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows, WindowRows
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 

@@ -1,4 +1,4 @@
-"""What the parts of a definition share: what is restored, what is lost, and how a statement is written."""
+"""Shared by all modules that build statements: the context of a restore, and common statements."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 
 @dataclass
-class Making:
-    """One definition while it is made.
+class RestoreContext:
+    """The schema that is restored, and what the statements built so far leave out.
 
     Attributes:
         schema: What is restored.
         expressions: Whether SQL text of the documents is restored.
         tables: The tables by name.
-        partition_keys: How those tables are cut that are restored with their partitions.
+        partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views.
-        left_out: Indexes that are not restored, by table.
-        lost: What cannot be restored, a sentence each.
+        left_out: Constraints and indexes that are not restored, by relation.
+        lost: What is not restored, a sentence each.
     """
 
     schema: DatabaseSchema
@@ -58,25 +59,31 @@ class Making:
         return found if table.table_name in self.partition_keys else []
 
     def lose(self, sentence: str) -> None:
-        """Note what is not restored."""
+        """Record a sentence about something that is not restored."""
         if sentence not in self.lost:
             self.lost.append(sentence)
 
+    def lose_uncarried(self, options: Mapping[str, Any], relation: TableName | None = None) -> None:
+        """Record the objects of a relation or schema that a snapshot does not carry."""
+        of = f" of {relation}" if relation else ""
+        for name in options.get("not_carried", ()):
+            self.lose(f"{capital(str(name))}{of} is not in a snapshot.")
+
     def allows(self, what: str, plain: bool = False) -> bool:
-        """Tell whether something that holds SQL text is restored, and note it if not.
+        """Return whether an object is restored that may consist of SQL text; if not, record it as lost.
 
         Args:
-            what: What it is, as a sentence begins.
-            plain: Whether it holds names and constants only, which are restored in any case.
+            what: The object, for the beginning of a sentence.
+            plain: Whether it consists of names and constants only; then it is always restored.
         """
         if not (plain or self.expressions):
             self.lose(f"{what} is left out: it is SQL text of the snapshot.")
         return plain or self.expressions
 
 
-def capital(words: str) -> str:
-    """Return text as a sentence begins, the names in it left as they are."""
-    return words[:1].upper() + words[1:]
+def capital(text: str) -> str:
+    """Return text with a capital first letter; names in it do not change."""
+    return text[:1].upper() + text[1:]
 
 
 def part_name(part: Mapping[str, Any]) -> TableName:
@@ -88,48 +95,51 @@ def alter(table: TableName, action: str, *, makes: str, of: TableName | None = N
     """Return an ALTER TABLE.
 
     Args:
-        table: What is altered.
-        action: What is done.
-        makes: What it makes, for messages.
-        of: Table or view that `table` belongs to, if it is a partition.
-        only: Whether its heirs and partitions are left alone.
+        table: The table or partition to alter.
+        action: The action in SQL.
+        makes: The object that the action creates, for messages.
+        of: Table or view to which `table` belongs, if it is a partition.
+        only: Whether tables that inherit from it, and partitions, stay as they are.
     """
     return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(table)} {action}", of or table)
 
 
-def comment(kind: str, name: str, told: str | None, makes: str, of: TableName | None) -> Iterable[Statement]:
-    """Yield the statement that comments on something, if there is a comment.
+def comment(
+    kind: str, name: str, content: str | None, makes: str, of: TableName | None, unless: str = ""
+) -> Iterable[Statement]:
+    """Yield the statement that comments on an object, if there is a comment.
 
     Args:
         kind: Such as `TABLE`.
-        name: Its name in SQL.
-        told: The comment.
-        makes: The thing, for messages.
-        of: Table or view that it belongs to.
+        name: The object in SQL.
+        content: The comment.
+        makes: The object, for messages.
+        of: Table or view to which the object belongs.
+        unless: See `Statement`.
     """
-    if told is not None:
-        yield Statement(f"comment on {makes}", f"COMMENT ON {kind} {name} IS {literal(told)}", of)
+    if content is not None:
+        yield Statement(f"comment on {makes}", f"COMMENT ON {kind} {name} IS {literal(content)}", of, unless)
 
 
 def column_comments(comments: Mapping[str, str | None], relation: TableName, of: TableName) -> Iterable[Statement]:
     """Yield the comments of a relation's columns."""
-    for column, told in comments.items():
+    for column, content in comments.items():
         name = f"{qualified(relation)}.{identifier(column)}"
-        yield from comment("COLUMN", name, told, f"column {relation}.{column}", of)
+        yield from comment("COLUMN", name, content, f"column {relation}.{column}", of)
 
 
-def storage(options: Mapping[str, Any], inner: str) -> str:
+def storage(options: Mapping[str, Any], parameters: str) -> str:
     """Return ` USING …` and ` WITH (…)` of a relation.
 
     Args:
         options: Its options.
-        inner: Its storage parameters, as text.
+        parameters: Its storage parameters in SQL.
     """
     method = options.get("access_method")
     using = f" USING {identifier(str(method))}" if method else ""
-    return f"{using} WITH ({inner})" if inner else using
+    return f"{using} WITH ({parameters})" if parameters else using
 
 
 def unlogged(options: Mapping[str, Any]) -> str:
-    """Return `UNLOGGED ` for an unlogged table."""
+    """Return `UNLOGGED ` for an unlogged table, else nothing."""
     return "UNLOGGED " if options.get("persistence") == "unlogged" else ""

@@ -1,11 +1,11 @@
-"""Constraints, indexes, extended statistics, and what of a table is not carried."""
+"""Reads constraints, indexes, extended statistics, and the objects of a table that a snapshot does not carry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array
 
 Rows = dict[int, list[dict[str, Any]]]
@@ -63,28 +63,31 @@ ORDER BY 1, 2
 """
 
 
-def read_constraints(session: Session, relations: Iterable[int]) -> Rows:
-    """Return constraints by relation; of inherited ones only NOT NULL, and a partition's keys for its table's."""
+def read_constraints(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
+    """Return constraints by relation.
+
+    Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not.
+    """
     return _by_relation(session, _CONSTRAINTS, relations, "reading constraints")
 
 
-def read_indexes(session: Session, relations: Iterable[int]) -> Rows:
-    """Return the indexes by relation that back no constraint."""
+def read_indexes(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
+    """Return indexes by relation, except those of constraints."""
     return _by_relation(session, _INDEXES, relations, "reading indexes")
 
 
-def read_statistics(session: Session, relations: Iterable[int]) -> Rows:
+def read_statistics(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
     """Return extended statistics by relation."""
     return _by_relation(session, _STATISTICS, relations, "reading statistics objects")
 
 
-def read_not_carried(session: Session, relations: Iterable[int]) -> Rows:
+def read_not_carried(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
     """Return triggers, policies and rules by relation."""
     return _by_relation(session, _NOT_CARRIED, relations, "reading triggers, policies and rules")
 
 
-def _by_relation(session: Session, query: str, relations: Iterable[int], doing: str) -> Rows:
-    found: Rows = {}
+def _by_relation(session: PostgresqlSession, query: str, relations: Iterable[int], doing: str) -> Rows:
+    by_relation: Rows = {}
     for row in session.rows(query.format(oids=oid_array(relations)), doing):
-        found.setdefault(row["relation"], []).append(row)
-    return found
+        by_relation.setdefault(row["relation"], []).append(row)
+    return by_relation
