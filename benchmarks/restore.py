@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks.export import peak_memory, timed
 from benchmarks.sessions import benchmark_session
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
@@ -73,7 +73,7 @@ def ours(server: PostgresqlServer, spark: SparkSession, store: ObjectStore) -> f
     """One import into a fresh database."""
     address = Configuration().source(server.create_database())
     started = time.perf_counter()
-    run = ImportRun(store, address, SparkRunner(spark), slots=2)
+    run = RestoreRun(store, address, SparkRunner(spark), slots=2)
     list(run.restore())
     assert run.finish()
     assert all(expected == found for expected, found in run.check_counts().values())

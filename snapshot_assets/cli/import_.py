@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.import_request import ImportRequest, request_of
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
-from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.prepared import Prepared
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
-from snapshot_assets.engine.restore.run import ImportRun
-from snapshot_assets.engine.restore.spark_loader import open_import_target
+from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError, SnapshotError
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     request = request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
-    run = ImportRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
+    run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
     prepared = run.prepare(depth="full" if options.dry_run else "quick")
     if prepared.done:
         run.check_rows(prepared, added=True)
@@ -68,7 +68,7 @@ def _session() -> SparkSession:
 
 
 def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
-    with closing(open_import_target(request.address, _session)) as target:
+    with closing(open_restore_target(request.address, _session)) as target:
         imports = target.imports()
         if options.dry_run:
             return _show_forgetting(options, request, imports)
@@ -83,7 +83,7 @@ def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
     return 0
 
 
-def _show_forgetting(options: argparse.Namespace, request: ImportRequest, imports: Sequence[ImportRecord]) -> int:
+def _show_forgetting(options: argparse.Namespace, request: ImportRequest, imports: Sequence[RestoreRecord]) -> int:
     if options.json:
         show_json({"target": request.address.alias, "would_forget": [record.id for record in imports]})
         return 0
@@ -93,7 +93,7 @@ def _show_forgetting(options: argparse.Namespace, request: ImportRequest, import
     return 0
 
 
-def _unpin(request: ImportRequest, imports: Sequence[ImportRecord]) -> list[str]:
+def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str]:
     """Delete the tags of imports that are forgotten; returns those that may still be there, with their locations."""
     try:
         location_id = read_state(request.store).location_id

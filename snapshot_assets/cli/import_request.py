@@ -11,7 +11,7 @@ from typing import Any
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import parse_range
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.plan import Filters
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
@@ -38,7 +38,7 @@ class ImportRequest:
     configuration: Configuration
     named: Plan
     address: DatabaseAddress
-    settings: ImportSettings
+    settings: RestoreSettings
     parallelism: int
 
     @property
@@ -98,7 +98,7 @@ def request_of(options: argparse.Namespace) -> ImportRequest:
         configuration=configuration,
         named=plan,
         address=configuration.source(plan.target),
-        settings=ImportSettings(filters, options.at, options.into_nonempty, options.replace),
+        settings=RestoreSettings(filters, options.at, options.into_nonempty, options.replace),
         parallelism=_parallelism(options, plan),
     )
 

@@ -19,10 +19,10 @@ from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,
-    ImportRecord,
     Load,
     LoadedFile,
     OtherType,
+    RestoreRecord,
     Statement,
     not_renewable,
     superseded,
@@ -56,7 +56,7 @@ _LEDGER = (
             PRIMARY KEY (location_id, table_schema, table_name, path))""",
     ),
 )
-_RECORDED = tuple(field.name for field in fields(ImportRecord))
+_RECORDED = tuple(field.name for field in fields(RestoreRecord))
 
 
 class SqlTarget(ABC):
@@ -125,7 +125,7 @@ class SqlTarget(ABC):
 
     # The ledger
 
-    def imports(self) -> list[ImportRecord]:
+    def imports(self) -> list[RestoreRecord]:
         """Return the imports that the ledger knows, oldest first; see `Target`."""
         if not self._has_ledger():
             return []
@@ -157,7 +157,7 @@ class SqlTarget(ABC):
     def _has_ledger(self) -> bool:
         return TableName(LEDGER_SCHEMA, "files") in self.existing([TableName(LEDGER_SCHEMA, "files")])
 
-    def begin(self, record: ImportRecord, statements: Sequence[Statement], newest: str) -> ImportRecord:
+    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
         """Record an import and run its first statements; see `Target`."""
         with self._transaction():
             self._lock()
@@ -268,8 +268,8 @@ class SqlTarget(ABC):
         doing = f"looking for rows that foreign key {reference.name} of {reference.table} ties"
         return bool(self._rows(f"SELECT EXISTS ({found}) AS found", doing)[0]["found"])
 
-    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
-        """Know rows that are in by other files; see `ImportTarget`."""
+    def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+        """Know rows that are in by other files; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
             for name in {each.table for each in (*old, *new)}:
@@ -287,7 +287,7 @@ class SqlTarget(ABC):
                     f"INSERT INTO {_FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})", _noting(file)
                 )
 
-    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`."""
         with self._transaction():
             self._lock()
@@ -348,7 +348,7 @@ def _making(statement: Statement) -> Iterator[None]:
         ) from error
 
 
-def _record(row: Mapping[str, Any]) -> ImportRecord:
+def _record(row: Mapping[str, Any]) -> RestoreRecord:
     names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
     known = {name: row[name] for name in _RECORDED if row.get(name) is not None}  # an earlier version recorded less
-    return ImportRecord(**{**known, **names})
+    return RestoreRecord(**{**known, **names})

@@ -89,7 +89,7 @@ class OtherType:
 
 
 @dataclass(frozen=True)
-class ImportRecord:
+class RestoreRecord:
     """What an import pinned when it first ran; every resume uses it.
 
     Attributes:
@@ -162,7 +162,7 @@ def superseded(table: TableName, import_id: str, newest: str = "") -> str:
     )
 
 
-class ImportTarget(Protocol):
+class RestoreTarget(Protocol):
     """A database that rows are restored into, all but how the rows go in. Closed after use.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
@@ -183,7 +183,7 @@ class ImportTarget(Protocol):
         """
         ...
 
-    def imports(self) -> list[ImportRecord]:
+    def imports(self) -> list[RestoreRecord]:
         """Return the imports that the ledger knows, oldest first; none where there is no ledger."""
         ...
 
@@ -191,7 +191,7 @@ class ImportTarget(Protocol):
         """Return the files of a location that the ledger knows."""
         ...
 
-    def begin(self, record: ImportRecord, statements: Sequence[Statement], newest: str) -> ImportRecord:
+    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
         """Record an import and run its first statements, in one transaction; makes the ledger where there is none.
 
         Args:
@@ -207,7 +207,7 @@ class ImportTarget(Protocol):
         """
         ...
 
-    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+    def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
         """Know rows that are in by other files, all at once: a compaction put them there. No row is touched.
 
         Args:
@@ -221,7 +221,7 @@ class ImportTarget(Protocol):
         """
         ...
 
-    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished, in one transaction; nothing if it was already.
 
         Raises:
@@ -242,7 +242,7 @@ class ImportTarget(Protocol):
         ...
 
 
-class Target(ImportTarget, Protocol):
+class Target(RestoreTarget, Protocol):
     """A connection that a task makes, loads files over, each in one transaction, and closes."""
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:

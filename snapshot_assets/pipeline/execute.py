@@ -14,7 +14,7 @@ from snapshot_assets.engine.compact.plan import Wanted
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.begin import RequestedRange
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
@@ -97,7 +97,7 @@ def run_restore(
     keys: Sequence[str],
     *,
     instance: dg.DagsterInstance,
-    settings: ImportSettings,
+    settings: RestoreSettings,
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
 ) -> str:
     """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.operations.collect_garbage import Collection
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
-from snapshot_assets.catalog.verify.verify import Fault
+from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.chunks import Outcome

@@ -24,9 +24,9 @@ from snapshot_assets.engine.export.begin import RequestedRange
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.errors import PlanError
@@ -110,10 +110,10 @@ class Snapshots:
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
-    imports: dict[str, ImportSettings] = field(default_factory=dict)
+    imports: dict[str, RestoreSettings] = field(default_factory=dict)
     master: str = ""
     _runs: dict[str, ExportRun] = field(default_factory=dict)
-    _imports: dict[str, ImportRun] = field(default_factory=dict)
+    _imports: dict[str, RestoreRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
         """Return a plan by name."""
@@ -141,7 +141,7 @@ class Snapshots:
             )
         return self._runs[name]
 
-    def import_run(self, name: str) -> ImportRun:
+    def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's import run of a plan that has a target, made on first use."""
         if name not in self._imports:
             plan = self.plan(name)
@@ -149,13 +149,13 @@ class Snapshots:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             address = self.configuration.source(plan.target)
             refuse_local_files(plan, address, self._master)
-            self._imports[name] = ImportRun(
+            self._imports[name] = RestoreRun(
                 store=self.store(name),
                 address=address,
                 runner=LazyRunner(self.session),
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
-                settings=self.imports.get(name, ImportSettings()),
+                settings=self.imports.get(name, RestoreSettings()),
                 session=self.session,
             )
         return self._imports[name]

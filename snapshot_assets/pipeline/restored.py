@@ -9,10 +9,10 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.prepared import Prepared
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -37,7 +37,7 @@ class RestoreConfig(dg.Config):
         default=None, description="Version to restore, such as rev:12; the newest seal by default."
     )
 
-    def over(self, settings: ImportSettings) -> ImportSettings:
+    def over(self, settings: RestoreSettings) -> RestoreSettings:
         """Return settings with what is configured here."""
         return dataclasses.replace(
             settings,
@@ -68,7 +68,7 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
-        run = snapshots_of(context).import_run(plan.name)
+        run = snapshots_of(context).restore_run(plan.name)
         run.settings = config.over(run.settings)
         keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
         done: dict[str, dict[str, Any]] = {}
@@ -95,7 +95,7 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
     return restored
 
 
-def _outcomes(run: ImportRun, chunks: Sequence[int], *, again: bool) -> Iterator[ChunkOutcome]:
+def _outcomes(run: RestoreRun, chunks: Sequence[int], *, again: bool) -> Iterator[ChunkOutcome]:
     """Load chunk 0 too, whichever windows are wanted: no window holds the tables without a time index."""
     if not again:
         yield from run.restore([UNTIMED_CHUNK, *chunks])
@@ -152,7 +152,7 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Ju
 
     The revision is the one that the ledger says was restored: a newer one may be sealed by now.
     """
-    run = snapshots_of(context).import_run(plan.name)
+    run = snapshots_of(context).restore_run(plan.name)
     prepared = run.prepare(recorded=True)
     with run.target() as target:
 

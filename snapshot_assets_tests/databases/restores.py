@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import Definition, ImportRecord, LoadedFile, Target
+from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, Target
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
@@ -55,12 +55,12 @@ def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions:
     return Definition(definition.tables, definition.before, definition.after, (*lost, *definition.lost))
 
 
-def record_of(definition: Definition, id_: str = "a" * 32) -> ImportRecord:
+def record_of(definition: Definition, id_: str = "a" * 32) -> RestoreRecord:
     tables = tuple(table.table_name for table in definition.tables)
-    return ImportRecord(id_, LOCATION, "file:///snapshots/x", 1, "c" * 64, "{}", tables)
+    return RestoreRecord(id_, LOCATION, "file:///snapshots/x", 1, "c" * 64, "{}", tables)
 
 
-def entry(table: TableName, record: ImportRecord, path: str = "") -> LoadedFile:
+def entry(table: TableName, record: RestoreRecord, path: str = "") -> LoadedFile:
     return LoadedFile(LOCATION, table, path or f"data/0/{table}.parquet", 0, "f" * 64, record.id)
 
 

@@ -26,7 +26,7 @@ from snapshot_assets.databases.postgresql import target as postgresql_target  # 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import SnapshotError
@@ -112,7 +112,7 @@ def restore(
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
     told: dict[str, Any] = {"outcomes": {}}
     with counted_targets(store):
-        run = ImportRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
+        run = RestoreRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
         try:
             for outcome in run.restore(chunks, again=again):
                 told["outcomes"][outcome.chunk] = outcome.status

@@ -105,7 +105,7 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     found["compacted"] = sum(each.rows_deleted for each in compacted)
     seal(Catalog.open_for_writing(snapshots.store(plan.name)))
 
-    restored = snapshots.import_run(plan.name)
+    restored = snapshots.restore_run(plan.name)
     found["restored"] = sum(outcome.rows for outcome in restored.restore())
     restored.finish()
     found["after"] = seen_by_executors(spark)

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.released import EXPIRED, Freed, freed
-from snapshot_assets.catalog.verify.verify import Report, check_documents, check_files
+from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.listed import Listed

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from snapshot_assets.catalog.log.listing import log_size
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.size import log_size
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import SealState, State

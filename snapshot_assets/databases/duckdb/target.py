@@ -22,12 +22,12 @@ from snapshot_assets.databases.duckdb.ingest import ingest
 from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import session_config
 from snapshot_assets.databases.duckdb.sql import identifier, literal
-from snapshot_assets.databases.duckdb.time_predicates import predicate
+from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
-from snapshot_assets.databases.target import ExistingTable, ImportRecord, OtherType, Statement
+from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
@@ -173,7 +173,7 @@ class DuckDBTarget(SqlTarget):
             self._opened.close()
             self._opened = None
 
-    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
+    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`.
 
         DuckDB builds indexes in memory. They are not built in a task, so they may have as much as DuckDB would take.
@@ -258,7 +258,7 @@ class DuckDBTarget(SqlTarget):
         return Schemas(self).relation(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
-        return predicate(table, rows)
+        return DuckDBTimeColumn.predicate(table, rows)
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Do nothing: nobody else has the file open."""

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.spark.introspect import translated
 from snapshot_assets.databases.spark.sql import literal, qualified
-from snapshot_assets.databases.target import ImportRecord, LoadedFile
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
 _COLUMNS = "number BIGINT, event STRING, subject STRING, facts STRING"
@@ -92,7 +92,7 @@ class Contents:
         claims: Claims that are open or loaded, oldest first.
     """
 
-    imports: dict[str, ImportRecord] = field(default_factory=dict)
+    imports: dict[str, RestoreRecord] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
 
     def apply(self, event: LedgerEvent) -> None:
@@ -182,7 +182,7 @@ class Ledger:
             self._spark.sql(f"DROP TABLE IF EXISTS {self._name}")
 
 
-def begun(record: ImportRecord) -> LedgerEvent:
+def begun(record: RestoreRecord) -> LedgerEvent:
     """Return the event of an import that begins."""
     return LedgerEvent("begun", record.id, json.dumps(asdict(record)))
 
@@ -192,9 +192,9 @@ def claimed(claim: Claim) -> LedgerEvent:
     return LedgerEvent("claimed", claim.id, json.dumps(asdict(claim)))
 
 
-def _record(facts: dict[str, Any]) -> ImportRecord:
+def _record(facts: dict[str, Any]) -> RestoreRecord:
     names = {key: tuple(TableName(*name) for name in facts[key]) for key in ("tables", "made")}
-    return ImportRecord(**{**facts, **names})
+    return RestoreRecord(**{**facts, **names})
 
 
 def _claim(facts: dict[str, Any]) -> Claim:

@@ -14,13 +14,13 @@ from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
-from snapshot_assets.databases.spark.time_predicates import predicate
+from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,
-    ImportRecord,
     LoadedFile,
     OtherType,
+    RestoreRecord,
     Statement,
     not_renewable,
     superseded,
@@ -36,7 +36,7 @@ _claiming = threading.Lock()
 
 
 class SparkTarget:
-    """The tables of one catalog, or of one namespace of it. See `ImportTarget`.
+    """The tables of one catalog, or of one namespace of it. See `RestoreTarget`.
 
     A table goes into the namespace that its schema names, or all into the one that the URI names.
 
@@ -61,7 +61,7 @@ class SparkTarget:
     # What is there
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `ImportTarget`.
+        """Describe those of the tables that exist; see `RestoreTarget`.
 
         Raises:
             RestoreError: Two of them would be one table.
@@ -92,10 +92,10 @@ class SparkTarget:
         return []
 
     def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `ImportTarget`."""
+        """Count a table's rows; see `RestoreTarget`."""
         with translated(self._doing(f"counting {table.table_name}")):
             frame = self._refreshed(table.table_name)
-            return (frame if isinstance(rows, AllRows) else frame.where(predicate(table, rows))).count()
+            return frame.where(SparkTimeColumn.predicate(table, rows)).count()
 
     def columns(self, table: Table) -> list[str]:
         """Return the names of a table's columns in the order in which rows go in."""
@@ -109,16 +109,16 @@ class SparkTarget:
 
     # Imports
 
-    def imports(self) -> list[ImportRecord]:
-        """Return the imports that the ledger knows; see `ImportTarget`."""
+    def imports(self) -> list[RestoreRecord]:
+        """Return the imports that the ledger knows; see `RestoreTarget`."""
         return list(self._ledger.read().imports.values())
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
-        """Return the files of a location that the ledger knows; see `ImportTarget`."""
+        """Return the files of a location that the ledger knows; see `RestoreTarget`."""
         return self._ledger.read().loaded(location_id)
 
-    def begin(self, record: ImportRecord, statements: Sequence[Statement], newest: str) -> ImportRecord:
-        """Make the tables and record an import; see `ImportTarget`. Tables made by a call that fails are dropped."""
+    def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
+        """Make the tables and record an import; see `RestoreTarget`. Tables made by a call that fails are dropped."""
         before = self._overlapping(record)
         if before and before[-1].id != newest:
             return before[-1]
@@ -131,7 +131,7 @@ class SparkTarget:
             return others[-1]
         return record
 
-    def _overlapping(self, record: ImportRecord) -> list[ImportRecord]:
+    def _overlapping(self, record: RestoreRecord) -> list[RestoreRecord]:
         return [each for each in self.imports() if set(each.tables) & set(record.tables)]
 
     def _make(self, statements: Sequence[Statement]) -> None:
@@ -151,13 +151,13 @@ class SparkTarget:
                 ) from error
             made.append(statement.table)
 
-    def finish(self, record: ImportRecord, statements: Sequence[Statement]) -> None:
-        """Mark the import as finished, if it is not; see `ImportTarget`. A Spark definition has no last statements."""
+    def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
+        """Mark the import as finished, if it is not; see `RestoreTarget`. A Spark definition has no last statements."""
         if not any(known.id == record.id and known.finished for known in self.imports()):
             self._ledger.append([LedgerEvent("finished", record.id)])
 
     def forget(self) -> None:
-        """Drop the ledger; see `ImportTarget`."""
+        """Drop the ledger; see `RestoreTarget`."""
         self._ledger.drop()
 
     def close(self) -> None:
@@ -198,8 +198,8 @@ class SparkTarget:
                     )
         return contents
 
-    def renew(self, record: ImportRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
-        """Know rows that are in by other files; see `ImportTarget`. All of it is one append to the ledger."""
+    def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
+        """Know rows that are in by other files; see `RestoreTarget`. All of it is one append to the ledger."""
         parts = sorted({(each.table, each.chunk) for each in (*old, *new)})
         claims = [
             Claim(
@@ -316,7 +316,7 @@ class SparkTarget:
             self._check_deletes(claim, name)
             self._ledger.append([LedgerEvent("erased", claim.id)])
             with translated(doing):
-                self._spark.sql(f"DELETE FROM {name} WHERE {predicate(table, rows)}")
+                self._spark.sql(f"DELETE FROM {name} WHERE {SparkTimeColumn.predicate(table, rows)}")
         if left := self.count(table, rows):
             raise DatabaseError(f"{doing} left {left} of them there.")
 

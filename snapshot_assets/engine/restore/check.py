@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from snapshot_assets.databases.target import (
     Definition,
     ExistingTable,
-    ImportRecord,
-    ImportTarget,
     LoadedFile,
     OtherType,
+    RestoreRecord,
+    RestoreTarget,
 )
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.plan import Filters, chunk_files
@@ -24,7 +24,7 @@ from snapshot_assets.format.relations import TableName
 
 
 @dataclass(frozen=True)
-class ImportSettings:
+class RestoreSettings:
     """What an import restores, and what it may do.
 
     Attributes:
@@ -54,7 +54,7 @@ class Found:
     existing: Mapping[TableName, ExistingTable]
     others: Sequence[OtherType]
     loaded: Sequence[LoadedFile]
-    imports: Sequence[ImportRecord]
+    imports: Sequence[RestoreRecord]
 
 
 def names_of(definition: Definition) -> tuple[TableName, ...]:
@@ -62,7 +62,7 @@ def names_of(definition: Definition) -> tuple[TableName, ...]:
     return tuple(table.table_name for table in definition.tables)
 
 
-def look(target: ImportTarget, source: RestoreSource, definition: Definition) -> Found:
+def look(target: RestoreTarget, source: RestoreSource, definition: Definition) -> Found:
     """Return what the target holds of an import's tables."""
     tables = names_of(definition)
     return Found(
@@ -73,8 +73,8 @@ def look(target: ImportTarget, source: RestoreSource, definition: Definition) ->
     )
 
 
-def checked_import(
-    source: RestoreSource, definition: Definition, found: Found, settings: ImportSettings, *, location: str, kind: str
+def check_restore(
+    source: RestoreSource, definition: Definition, found: Found, settings: RestoreSettings, *, location: str, kind: str
 ) -> Prepared:
     """Check an import against what the target holds.
 
@@ -122,10 +122,10 @@ def _record(
     source: RestoreSource,
     definition: Definition,
     existing: Mapping[TableName, ExistingTable],
-    earlier: Sequence[ImportRecord],
-    settings: ImportSettings,
+    earlier: Sequence[RestoreRecord],
+    settings: RestoreSettings,
     location: str,
-) -> ImportRecord:
+) -> RestoreRecord:
     """Return what is pinned of an import that begins.
 
     Args:
@@ -140,7 +140,7 @@ def _record(
     tables = names_of(definition)
     ours = set(earlier[-1].tables) if earlier else set()
     of_others = [name for name in tables if name not in ours and name in existing and existing[name].has_rows]
-    return ImportRecord(
+    return RestoreRecord(
         id=import_id,
         tag=restore_pins.tag_of(import_id),
         location_id=source.state.location_id,

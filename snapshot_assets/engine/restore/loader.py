@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import ImportRecord, LoadedFile
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
 from snapshot_assets.engine.restore.plan import FilePlan
@@ -66,7 +66,7 @@ class Loader:
     store: ObjectStore
     address: DatabaseAddress
     runner: Any
-    record: ImportRecord
+    record: RestoreRecord
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
     parallelism: int = 1

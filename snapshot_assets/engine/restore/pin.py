@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
@@ -20,7 +20,7 @@ def tag_of(import_id: str) -> str:
     return f"import-{import_id[:12]}"
 
 
-def pin(store: ObjectStore, record: ImportRecord) -> None:
+def pin(store: ObjectStore, record: RestoreRecord) -> None:
     """Create the tag of an import that is not finished, unless it is there; warn where the location is read-only.
 
     Raises:
@@ -40,7 +40,7 @@ def pin(store: ObjectStore, record: ImportRecord) -> None:
         )
 
 
-def unpin(store: ObjectStore, records: Iterable[ImportRecord]) -> list[str]:
+def unpin(store: ObjectStore, records: Iterable[RestoreRecord]) -> list[str]:
     """Delete the tags of imports that pin nothing any more, where they are there.
 
     Returns:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import AllRows, Rows
-from snapshot_assets.databases.target import Definition, ImportRecord, ImportTarget, LoadedFile, Statement
+from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.engine.restore.compactions import Held, LeftOut, Renewal
 from snapshot_assets.engine.restore.decide import ChunkLoad, FileKey, check_files, decide, expected_rows, key_of
 from snapshot_assets.engine.restore.loader import ChunkOutcome
@@ -39,7 +39,7 @@ class Prepared:
     """
 
     source: RestoreSource
-    record: ImportRecord
+    record: RestoreRecord
     resumed: bool
     newest: str
     definition: Definition
@@ -47,8 +47,8 @@ class Prepared:
     done: dict[FileKey, LoadedFile]
     revisions: Mapping[str, int] = field(default_factory=dict)
     made: frozenset[TableName] = frozenset()
-    superseded: tuple[ImportRecord, ...] = ()
-    others: tuple[ImportRecord, ...] = ()
+    superseded: tuple[RestoreRecord, ...] = ()
+    others: tuple[RestoreRecord, ...] = ()
     replace: bool = False
     any_carrier: bool = True
 
@@ -186,7 +186,7 @@ class Prepared:
         kept = () if outcome.status == "replaced" else {key_of(plan) for plan in plans} & set(self.done)
         return sum(self.done[key].rows for key in kept) + outcome.rows
 
-    def differences(self, target: ImportTarget, chunk: int) -> dict[TableName, tuple[int, int]]:
+    def differences(self, target: RestoreTarget, chunk: int) -> dict[TableName, tuple[int, int]]:
         """Compare a chunk's rows in the target with the manifest's.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from snapshot_assets.databases.source import AllRows
-from snapshot_assets.databases.target import ImportTarget
+from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.restore.decide import expected_rows, key_of
 from snapshot_assets.engine.restore.prepared import Prepared
 from snapshot_assets.engine.restore.windows import numbered
@@ -55,7 +55,7 @@ class RowCountDifference:
         return f"{self.table}: {self.loaded} were loaded, {self.found} are there{where}"
 
 
-def check_rows(target: ImportTarget, prepared: Prepared, only: Collection[int] = (), *, added: bool) -> None:
+def check_rows(target: RestoreTarget, prepared: Prepared, only: Collection[int] = (), *, added: bool) -> None:
     """Count the rows of an import that are loaded, before the ledger is believed.
 
     Args:
@@ -79,7 +79,7 @@ def check_rows(target: ImportTarget, prepared: Prepared, only: Collection[int] =
         )
 
 
-def _whole(target: ImportTarget, prepared: Prepared) -> Iterator[RowCountDifference]:
+def _whole(target: RestoreTarget, prepared: Prepared) -> Iterator[RowCountDifference]:
     loaded: Counter[TableName] = Counter()
     for (name, _), entry in prepared.done.items():
         loaded[name] += entry.rows
@@ -93,7 +93,7 @@ def _whole(target: ImportTarget, prepared: Prepared) -> Iterator[RowCountDiffere
             yield RowCountDifference(name, loaded[name], found, chunks)
 
 
-def _windows(target: ImportTarget, prepared: Prepared, table: Table) -> Iterator[int]:
+def _windows(target: RestoreTarget, prepared: Prepared, table: Table) -> Iterator[int]:
     """Yield the chunks of a table whose rows are others, where a window tells them."""
     if len(prepared.chunks) > _MOST_WINDOWS:
         return
@@ -106,7 +106,7 @@ def _windows(target: ImportTarget, prepared: Prepared, table: Table) -> Iterator
                     yield chunk.chunk
 
 
-def _of_chunks(target: ImportTarget, prepared: Prepared, only: Collection[int]) -> Iterator[RowCountDifference]:
+def _of_chunks(target: RestoreTarget, prepared: Prepared, only: Collection[int]) -> Iterator[RowCountDifference]:
     for chunk in sorted(set(only)):
         for name, (loaded, found) in prepared.differences(target, chunk).items():
             yield RowCountDifference(name, loaded, found, (chunk,))

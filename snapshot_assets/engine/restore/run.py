@@ -12,19 +12,19 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.verify.verify import Depth
+from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of, target_module
 from snapshot_assets.databases.source import AllRows, DatabaseAddress
-from snapshot_assets.databases.target import ImportTarget, LoadedFile
+from snapshot_assets.databases.target import LoadedFile, RestoreTarget
 from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.restore import pin as restore_pins
-from snapshot_assets.engine.restore.check import ImportSettings, checked_import, look, names_of
+from snapshot_assets.engine.restore.check import RestoreSettings, check_restore, look, names_of
 from snapshot_assets.engine.restore.decide import expected_rows
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.prepared import Prepared
 from snapshot_assets.engine.restore.row_counts import check_rows
 from snapshot_assets.engine.restore.source import open_snapshot
-from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_import_target
+from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import check_same_import, definition_for, newest_import
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import RestoreError
@@ -47,7 +47,7 @@ class RestoreRunner(Protocol):
 
 
 @dataclass
-class ImportRun:
+class RestoreRun:
     """Imports one snapshot, or a part of it, into one database.
 
     Attributes:
@@ -62,7 +62,7 @@ class ImportRun:
     store: ObjectStore
     address: DatabaseAddress
     runner: RestoreRunner
-    settings: ImportSettings = field(default_factory=ImportSettings)
+    settings: RestoreSettings = field(default_factory=RestoreSettings)
     parallelism: int = 1
     slots: int = 2
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -106,19 +106,19 @@ class ImportRun:
         if found.imports != imports:  # another run began or finished meanwhile, and may have filled tables
             return self.prepare(depth=depth, only=only, again=again, recorded=recorded)
         kinds = {"location": self.store.uri, "kind": kind_of(self.address.uri)}
-        prepared = checked_import(source, definition, found, self.settings, **kinds)
+        prepared = check_restore(source, definition, found, self.settings, **kinds)
         prepared.loads(only, again)
         return prepared
 
     @staticmethod
-    def _loaded(target: ImportTarget, prepared: Prepared) -> list[LoadedFile]:
+    def _loaded(target: RestoreTarget, prepared: Prepared) -> list[LoadedFile]:
         """Return the files of an import's tables that the ledger has now."""
         ours = set(names_of(prepared.definition))
         return [each for each in target.loaded(prepared.state.location_id) if each.table in ours]
 
-    def target(self) -> AbstractContextManager[ImportTarget]:
+    def target(self) -> AbstractContextManager[RestoreTarget]:
         """Open the target for a few statements: a file of one writer must not be held while tasks load into it."""
-        return closing(open_import_target(self.address, self.session))
+        return closing(open_restore_target(self.address, self.session))
 
     def begin(self, only: Collection[int] = (), again: Collection[int] = ()) -> Prepared:
         """Make the tables and pin the revision, once per run; goes on with an import that was begun.

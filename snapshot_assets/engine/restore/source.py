@@ -10,8 +10,9 @@ from snapshot_assets.catalog.log.truncation import known_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import Depth, verify
-from snapshot_assets.databases.target import ImportRecord
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.compactions import Compactions
 from snapshot_assets.engine.restore.deleted_rows import TombstoneDeletions, imported_tombstones
 from snapshot_assets.engine.restore.plan import Filters, check_complete, select
@@ -43,7 +44,7 @@ class RestoreSource:
     deleted: TombstoneDeletions
     compactions: Compactions
     checksum: str
-    pinned: ImportRecord | None = None
+    pinned: RestoreRecord | None = None
     lost: tuple[str, ...] = ()
 
 
@@ -51,7 +52,7 @@ def open_snapshot(
     store: ObjectStore,
     filters: Filters,
     version: str | None,
-    imports: Sequence[ImportRecord] = (),
+    imports: Sequence[RestoreRecord] = (),
     *,
     depth: Depth = "quick",
     recorded: bool = False,
@@ -111,8 +112,8 @@ def _refuse_damage(store: ObjectStore, revision: int, depth: Depth) -> None:
 
 
 def _revision(
-    head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[ImportRecord], *, recorded: bool
-) -> tuple[int, ImportRecord | None]:
+    head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[RestoreRecord], *, recorded: bool
+) -> tuple[int, RestoreRecord | None]:
     if not head.begun:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:

@@ -16,7 +16,7 @@ from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.databases.spark.ledger import Claim, Contents
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
-from snapshot_assets.databases.target import ImportTarget
+from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.parquet.frames import file_frame
 from snapshot_assets.engine.parquet.reader import read_batches
@@ -37,7 +37,7 @@ def is_spark(address: DatabaseAddress) -> bool:
     return kind_of(address.uri) == "spark"
 
 
-def open_import_target(address: DatabaseAddress, session: Session | None) -> ImportTarget:
+def open_restore_target(address: DatabaseAddress, session: Session | None) -> RestoreTarget:
     """Open a target of any kind.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ExistingTable, ImportRecord, OtherType
+from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord
 from snapshot_assets.engine.restore.plan import Filters, described
 from snapshot_assets.engine.restore.source import RestoreSource
 from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
@@ -36,13 +36,13 @@ def made_by(definition: Definition) -> set[TableName]:
     return {statement.table for statement in statements if statement.table is not None}
 
 
-def newest_import(imports: Sequence[ImportRecord], tables: Sequence[TableName]) -> ImportRecord | None:
+def newest_import(imports: Sequence[RestoreRecord], tables: Sequence[TableName]) -> RestoreRecord | None:
     """Return the newest import into any of the tables."""
     wanted = set(tables)
     return next((record for record in reversed(imports) if wanted & set(record.tables)), None)
 
 
-def check_same_import(newest: ImportRecord | None, source: RestoreSource, filters: Filters) -> None:
+def check_same_import(newest: RestoreRecord | None, source: RestoreSource, filters: Filters) -> None:
     """Refuse tables that another import filled.
 
     Raises:
@@ -70,7 +70,7 @@ def check_tables(
     existing: Mapping[TableName, ExistingTable],
     definition: Definition,
     others: Sequence[OtherType],
-    newest: ImportRecord | None,
+    newest: RestoreRecord | None,
     *,
     into_nonempty: bool,
 ) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.target import ExistingTable, ImportRecord, LoadedFile
+from snapshot_assets.databases.target import ExistingTable, LoadedFile, RestoreRecord
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.checksums import canonical_json
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -89,7 +89,7 @@ class PinnedWindows:
 
 def check_windows(
     loaded: Sequence[LoadedFile],
-    imports: Sequence[ImportRecord],
+    imports: Sequence[RestoreRecord],
     now: PinnedWindows,
     chunks: Collection[int],
     revision: int,
@@ -126,7 +126,7 @@ def check_windows(
             _check_end(chunk, before, now, revision)
 
 
-def _windows_of(record: ImportRecord | None, import_id: str) -> PinnedWindows:
+def _windows_of(record: RestoreRecord | None, import_id: str) -> PinnedWindows:
     if record is None or not record.windows:
         raise RestoreError(
             f"The target's ledger does not say which windows import {import_id} was cut into, so chunks of another"

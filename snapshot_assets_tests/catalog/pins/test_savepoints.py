@@ -16,7 +16,8 @@ from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     DamageError,
     DocumentError,

@@ -7,11 +7,13 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     LocationDeletedError,
     NoSnapshotError,

@@ -24,7 +24,8 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import find_adoptable
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,

@@ -18,7 +18,8 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback

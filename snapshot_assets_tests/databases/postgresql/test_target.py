@@ -12,7 +12,7 @@ import pytest
 
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
-from snapshot_assets.databases.target import ImportRecord, Load, LoadedFile, Statement
+from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
@@ -56,8 +56,8 @@ def open_at(uri: str) -> PostgresqlTarget:
     return PostgresqlTarget(DatabaseAddress("there", uri))
 
 
-def record(number: int = 1, tables: tuple[TableName, ...] = (T,)) -> ImportRecord:
-    return ImportRecord(
+def record(number: int = 1, tables: tuple[TableName, ...] = (T,)) -> RestoreRecord:
+    return RestoreRecord(
         f"{number:032x}", "loc", "s3://b/p", number, "c" * 64, '{"start":null}', tables, tables, "import-x"
     )
 
@@ -242,7 +242,7 @@ def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgr
 
 def test_an_import_begins_only_between_loads(target, postgresql_database):
     target.begin(record(), [CREATE], "")
-    began: list[ImportRecord] = []
+    began: list[RestoreRecord] = []
 
     def begin() -> None:
         with closing(open_at(postgresql_database)) as own:

@@ -23,10 +23,10 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.parquet.frames import FrameChunk
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import Filters
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner, SparkRunner
 from snapshot_assets.errors import (
@@ -66,12 +66,12 @@ class Lake:
     def ledger(self) -> Ledger:
         return Ledger(self.spark, "lake", ("spark_catalog", "restored", "snapshot_assets_ledger"))
 
-    def run(self, place: Place, filters: Filters | None = None, **settings: bool) -> ImportRun:
-        return ImportRun(
+    def run(self, place: Place, filters: Filters | None = None, **settings: bool) -> RestoreRun:
+        return RestoreRun(
             place.store,
             DatabaseAddress("lake", self.uri),
             InlineRunner(),
-            ImportSettings(filters or Filters(), **settings),
+            RestoreSettings(filters or Filters(), **settings),
             retry=RetryPolicy(base=0),
             session=lambda: self.spark,
         )

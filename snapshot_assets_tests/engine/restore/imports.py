@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import LEDGER_SCHEMA, ImportRecord
-from snapshot_assets.engine.restore.check import ImportSettings
+from snapshot_assets.databases.target import LEDGER_SCHEMA, RestoreRecord
+from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import Filters
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
@@ -41,7 +41,7 @@ class Restored:
 
     outcomes: dict[int, ChunkOutcome]
     finished: bool
-    run: ImportRun
+    run: RestoreRun
     calls: list[str]
 
     @property
@@ -61,9 +61,9 @@ class Into:
 
     def run(
         self, store: ObjectStore, runner: Any = None, *, filters: Filters | None = None, **settings: Any
-    ) -> ImportRun:
-        chosen = ImportSettings(filters or Filters(), **settings)
-        return ImportRun(store, self.address, runner or InlineRunner(), chosen, retry=RetryPolicy(base=0))
+    ) -> RestoreRun:
+        chosen = RestoreSettings(filters or Filters(), **settings)
+        return RestoreRun(store, self.address, runner or InlineRunner(), chosen, retry=RetryPolicy(base=0))
 
     def restore(
         self,
@@ -80,7 +80,7 @@ class Into:
         outcomes = {each.chunk: each for each in run.restore(chunks, again=again)}
         return Restored(outcomes, finish and run.finish(), run, runner.calls)
 
-    def imports(self) -> list[ImportRecord]:
+    def imports(self) -> list[RestoreRecord]:
         with closing(open_target(self.address)) as target:
             return target.imports()
 

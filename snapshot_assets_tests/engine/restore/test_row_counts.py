@@ -12,7 +12,7 @@ from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.restore.plan import Filters
-from snapshot_assets.engine.restore.run import ImportRun
+from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
@@ -143,10 +143,10 @@ def test_a_spark_target_is_counted_too(exported: Place, spark: SparkSession) -> 
     spark.sql("CREATE DATABASE counted")
     try:
         address = DatabaseAddress("lake", "spark:spark_catalog.counted")
-        run = ImportRun(exported.store, address, InlineRunner(), session=lambda: spark)
+        run = RestoreRun(exported.store, address, InlineRunner(), session=lambda: spark)
         list(run.restore())
         assert run.finish()
-        again = ImportRun(exported.store, address, InlineRunner(), session=lambda: spark)
+        again = RestoreRun(exported.store, address, InlineRunner(), session=lambda: spark)
         again.check_rows(again.prepare(), added=True)
         spark.sql("TRUNCATE TABLE counted.readings")
         with pytest.raises(RestoreError, match=r"main\.readings: \d+ were loaded, 0 are there"):

@@ -7,7 +7,7 @@ from typing import cast
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress
-from snapshot_assets.databases.target import ImportRecord, LoadedFile
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkLoad
 from snapshot_assets.engine.restore.plan import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.spark_loader import SparkLoader
@@ -22,7 +22,7 @@ NOTES, READINGS = TableName("main", "notes"), TableName("main", "readings")
 def test_a_window_s_files_of_a_table_without_a_time_are_loaded_beside_those_of_others() -> None:
     table = Table(schema="main", name="notes", columns=(Column(name="note", type="string", arrow_type="string"),))
     timed = table.model_copy(update={"name": "readings", "time_index": "note"})
-    record = ImportRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", (NOTES, READINGS))
+    record = RestoreRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", (NOTES, READINGS))
     works = []
     for each in (timed, table):
         path = f"data/1/{each.table_name}.parquet"
