@@ -276,7 +276,7 @@ def test_rows_that_refer_to_themselves_go_into_duckdb_without_the_foreign_key(
     definition = copy(extracted(server), server, again)
     lost = "\n".join(definition.lost)
     for words in (
-        "Foreign key t_boss_fkey of public.t is left out: DuckDB takes no row that refers to itself",
+        "Foreign key t_boss_fkey of public.t is left out: DuckDB accepts no row that refers to itself",
         "Foreign key unchecked of public.child is left out: postgresql has not checked it (NOT VALID)",
         "Foreign key child_t_fkey of public.child is carried over without ON DELETE CASCADE",
     ):

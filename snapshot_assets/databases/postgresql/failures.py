@@ -1,4 +1,4 @@
-"""Translates the driver's exceptions by SQLSTATE, or by libpq's text if there is none."""
+"""Translates the driver's exceptions by SQLSTATE, or by libpq's text without an SQLSTATE."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
     message = f"{doing} failed: {_text(error, secrets)}"
     if is_headless(error):
         return DatabaseUnavailableError(
-            f"{doing} failed: the server ended the query before its first row. The driver lost the error, and the query did"
-            " not fail again. Look for the error in the server's log."
+            f"{doing} failed: the server ended the query before its first row. The driver lost the error, and the query"
+            " did not fail again. Look for the error in the server's log."
         )
     if state is None:
         if not alive or _TRANSIENT_TEXT.search(str(error)):

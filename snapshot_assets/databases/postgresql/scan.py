@@ -105,7 +105,7 @@ class Scanner:
                 table=str(table.table_name),
             )
         source = self._relation(table).columns[table.time_index].type
-        return PostgresqlTimeColumn(table.time_index, source.name, zone)
+        return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
 
     def estimate(self, scan: Scan) -> Estimate:
         """Return the planner's estimate of a scan."""
@@ -113,7 +113,7 @@ class Scanner:
         return Estimate(rows=int(plan["Plan Rows"]), bytes=int(plan["Plan Rows"]) * int(plan["Plan Width"]))
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Divide a scan: by time if an index serves the window, else by blocks if the table has them, else not at all."""
+        """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
         if parts <= 1 or scan.part is not None:
             return [scan]
         if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
@@ -126,8 +126,9 @@ class Scanner:
     def _predicate(self, table: Table, rows: Rows) -> str | None:
         if isinstance(rows, AllRows):
             return None
-        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
-        return self.time_column(table, zone).predicate(rows)
+        if isinstance(rows, WindowRows):
+            return self.time_column(table, rows.zone).within(rows.start, rows.end)
+        return self.time_column(table).timeless
 
     def _reads_index(self, scan: Scan) -> bool:
         plan = self._plan(self.query(scan), scan.table)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
+from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
 from snapshot_assets.format.relations import DatabaseSchema, Table
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresqlDatabase:
@@ -61,15 +59,21 @@ class PostgresqlDatabase:
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        timed = (table for table in tables if table.time_index is not None)
-        return outermost(self._bounds(table, zone) for table in timed)
+        ranges = [self._bounds(table, zone) for table in tables if table.time_index is not None]
+        ends = [end for each in ranges if each is not None for end in each]
+        return (min(ends), max(ends)) if ends else None
 
     def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
-        query = _bounds_query(self._scanner.time_column(table, zone), self._scanner.source(table))
+        query = self._scanner.time_column(table, zone).bounds_query(self._scanner.source(table))
         row = self._session.rows(query, f"finding the earliest and latest time of {table.table_name}")[0]
-        if row["low"] is None:
-            return None
-        return _moment(table, row["low"]), _moment(table, row["high"])
+        try:
+            return time_range((row["low"], row["high"]))
+        except OverflowError:
+            raise DatabaseError(
+                f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
+                " range cannot be computed. Write `start_time` and `end_time` in the plan.",
+                table=str(table.table_name),
+            ) from None
 
     def fence(self) -> dict[str, str]:
         """Return the snapshot that this connection reads, and the current position of the write-ahead log.
@@ -125,33 +129,3 @@ class _ExportedSnapshot:
                 f" {cause} Nothing more is exported in this run; start a new one.",
                 token=self._token,
             ) from None
-
-
-def _bounds_query(time: PostgresqlTimeColumn, source: str) -> str:
-    finite = f"{time.sql} > '-infinity' AND {time.sql} < 'infinity'"
-    ends = f"SELECT pg_catalog.min({time.sql}) AS low, pg_catalog.max({time.sql}) AS high FROM {source} WHERE {finite}"
-    if time.type == "timestamptz" or time.zone == "UTC":
-        moments = ", ".join(f"{_micros(replace(time, name=name).instant)} AS {name}" for name in ("low", "high"))
-        return f"SELECT {moments} FROM ({ends}) ends"
-    # When clocks change, the least local time may not be the least instant: compare all within two days.
-    near = "interval '2 days'"
-    return (
-        f"SELECT {_micros(f'min({time.instant})')} AS low, {_micros(f'max({time.instant})')} AS high"
-        f" FROM {source}, ({ends}) ends"
-        f" WHERE {finite} AND ({time.sql} <= ends.low + {near} OR {time.sql} >= ends.high - {near})"
-    )
-
-
-def _micros(moment: str) -> str:
-    return f"(extract(epoch FROM {moment}) * 1000000)::int8"
-
-
-def _moment(table: Table, micros: int) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        raise DatabaseError(
-            f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
-            " range cannot be computed. Write `start_time` and `end_time` in the plan.",
-            table=str(table.table_name),
-        ) from None

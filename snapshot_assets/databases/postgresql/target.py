@@ -11,9 +11,9 @@ from snapshot_assets.databases.postgresql.ddl.existing_columns import other_type
 from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.postgresql.time_predicates import documented_time_column
+from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress, Rows, WindowRows
+from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
@@ -168,9 +168,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
-    def _literal(self, value: str) -> str:
-        return literal(value)
-
     def _qualified(self, name: TableName) -> str:
         return qualified(name)
 
@@ -180,8 +177,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return f"ONLY {qualified(name)}" if alone else qualified(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
-        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
-        return documented_time_column(table, zone).predicate(rows) or "true"
+        return PostgresqlTimeColumn.predicate(table, rows)
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         references = []

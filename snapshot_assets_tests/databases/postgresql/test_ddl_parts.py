@@ -156,8 +156,8 @@ def test_a_view_is_made_where_the_target_has_the_functions_it_calls(
     schema = extracted(source)
     assert restore(schema, without).lost == (
         "Function public.f(integer) is not in a snapshot.",
-        "View public.calls calls function public.f(integer), which is not in a snapshot: where the target does not have"
-        " it by then, the view and those that read it are left out.",
+        "View public.calls calls function public.f(integer), which is not in a snapshot. If the target does not have"
+        " it, the view and those that read it are left out.",
     )
     restore(schema, having)
     made = "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY 1"
@@ -192,7 +192,7 @@ def test_what_a_snapshot_does_not_carry_is_named(postgresql_server: PostgresqlSe
     hypertable = schema.tables[0].model_copy(update={"options": {**schema.tables[0].options, "hypertable": True}})
     assert define(schema.model_copy(update={"tables": (hypertable,)})).lost == (
         "Sequence public.lonely is not in a snapshot.",
-        "Table public.t is a TimescaleDB hypertable and is restored as a plain table: make it one again.",
+        "Table public.t is a TimescaleDB hypertable and is restored as a plain table. Create the hypertable again.",
         'Policy "Pol" of public.t is not in a snapshot.',
     )
 

@@ -186,7 +186,7 @@ def test_several_timestamps_need_a_choice(postgresql_database: str) -> None:
     [
         ("ALTER TABLE t DROP COLUMN b", r"public\.t\.b was text .* and is now gone"),
         ("ALTER TABLE t ALTER COLUMN b TYPE varchar(9)", r"public\.t\.b was text .* is now character varying\(9\)"),
-        ("DROP TABLE t", r"'public\.t' does not exist any more"),
+        ("DROP TABLE t", r"'public\.t' no longer exists"),
     ],
 )
 def test_a_table_changed_since_its_document_was_made_is_refused(

@@ -232,7 +232,7 @@ def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgr
     target.begin(record(), [CREATE], "")
     target.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
     target.begin(record(3, tables=(TableName("public", "other"),)), [], "")
-    with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was begun"):
+    with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was started"):
         target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     with pytest.raises(OtherImportError, match="loads nothing more"):
         replaced(target)

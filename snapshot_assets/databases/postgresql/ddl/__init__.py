@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import keys, sequences, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement

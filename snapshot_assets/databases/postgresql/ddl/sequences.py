@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, comment, part_name
 from snapshot_assets.databases.postgresql.sql import literal, qualified

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, default, not_null, typed, value
 from snapshot_assets.databases.postgresql.ddl.statements import (

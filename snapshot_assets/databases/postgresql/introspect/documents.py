@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
 from snapshot_assets.databases.postgresql.introspect.query_results import QueryResults, read_results
@@ -17,7 +18,6 @@ from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
 from snapshot_assets.databases.selection import carrier_override, check_selection, selects
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.time_index import choose_time_index
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
