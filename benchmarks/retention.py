@@ -94,7 +94,7 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
         "decided s": statistics.median(decided),
         "committed s": statistics.median(committed),
         "garbage s": statistics.median(looked_for),
-        "freed objects": len(done.freed),
+        "released objects": len(done.released),
     }
 
 

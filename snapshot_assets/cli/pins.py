@@ -8,10 +8,10 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.released import PinEnd, end_of_pin
+from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import say, show, show_json, show_table
-from snapshot_assets.cli.unreferenced import freed_json, show_freed, sizes
+from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
 
 
 def show_pins(
@@ -67,7 +67,7 @@ def agreed(options: argparse.Namespace, uri: str, known: PinState, ends: PinEnd)
         return True
     return confirmed(
         f"{uri}: only {known.pin} keeps revision {ends.unreadable} readable, which has expired: without it nothing can "
-        f"read or pin that again, and {sizes(ends.freed)}, will be needed by nothing."
+        f"read or pin that again, and {sizes(ends.released)}, will be needed by nothing."
     )
 
 
@@ -86,9 +86,9 @@ def not_done(options: argparse.Namespace, facts: Mapping[str, object], would: st
         show_json(_as_json(options, facts, ends))
     elif options.dry_run:
         show(would + (f", and revision {ends.unreadable} not be readable" if ends.unreadable else ""))
-        show_freed(ends.freed, done=False)
+        show_released(ends.released, done=False)
     return 0 if options.dry_run else 1
 
 
 def _as_json(options: argparse.Namespace, facts: Mapping[str, object], ends: PinEnd) -> dict[str, Any]:
-    return {**facts, "dry_run": options.dry_run, "unreadable": ends.unreadable} | freed_json(ends.freed)
+    return {**facts, "dry_run": options.dry_run, "unreadable": ends.unreadable} | released_json(ends.released)

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import ListedTag, list_tags
 from snapshot_assets.catalog.pins.objects import ttl_text
 from snapshot_assets.catalog.pins.tags import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.state.released import end_of_pin
+from snapshot_assets.catalog.state.unreferenced import end_of_pin
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog

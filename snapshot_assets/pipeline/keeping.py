@@ -13,7 +13,7 @@ from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
 from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
@@ -48,7 +48,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     )
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            before = catalog.begun().after(())  # it stays as it is while the head goes on
+            before = catalog.require_snapshot().after(())  # it stays as it is while the head goes on
             wanted = due(catalog.state, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
             if config.dry_run:
                 gone = [known.tag.name for known in wanted.tags_gone]
@@ -64,7 +64,9 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 "tags_deleted": gone,
                 "revisions_expired": sorted(newly),
                 "revisions_kept_by_pins": len(newly & after.pins.revisions()),
-                "bytes_unneeded": sum(each.bytes for each in freed(before, after, EXPIRED) if not each.at_once),
+                "bytes_unneeded": sum(
+                    each.bytes for each in released_objects(before, after, EXPIRED) if not each.at_once
+                ),
             }
         )
 
@@ -91,7 +93,7 @@ def _expired(plan: Plan, catalog: Catalog) -> State:
 def _foreseen(plan: Plan, catalog: Catalog, wanted: Due) -> State:
     """Return the state that a run would leave."""
     state = with_tags(catalog.state, wanted, catalog.now())
-    outlived = plan.retention.rule.outlived(state, catalog.now()) if plan.retention.rule else []
+    outlived = plan.retention.rule.expirable(state, catalog.now()) if plan.retention.rule else []
     return state.after([act.Expired(tuple(outlived))]) if outlived else state
 
 
@@ -105,7 +107,7 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
     def save(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         rule = plan.retention.savepoint.rule if plan.retention.savepoint else None
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            wanted = due(catalog.begun(), catalog.now(), savepoint=rule)
+            wanted = due(catalog.require_snapshot(), catalog.now(), savepoint=rule)
             gone = [known.savepoint.id for known in wanted.savepoints_gone]
             metadata: dict[str, Any] = {"dry_run": config.dry_run, "due": wanted.savepoint is not None}
             if not config.dry_run:

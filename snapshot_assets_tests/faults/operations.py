@@ -381,7 +381,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         return None
     except DamageError:
         return DAMAGED
-    if not state.begun:
+    if not state.has_snapshot:
         return None
     return {
         "version": state.format_version,

@@ -22,8 +22,7 @@ from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_r
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, needed_documents
-from snapshot_assets.catalog.state.unreferenced import expiries_since, unneeded_documents
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, PlanError
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import (
@@ -104,7 +103,7 @@ def collect_garbage(
         ConflictError: Somebody committed what was about to be deleted; nothing was deleted.
     """
     catalog.refresh()
-    grace = _told_for(catalog.begun(), checked_grace(catalog.begun(), grace, unsafe))
+    grace = _told_for(catalog.require_snapshot(), checked_grace(catalog.require_snapshot(), grace, unsafe))
     now = catalog.now() if dry_run else probe(catalog.store, single_writer=True).store_time
     pinned = PinnedPaths(catalog.store)
     found = _find_at_head(catalog.store, now - grace, grace, pinned)
@@ -177,7 +176,7 @@ def _find_at_head(store: ObjectStore, before: datetime, grace: timedelta, pinned
     looks like the newest. What cannot be read is a fault only if nobody has committed since, such as a tag's deletion.
     """
     while True:
-        state = Catalog(store, newest_state(store)).begun()
+        state = Catalog(store, newest_state(store)).require_snapshot()
         try:
             return _find(store, state, before, grace, pinned)
         except DamageError:
@@ -189,13 +188,14 @@ def _find(store: ObjectStore, state: State, before: datetime, grace: timedelta, 
     objects = list(store.list())  # before the roots are read: what is written later is not looked at
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
-    unneeded = state.files.unneeded(state.retained(), expiries)
+    unneeded = state.files.unreferenced(state.retained(), expiries)
     needed = _needed(store, state, pinned, unneeded, (info.path for info in objects))
     expired = _of_expired(state, unneeded)
-    schemas = unneeded_documents(state, expiries)
-    unneeded |= schemas.left
+    schemas = unreferenced_schemas(state, expiries)
+    unneeded |= schemas.removals
     expired |= schemas.of_expired
-    rebuilt = max(_rebuild_time(state, clock), state.forgotten)  # of what expired before, nothing is told any more
+    # The log does not record what expired before then.
+    rebuilt = max(_rebuild_time(state, clock), state.expiries_dropped_until)
     garbage, foreign = [], []
     for info in objects:
         if not in_layout(info.path):
@@ -277,7 +277,7 @@ def _of_expired(state: State, unneeded: Mapping[str, Removal]) -> set[str]:
     """
     if not state.expired:
         return set()
-    return unneeded.keys() - state.files.unneeded(sorted(state.expired.union(state.retained()))).keys()
+    return unneeded.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
 
 
 def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:

@@ -74,7 +74,7 @@ def delete_rows(
         NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
+    token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
     known = _table(documents[state.schema_id], table)
     checked = _checked(predicate, known)
@@ -91,11 +91,11 @@ def delete_rows(
 
 def _if_told(prepare: Prepare, only: RowDeletion, written: Mapping[int, pa.Schema]) -> Prepare:
     """Refuse to delete rows of files that were not told of."""
-    told = {match.known.file.path for match in only.matches}
+    told = {match.file.path for match in only.matches}
 
     def checked(state: State) -> Sequence[Action] | None:
         actions = prepare(state)
-        found = (match.known.file.path for match in match_files(state, only.table, only.predicate, written))
+        found = (match.file.path for match in match_files(state, only.table, only.predicate, written))
         new = next((path for path in found if path not in told), None)
         if new is not None:
             raise ConflictError(

@@ -13,9 +13,9 @@ from datetime import timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.rules.expire import Retention, outlived_tags_deleted
+from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, TAG_DELETED, Freed, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
 
@@ -28,7 +28,7 @@ class Expiry:
         pinned: The pins, in words, of those among them that stay readable for that reason.
         kept: How many sealed revisions can be read afterwards.
         tags: Names of the tags that had outlived their time, and are deleted first.
-        freed: What nothing needs then; garbage collection deletes it, but for the tags' own objects.
+        released: What nothing needs then; garbage collection deletes it, but for the tags' own objects.
         revision: The revision that says what expired; None for a dry run, and where nothing was left to expire.
     """
 
@@ -36,13 +36,13 @@ class Expiry:
     pinned: Mapping[int, tuple[str, ...]]
     kept: int
     tags: tuple[str, ...] = ()
-    freed: tuple[Freed, ...] = ()
+    released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
 
     @property
     def bytes(self) -> int:
         """Size of what garbage collection can delete then."""
-        return sum(each.bytes for each in self.freed if not each.at_once)
+        return sum(each.bytes for each in self.released if not each.at_once)
 
 
 def expire(
@@ -75,8 +75,8 @@ def expire(
     retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    state, now = catalog.begun(), catalog.now()
-    tags = outlived_tags_deleted(now, state.format_version, None if only is None else only.tags)
+    state, now = catalog.require_snapshot(), catalog.now()
+    tags = delete_outlived_tags(now, state.format_version, None if only is None else only.tags)
     told = None if only is None else only.expired
     revisions = _nothing if retention is None else rules.expire(retention, now, state.format_version, told)
     first = _Step.of(state, tags)
@@ -134,9 +134,9 @@ def _found(tags: _Step, revisions: _Step, revision: int | None) -> Expiry:
         pinned=_pins_of(revisions.after, expired),
         kept=len(revisions.after.readable()),
         tags=gone,
-        freed=(
-            *(freed(tags.before, tags.after, TAG_DELETED) if gone else ()),
-            *(freed(revisions.before, revisions.after, EXPIRED) if expired else ()),
+        released=(
+            *(released_objects(tags.before, tags.after, TAG_DELETED) if gone else ()),
+            *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,
     )

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.checkpoints import is_damaged
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.state.released import Freed
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -26,22 +26,22 @@ class Pruning:
     """What pruning deleted, or would delete.
 
     Attributes:
-        freed: What goes, oldest revision first: each a `transaction` or a `checkpoint`.
+        released: What goes, oldest revision first: each a `transaction` or a `checkpoint`.
         kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 where all is kept.
     """
 
-    freed: tuple[Freed, ...]
+    released: tuple[ReleasedObject, ...]
     kept: int
 
     @property
     def deleted(self) -> tuple[str, ...]:
         """The paths."""
-        return tuple(each.path for each in self.freed)
+        return tuple(each.path for each in self.released)
 
     @property
     def bytes(self) -> int:
         """Size of what goes."""
-        return sum(each.bytes for each in self.freed)
+        return sum(each.bytes for each in self.released)
 
 
 def prune(
@@ -73,7 +73,7 @@ def prune(
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    grace = checked_grace(catalog.begun(), grace, unsafe)
+    grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
     whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
@@ -89,7 +89,7 @@ def prune(
         _refuse_faults(store, kept, newest)
     for info in gone if not dry_run else ():
         store.delete(info.path)
-    return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
+    return Pruning(tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone), kept)
 
 
 def _kind(path: str) -> str:

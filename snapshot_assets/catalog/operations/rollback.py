@@ -15,7 +15,7 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, Freed, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
@@ -32,12 +32,12 @@ class RolledBack:
 
     Attributes:
         reversal: As it was planned; without actions where there is nothing to do.
-        freed: What nothing needs then, as it was planned; garbage collection deletes it.
+        released: What nothing needs then, as it was planned; garbage collection deletes it.
         revision: The revision of the rollback; None for a dry run, and where nothing was to be done.
     """
 
     reversal: Reversal
-    freed: tuple[Freed, ...] = ()
+    released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
 
 
@@ -71,11 +71,11 @@ def rollback(
         LocationDeletedError: The snapshot was deleted.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
+    token, state = catalog.token(), catalog.require_snapshot()
     found = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if found.actions:
         _check_there(catalog, state.at(revision))
-    told = _freed(catalog, state, found)
+    told = _released(catalog, state, found)
     committed = None
     if not dry_run:
         decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
@@ -84,7 +84,7 @@ def rollback(
     return RolledBack(found, told, committed)
 
 
-def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ...]:
+def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[ReleasedObject, ...]:
     """Return what nothing needs after a rollback.
 
     What no resume can adopt any more is among it, and what was never sealed; the rest is only needed by revisions that
@@ -94,16 +94,18 @@ def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ..
         return ()
     expiring = [action for action in planned.actions if isinstance(action, act.Expired)]
     then = state.after(planned.actions)
-    unsealed = {each.path for each in freed(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
-    found = [replace(each, reason=_REPLACED) if each.path in unsealed else each for each in freed(state, then, EXPIRED)]
+    kept = state.after(planned.actions[len(expiring) :])
+    unsealed = {each.path for each in released_objects(state, kept, _REPLACED)}
+    released = released_objects(state, then, EXPIRED)
+    found = [replace(each, reason=_REPLACED) if each.path in unsealed else each for each in released]
     return (*found, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(found)
 
 
-def _not_adoptable(catalog: Catalog, state: State) -> Iterator[Freed]:
+def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
     """Yield the receipts that a resume might commit before a rollback, and their files."""
     for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
-        yield Freed(ref.path, ref.bytes, _ORPHAN)
-        yield from (Freed(file.path, file.bytes, _ORPHAN) for file in receipt.files)
+        yield ReleasedObject(ref.path, ref.bytes, _ORPHAN)
+        yield from (ReleasedObject(file.path, file.bytes, _ORPHAN) for file in receipt.files)
 
 
 def _if_told(decide: Prepare, only: RolledBack) -> Prepare:

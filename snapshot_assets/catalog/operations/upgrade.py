@@ -49,7 +49,7 @@ def upgrade(catalog: Catalog, version: int | None = None, *, dry_run: bool = Fal
     """
     wanted = documents.FORMAT_VERSION if version is None else version
     catalog.refresh()
-    previous = _checked(catalog.begun(), wanted)
+    previous = _checked(catalog.require_snapshot(), wanted)
     if dry_run or previous == wanted:
         return Upgrade(previous, wanted)
 

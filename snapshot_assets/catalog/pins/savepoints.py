@@ -47,7 +47,7 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
     """
     created_at = catalog.now()
     catalog.refresh()
-    catalog.begun()
+    catalog.require_snapshot()
     while True:
         state = catalog.state
         pinned, version = _compacted_seal(state, compacted), state.format_version

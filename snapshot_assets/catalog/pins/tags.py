@@ -65,7 +65,7 @@ def create_tag(
     """
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     catalog.refresh()
-    known = _adoptable(catalog.begun(), wanted)
+    known = _adoptable(catalog.require_snapshot(), wanted)
     if known is not None:
         return Tag(known, new=False)
     version = catalog.state.format_version
@@ -94,7 +94,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     """
     check_tag_name(new_name)
     catalog.refresh()
-    known = known_tag(catalog.begun(), name)
+    known = known_tag(catalog.require_snapshot(), name)
     if new_name == name:
         return Tag(known, new=False)
 
@@ -125,7 +125,7 @@ def replace_tag(
     """
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     catalog.refresh()
-    catalog.begun()
+    catalog.require_snapshot()
     return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
 
 

@@ -13,7 +13,7 @@ from snapshot_assets.cli.catalog.opening import begun_catalog, open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import with_log
 from snapshot_assets.cli.output import counted, say, show, show_json, show_table
-from snapshot_assets.cli.unreferenced import freed_json, show_freed
+from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
 from snapshot_assets.plan.configuration import load_configuration
@@ -109,7 +109,7 @@ def _as_json(options: argparse.Namespace, uri: str, found: Expiry) -> dict[str, 
         "expired": list(found.expired),
         "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in found.pinned.items()],
         "readable": found.kept,
-    } | freed_json(found.freed)
+    } | released_json(found.released)
 
 
 def _show(found: Expiry, *, done: bool) -> None:
@@ -120,4 +120,4 @@ def _show(found: Expiry, *, done: bool) -> None:
         show(_words(found, "deleted", f"expired as of revision {found.revision}"))
     else:
         show(_words(found, "would be deleted", "would expire"))
-    show_freed(found.freed, done=done)
+    show_released(found.released, done=done)

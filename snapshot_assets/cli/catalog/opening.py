@@ -28,7 +28,7 @@ def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
 def begun_catalog(store: ObjectStore, *, writing: bool, single_writer: bool) -> Catalog:
     """Return the catalog of a store that has a log; see `open_catalog`."""
     catalog = Catalog.open_for_writing(store, single_writer=single_writer) if writing else Catalog.open(store)
-    catalog.begun()
+    catalog.require_snapshot()
     return catalog
 
 

@@ -9,7 +9,7 @@ from snapshot_assets.catalog.operations.prune_log import Pruning, prune
 from snapshot_assets.cli.catalog.opening import grace_of, open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import say, show, show_json
-from snapshot_assets.cli.unreferenced import freed_json, show_objects, show_reasons, sizes
+from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _report(options, catalog.store.uri, found, done=False)
     if found.deleted and not options.yes:
-        what = f"{sizes(found.freed)}, of the log before revision {found.kept}"
+        what = f"{sizes(found.released)}, of the log before revision {found.kept}"
         if not confirmed(f"{catalog.store.uri}: {what} will be deleted for ever; retained revisions stay readable."):
             say("Nothing was deleted.")
             if options.json:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace, uri: str, found: Pruning, *, done: bool) -> int:
     if options.json:
         facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "kept": found.kept}
-        show_json(facts | freed_json(found.freed))
+        show_json(facts | released_json(found.released))
     else:
         _show(found, done)
     return 0
@@ -46,7 +46,7 @@ def _show(found: Pruning, done: bool) -> None:
         show(f"nothing to prune: nothing that lies before revision {found.kept} is older than the grace period")
         return
     if not done:
-        show_objects(found.freed)
-    show_reasons(found.freed)
+        show_objects(found.released)
+    show_reasons(found.released)
     verb = "deleted" if done else "would be deleted"
-    show(f"{sizes(found.freed)}, {verb}; the log is whole from {found.kept} on")
+    show(f"{sizes(found.released)}, {verb}; the log is whole from {found.kept} on")

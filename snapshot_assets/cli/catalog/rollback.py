@@ -11,9 +11,9 @@ from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json
-from snapshot_assets.cli.unreferenced import freed_json, show_freed
+from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 
@@ -66,11 +66,11 @@ def _show(found: RolledBack) -> None:
             show(f"{sign} {path}")
     for revision, each in sorted(reversal.undeleted.items()):
         table = table_text(TableName(each.schema, each.table))
-        show(f"back: rows of {table} where {predicate_words(each.predicate)}, deleted at revision {revision}")
+        show(f"back: rows of {table} where {predicate_text(each.predicate)}, deleted at revision {revision}")
     if reversal.expired:
         show(f"expires: {', '.join(map(str, reversal.expired))}")
     show(f"to revision {reversal.revision}, from {reversal.head}: {_words(found)}")
-    show_freed(found.freed, done=False)
+    show_released(found.released, done=False)
 
 
 def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[str, Any]:
@@ -93,4 +93,4 @@ def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[s
             for revision, each in sorted(reversal.undeleted.items())
         ],
         "expired": list(reversal.expired),
-    } | freed_json(found.freed)
+    } | released_json(found.released)

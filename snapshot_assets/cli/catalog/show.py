@@ -18,7 +18,7 @@ from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -74,7 +74,7 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
         {
             "revision": revision,
             "table": table_text(TableName(tombstone.schema, tombstone.table)),
-            "where": predicate_words(tombstone.predicate),
+            "where": predicate_text(tombstone.predicate),
             "pending": revision in pending,
         }
         for revision, tombstone in state.tombstones.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, Asked
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.catalog.opening import open_catalog
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if options.at is not None:
         state = read_state(catalog.store, through=resolve_version(options.at, head))
     since = 0 if options.since is None else resolve_version(options.since, head)
-    rows = table.read(Asked(head, state, since)).to_pylist()
+    rows = table.read(TableRequest(head, state, since)).to_pylist()
     found = [plain(row) for row in rows]
     if options.json:
         show_json(found)

@@ -11,7 +11,7 @@ from snapshot_assets.cli.catalog.opening import open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.output import counted, say, show, show_json, show_table
 from snapshot_assets.format.names import parse_table, table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _words(found: RowDeletion) -> str:
     return (
-        f"the rows of {table_text(found.table)} where {predicate_words(found.predicate)}, "
+        f"the rows of {table_text(found.table)} where {predicate_text(found.predicate)}, "
         f"{found.whole_rows:,} to {found.rows:,} of {counted(found.files, 'file')},"
     )
 
@@ -67,15 +67,11 @@ def _as_json(options: argparse.Namespace, uri: str, found: RowDeletion) -> dict[
         "whole_files": found.whole_files,
         "rows_at_least": found.whole_rows,
         "matches": [
-            {"path": match.known.file.path, "rows": match.known.file.rows, "whole": match.certain}
-            for match in found.matches
+            {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in found.matches
         ],
     }
 
 
 def _show_files(found: RowDeletion) -> None:
-    rows = [
-        (match.known.file.path, match.known.file.rows, "all" if match.certain else "some, or none")
-        for match in found.matches
-    ]
+    rows = [(match.file.path, match.file.rows, "all" if match.certain else "some, or none") for match in found.matches]
     show_table(("File", "Rows", "Deleted"), rows)

@@ -15,8 +15,8 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import Expiry, expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
 from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.actions import ChunksInProgress, Expired
@@ -56,7 +56,7 @@ def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, 
     assert (told.expired, told.revision, told.kept) == (expired, None, 4 - len(expired))
     assert read_state(sealed.store).revision == before
     done = expire(sealed.catalog, **rules)
-    assert (done.expired, done.freed, done.kept) == (told.expired, told.freed, told.kept)
+    assert (done.expired, done.released, done.kept) == (told.expired, told.released, told.kept)
     assert done.revision == (before + 1 if expired else None)
     assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
 
@@ -99,8 +99,8 @@ def test_a_rule_that_is_none_is_refused(sealed: Writer, rules: dict) -> None:
 def test_what_nothing_needs_after_an_expiry_is_told_and_collected_later(sealed: Writer) -> None:
     gone = {file_of(sealed, 5), file_of(sealed, 7)}
     told = expire(sealed.catalog, keep_last=2, dry_run=True)
-    assert {each.path for each in told.freed if not is_receipt(each.path)} == gone
-    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.freed)
+    assert {each.path for each in told.released if not is_receipt(each.path)} == gone
+    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.released)
     assert collected(sealed) == set()
     expire(sealed.catalog, keep_last=2)
     assert all(sealed.store.head(path) for path in gone)  # expiring deletes nothing
@@ -127,15 +127,15 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     pinned = file_of(sealed, 7)
     done = expire(sealed.catalog, keep_last=1)
     assert (done.expired, done.pinned, done.kept) == ((5, 7, 9), {7: ("tag 'one'", "tag 'two'")}, 2)
-    assert {each.path for each in done.freed} > {file_of(sealed, 5), file_of(sealed, 9)}
-    assert collected(sealed) == {each.path for each in done.freed if not is_receipt(each.path)}
+    assert {each.path for each in done.released} > {file_of(sealed, 5), file_of(sealed, 9)}
+    assert collected(sealed) == {each.path for each in done.released if not is_receipt(each.path)}
     write_checkpoint(sealed.store, sealed.catalog.refresh())
     delete_tag(sealed.catalog, "one")
     assert (readable(sealed.store), collected(sealed)) == ([7, 11], set())
     state = sealed.catalog.state
     [two] = [known for known in state.pins if known.pin.revision == 7]
     ends = end_of_pin(state, two)
-    assert Freed(pinned, len(b"late rows"), "tag deleted") in ends.freed
+    assert ReleasedObject(pinned, len(b"late rows"), "tag deleted") in ends.released
     assert ends.unreadable == 7
     delete_tag(sealed.catalog, "two")
     assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
@@ -219,7 +219,7 @@ def test_a_tag_and_an_expiry_that_race_never_leave_a_pin_with_missing_files(
     else:
         assert actions[late](slow).pinned == {5: ("tag 'old'",)}
     state = read_state(writer.store)
-    assert state.files.unneeded(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
+    assert state.files.unreferenced(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
     collected(writer)
     assert not verify(writer.store).faults
 

@@ -60,7 +60,7 @@ def same(one: State, other: State) -> bool:
         same_states(one, other)
         and manifest_of(one) == manifest_of(other)
         and (one.readable(), one.pins, one.tombstones) == (other.readable(), other.pins, other.tombstones)
-        and (one.plans_since, one.rolled_back) == (other.plans_since, other.rolled_back)
+        and (one.plans_valid_from, one.rolled_back) == (other.plans_valid_from, other.rolled_back)
     )
 
 

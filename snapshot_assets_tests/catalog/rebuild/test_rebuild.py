@@ -117,7 +117,7 @@ def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) 
     write_checkpoint(tagged.store, writer.catalog.state)
     assert damage(tagged.store) == []
     head = read_state(tagged.store)
-    assert (head.revision, head.plans_since, list(head.tags)) == (11, 8, ["new"])
+    assert (head.revision, head.plans_valid_from, list(head.tags)) == (11, 8, ["new"])
     with pytest.raises(LogWholeError, match="is whole up to revision 11"):
         rebuild(tagged.store)
 
@@ -155,7 +155,7 @@ def test_a_hole_anywhere_before_a_sealed_head_loses_nothing(tagged: Writer, chec
             assert revision == 9 or revision <= checkpoint
         else:
             after = read_state(store)
-            assert after.plans_since == done.revision == (9 if (spoil, revision) == ("gone", 9) else 10)
+            assert after.plans_valid_from == done.revision == (9 if (spoil, revision) == ("gone", 9) else 10)
             assert manifest_of(after) == manifest_of(before), (revision, done)
             assert (after.tags.keys(), after.header) == (before.tags.keys(), before.header)
             assert (after.sealed, [seal.revision for seal in after.seals]) == (True, [5, 7])

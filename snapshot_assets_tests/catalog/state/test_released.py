@@ -20,7 +20,7 @@ from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -60,34 +60,34 @@ def garbage(writer: Writer) -> dict[str, str]:
 class End:
     """A change, how it is told of, and how many objects it frees by reason."""
 
-    told: Callable[[Catalog], tuple[Freed, ...]]
+    told: Callable[[Catalog], tuple[ReleasedObject, ...]]
     done: Callable[[Catalog], object]
     reasons: dict[str, int]
 
 
 ENDS = {
     "expiry": End(
-        lambda catalog: expire(catalog, keep_last=1, dry_run=True).freed,
+        lambda catalog: expire(catalog, keep_last=1, dry_run=True).released,
         lambda catalog: expire(catalog, keep_last=1),
         {"expired": 2},
     ),
     "tag deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).released,
         lambda catalog: delete_tag(catalog, "kept"),
         {"tag deleted": 2, "pin object": 1},
     ),
     "tag replaced": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).released,
         lambda catalog: replace_tag(catalog, "kept", 13),
         {"tag replaced": 2, "pin object": 1},
     ),
     "savepoint deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).released,
         lambda catalog: delete_savepoint(catalog, 1),
         {"savepoint deleted": 2, "pin object": 1},
     ),
     "rollback": End(
-        lambda catalog: rollback(catalog, 11, discard_newer=True, dry_run=True).freed,
+        lambda catalog: rollback(catalog, 11, discard_newer=True, dry_run=True).released,
         lambda catalog: rollback(catalog, 11, discard_newer=True),
         {"expired": 2, "replaced": 2},
     ),
@@ -134,11 +134,11 @@ def test_a_rollback_tells_what_no_resume_adopts_any_more(writer: Writer) -> None
     file = writer.file(4)
     receipt, _ = writer.receipt(4, file)
     before = garbage(writer)
-    told = rollback(writer.catalog, first, dry_run=True).freed
+    told = rollback(writer.catalog, first, dry_run=True).released
     assert {each.path: each.reason for each in told} == {file.path: "orphan", receipt.path: "orphan"}
     rollback(writer.catalog, first)
     assert garbage(writer) == before | {each.path: each.reason for each in told}
-    assert rollback(writer.catalog, first).freed == ()
+    assert rollback(writer.catalog, first).released == ()
 
 
 def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
@@ -149,7 +149,7 @@ def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
     state = sealed.catalog.state
     for name in ("one", "newest"):
         ends = end_of_pin(state, state.tags[name])
-        assert ([each.reason for each in ends.freed], ends.unreadable) == (["pin object"], None)
+        assert ([each.reason for each in ends.released], ends.unreadable) == (["pin object"], None)
     delete_tag(sealed.catalog, "one")
     state = sealed.catalog.state
     assert end_of_pin(state, state.tags["two"]).unreadable == 5
@@ -164,7 +164,7 @@ def test_without_a_rule_only_tags_that_outlived_their_time_go(sealed: Writer) ->
     path, before = sealed.catalog.state.tags["old"].tag.object.path, sealed.catalog.state.revision
     told = expire(sealed.catalog, dry_run=True)
     assert (told.tags, told.expired, told.kept, told.revision) == (("old",), (), 4, None)
-    assert [(each.path, each.reason, each.at_once) for each in told.freed] == [(path, "pin object", True)]
+    assert [(each.path, each.reason, each.at_once) for each in told.released] == [(path, "pin object", True)]
     assert (read_state(sealed.store).revision, told.bytes) == (before, 0)
     assert expire(sealed.catalog) == told
     assert set(read_state(sealed.store).tags) == {"young", "for-ever"}
@@ -180,11 +180,11 @@ def test_what_only_an_outlived_tag_pinned_is_told_with_what_expires(sealed: Writ
     later(sealed)
     told = expire(sealed.catalog, keep_last=1, dry_run=True)
     assert (told.tags, told.expired, told.pinned, told.kept) == (("old", "older"), (7, 9), {}, 1)
-    reasons = {each.path: each.reason for each in told.freed}
+    reasons = {each.path: each.reason for each in told.released}
     assert [reasons[file_of(sealed, revision)] for revision in (5, 7, 9)] == ["tag deleted", "expired", "expired"]
     assert replace(expire(sealed.catalog, keep_last=1), revision=None) == told
     assert [seal.revision for seal in read_state(sealed.store).readable()] == [11]
-    assert garbage(sealed).keys() == {each.path for each in told.freed if not each.at_once}
+    assert garbage(sealed).keys() == {each.path for each in told.released if not each.at_once}
 
 
 def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer) -> None:

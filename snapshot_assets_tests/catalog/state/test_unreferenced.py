@@ -62,7 +62,7 @@ def test_the_newest_expiry_of_each_file_is_that_of_the_revisions_that_have_it() 
             name: max([(removed, at + removed * DAY), *(late[each] for each in late if added <= each < removed)])
             for name, added, removed in lives
         }
-        assert files.unneeded([121], late) == expected
+        assert files.unreferenced([121], late) == expected
 
 
 def many_deleted(writer: Writer, tags: int) -> Catalog:
@@ -147,7 +147,7 @@ def folders(writer: Writer) -> set[str]:
 def forced(writer: Writer, name: str) -> str:
     """Seal a snapshot with another schema in the place of what is there; returns the folder of its documents."""
     schema = SCHEMA.model_copy(update={"database": name})
-    writer.begin(force=writer.catalog.state.begun, schema=schema)
+    writer.begin(force=writer.catalog.state.has_snapshot, schema=schema)
     writer.fill()
     seal(writer.catalog)
     return describe_schema(schema)[0].folder.removeprefix("schema/")
@@ -205,7 +205,7 @@ def test_schema_documents_wait_a_grace_period_from_the_expiry_and_checkpoints_fo
 def test_a_rebuild_gives_up_a_revision_that_only_lacks_its_schema_documents(fresh: Writer) -> None:
     """Its expiry was lost, after its documents had gone."""
     for name in ("duckdb", "postgresql"):
-        fresh.begin(force=fresh.catalog.state.begun, schema=SCHEMA.model_copy(update={"database": name}))
+        fresh.begin(force=fresh.catalog.state.has_snapshot, schema=SCHEMA.model_copy(update={"database": name}))
         for chunk in (1, 2, 3):
             fresh.complete(chunk)
         seal(fresh.catalog)
