@@ -11,7 +11,7 @@ from snapshot_assets.databases.postgresql.ddl.tables import inheritance
 from snapshot_assets.databases.postgresql.sql import fitting, qualified
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import ForeignKey, Index, Table, TableName
+from snapshot_assets.format.relations import Index, Table, TableName
 
 
 def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -20,17 +20,11 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     if primary is not None:
         label = f"primary key {primary.name}" if primary.name else "primary key"
         definition = primary.definition or f"PRIMARY KEY ({_names(primary.columns)})"
-        yield from _key(table, primary.name, definition, f"{label} of {name}")
+        yield from _constraint(context, name, table.options, primary.name, definition, f"{label} of {name}", name)
     for unique in table.unique:
         definition = unique.definition or f"UNIQUE ({_names(unique.columns)})"
-        yield from _key(table, unique.name, definition, f"unique constraint {unique.name} of {name}")
-
-
-def _key(table: Table, constraint: str | None, definition: str, what: str) -> Iterator[Statement]:
-    storage = _constraint_storage(table.options, constraint, what)
-    named = f"CONSTRAINT {identifier(constraint)} " if constraint else ""
-    yield alter(table.table_name, f"ADD {named}{text.key(definition, storage, what)}", makes=what)
-    yield from _constraint_comment(table, constraint, what)
+        what = f"unique constraint {unique.name} of {name}"
+        yield from _constraint(context, name, table.options, unique.name, definition, what, name)
 
 
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -38,12 +32,7 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     name = table.table_name
     for check in table.checks:
         what = f"constraint {check.name} of {name}"
-        if not context.allows(capital(what)):
-            context.left_out.add((name, check.name))
-            continue
-        yield from _check(name, check.name, check.definition, what, name)
-        yield from _exclusion_storage(table.options, check.name, check.definition, name, name)
-        yield from _constraint_comment(table, check.name, what)
+        yield from _constraint(context, name, table.options, check.name, check.definition, what, name)
     for column, options in table.options.get("columns", {}).items():
         if constraint := options.get("not_null_not_valid"):
             what = f"not null of column {name}.{column}"
@@ -54,40 +43,46 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     documented.add(table.primary_key.name if table.primary_key else None)
     for constraint in table.options.get("comments", {}).get("constraints", {}):
         if constraint not in documented:  # a NOT NULL
-            yield from _constraint_comment(table, constraint, f"constraint {constraint} of {name}")
+            yield from _constraint_comment(name, table.options, constraint, f"constraint {constraint} of {name}", name)
     for parent in inheritance(context, table).later:
         yield alter(name, f"INHERIT {qualified(parent)}", makes=f"inheritance of {name} from {parent}", only=False)
 
 
-def _check(relation: TableName, constraint: str, definition: str, what: str, of: TableName) -> Iterator[Statement]:
-    if definition.startswith("EXCLUDE"):
-        action, only = text.exclusion(definition, what), True
-    else:
-        inner, tail = text.check_parts(definition, what)
-        action, only = f"CHECK {inner}{tail}", False
-    yield alter(relation, f"ADD CONSTRAINT {identifier(constraint)} {action}", makes=what, of=of, only=only)
-
-
-def _exclusion_storage(
-    options: Mapping[str, Any], constraint: str, definition: str, relation: TableName, of: TableName
+def _constraint(
+    context: RestoreContext,
+    relation: TableName,
+    options: Mapping[str, Any],
+    name: str | None,
+    definition: str,
+    what: str,
+    of: TableName,
 ) -> Iterator[Statement]:
-    what = f"storage of constraint {constraint} of {relation}"
-    inner = text.parameters(options.get("constraint_storage", {}).get(constraint), what)
-    if inner and definition.startswith("EXCLUDE"):
-        index = qualified(TableName(relation.schema, constraint))
-        yield Statement(what, f"ALTER INDEX {index} SET ({inner})", of)
+    """Yield a constraint of a table or partition, other than a foreign key, with its storage and comment."""
+    excludes, checks = definition.startswith("EXCLUDE"), definition.startswith("CHECK")
+    if (excludes or checks) and not context.allows(capital(what)):
+        context.left_out.add((relation, str(name)))
+        return
+    storage = text.parameters(options.get("constraint_storage", {}).get(name), f"storage of {what}")
+    if checks:
+        action = "CHECK {}{}".format(*text.check_parts(definition, what))
+    elif excludes:
+        action = text.exclusion(definition, what)
+    else:
+        action = text.key(definition, f" WITH ({storage})" if storage else "", what)
+    named = f"CONSTRAINT {identifier(name)} " if name else ""
+    yield alter(relation, f"ADD {named}{action}", makes=what, of=of, only=not checks)
+    if storage and excludes:
+        index = qualified(TableName(relation.schema, str(name)))
+        yield Statement(f"storage of {what}", f"ALTER INDEX {index} SET ({storage})", of)
+    yield from _constraint_comment(relation, options, name, what, of)
 
 
-def _constraint_storage(options: Mapping[str, Any], constraint: str | None, what: str) -> str:
-    inner = text.parameters(options.get("constraint_storage", {}).get(constraint), what)
-    return f" WITH ({inner})" if inner else ""
-
-
-def _constraint_comment(table: Table, constraint: str | None, what: str) -> Iterator[Statement]:
-    comments = table.options.get("comments", {}).get("constraints", {})
-    if constraint is not None and constraint in comments:
-        place = f"{identifier(constraint)} ON {qualified(table.table_name)}"
-        yield from comment("CONSTRAINT", place, comments[constraint], what, table.table_name)
+def _constraint_comment(
+    relation: TableName, options: Mapping[str, Any], name: str | None, what: str, of: TableName
+) -> Iterator[Statement]:
+    content = options.get("comments", {}).get("constraints", {}).get(name)
+    if name is not None:
+        yield from comment("CONSTRAINT", f"{identifier(name)} ON {qualified(relation)}", content, what, of)
 
 
 def indexes(
@@ -95,36 +90,39 @@ def indexes(
 ) -> Iterator[Statement]:
     """Yield the indexes of a table or materialized view, except those of constraints."""
     for index in documents:
-        what = f"index {index.name} of {relation}"
-        sql, plain = text.index(index.definition, index.name, relation, what)
-        if not context.allows(capital(what), plain):
-            context.left_out.add((relation, index.name))
-            continue
-        yield Statement(what, sql, relation)
-        name = qualified(TableName(relation.schema, index.name))
-        yield from comment("INDEX", name, comments.get(index.name), what, relation)
+        yield from _index(context, relation, index.name, index.definition, comments, relation)
+
+
+def _index(
+    context: RestoreContext,
+    relation: TableName,
+    name: str,
+    definition: str,
+    comments: Mapping[str, str],
+    of: TableName,
+) -> Iterator[Statement]:
+    what = f"index {name} of {relation}"
+    sql, plain = text.index(definition, name, relation, what)
+    if not context.allows(capital(what), plain):
+        context.left_out.add((relation, name))
+        return
+    yield Statement(what, sql, of)
+    yield from comment("INDEX", qualified(TableName(relation.schema, name)), comments.get(name), what, of)
 
 
 def partition_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the keys, checks and indexes of partitions, each attached to that of its table."""
     for part in context.partitions(table):
         name, of = part_name(part), table.table_name
-        comments = part.get("comments", {})
+        comments = part.get("comments", {}).get("indexes", {})
         for row in part.get("constraints", ()):
-            yield from _partition_constraint(context, table, part, row)
-            place = f"{identifier(row['name'])} ON {qualified(name)}"
-            content = comments.get("constraints", {}).get(row["name"])
-            yield from comment("CONSTRAINT", place, content, f"constraint {row['name']} of {name}", of)
+            if not row["definition"].startswith("FOREIGN KEY"):
+                what = f"constraint {row['name']} of {name}"
+                yield from _constraint(context, name, part, row["name"], row["definition"], what, of)
+                yield from _attached(context, part, row, of)
         for row in part.get("indexes", ()):
-            what = f"index {row['name']} of {name}"
-            sql, plain = text.index(row["definition"], row["name"], name, what)
-            if not context.allows(capital(what), plain):
-                context.left_out.add((name, row["name"]))
-                continue
-            yield Statement(what, sql, of)
-            yield from _attached(part, row, of)
-            own = qualified(TableName(name.schema, row["name"]))
-            yield from comment("INDEX", own, comments.get("indexes", {}).get(row["name"]), what, of)
+            yield from _index(context, name, row["name"], row["definition"], comments, of)
+            yield from _attached(context, part, row, of)
         if part.get("relation") == "foreign table":
             yield from _missing_indexes(context, table, part)
         yield from properties(context, name, part, of)
@@ -142,33 +140,14 @@ def _missing_indexes(context: RestoreContext, table: Table, part: Mapping[str, A
         what = f"index {own_row['name']} of {name}"
         sql, _ = text.index(row["definition"], row["name"], parent, what, (own_row["name"], name))
         yield Statement(what, sql, table.table_name)
-        yield from _attached(part, own_row, table.table_name)
+        yield from _attached(context, part, own_row, table.table_name)
 
 
-def _partition_constraint(
-    context: RestoreContext, table: Table, part: Mapping[str, Any], row: Mapping[str, Any]
+def _attached(
+    context: RestoreContext, part: Mapping[str, Any], row: Mapping[str, Any], of: TableName
 ) -> Iterator[Statement]:
-    name, of = part_name(part), table.table_name
-    what = f"constraint {row['name']} of {name}"
-    definition = row["definition"]
-    if definition.startswith("FOREIGN KEY"):
-        return
-    if definition.startswith(("CHECK", "EXCLUDE")):
-        if not context.allows(capital(what)):
-            context.left_out.add((name, row["name"]))
-            return
-        yield from _check(name, row["name"], definition, what, of)
-        yield from _exclusion_storage(part, row["name"], definition, name, of)
-    else:
-        storage = _constraint_storage(part, row["name"], what)
-        action = f"ADD CONSTRAINT {identifier(row['name'])} {text.key(definition, storage, what)}"
-        yield alter(name, action, makes=what, of=of)
-    yield from _attached(part, row, of)
-
-
-def _attached(part: Mapping[str, Any], row: Mapping[str, Any], of: TableName) -> Iterator[Statement]:
-    """Yield the statement that attaches a partition's index to that of its table."""
-    if row.get("parent"):
+    """Yield the statement that attaches a partition's index, if it is restored, to that of its table."""
+    if row.get("parent") and (part_name(part), row["name"]) not in context.left_out:
         parent = qualified(TableName(part["of"][0], row["parent"]))
         own = qualified(TableName(part["schema"], row["name"]))
         sql = f"ALTER INDEX {parent} ATTACH PARTITION {own}"
@@ -203,43 +182,40 @@ def properties(
 def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the foreign keys to relations that are restored."""
     name = table.table_name
+    # The foreign keys of a partitioned table apply to its partitions too.
+    only = name not in context.partition_keys
     for key in table.foreign_keys:
-        what = f"foreign key {key.name} of {name}"
         referred = TableName(key.referenced_schema, key.referenced_table)
-        if _refers(context, referred, what):
-            definition = _foreign_key(key, referred, what)
-            action = f"ADD CONSTRAINT {identifier(key.name)} {definition}"
-            # The foreign keys of a partitioned table apply to its partitions too.
-            yield alter(name, action, makes=what, only=name not in context.partition_keys)
-            yield from _constraint_comment(table, key.name, what)
+        definition = key.definition or (
+            f"FOREIGN KEY ({_names(key.columns)}) REFERENCES {qualified(referred)}({_names(key.referenced_columns)})"
+        )
+        yield from _foreign_key(context, name, table.options, key.name, definition, name, only, referred)
     for part in context.partitions(table):
-        yield from _partition_foreign_keys(context, part, name)
+        only = not part.get("partition_by")
+        for row in part.get("constraints", ()):
+            if row["definition"].startswith("FOREIGN KEY"):
+                yield from _foreign_key(context, part_name(part), part, row["name"], row["definition"], name, only)
 
 
-def _partition_foreign_keys(context: RestoreContext, part: Mapping[str, Any], of: TableName) -> Iterator[Statement]:
-    for row in part.get("constraints", ()):
-        what = f"foreign key {row['name']} of {part_name(part)}"
-        if row["definition"].startswith("FOREIGN KEY"):
-            definition, referred = text.foreign_key(row["definition"], what)
-            if _refers(context, referred, what):
-                action = f"ADD CONSTRAINT {identifier(row['name'])} {definition}"
-                yield alter(part_name(part), action, makes=what, of=of, only=not part.get("partition_by"))
-
-
-def _foreign_key(key: ForeignKey, referred: TableName, what: str) -> str:
-    if key.definition is not None:
-        definition, found = text.foreign_key(key.definition, what)
-        if found != referred:
-            raise text.refusal(what, key.definition, f"a foreign key to {referred}")
-        return definition
-    return f"FOREIGN KEY ({_names(key.columns)}) REFERENCES {qualified(referred)} ({_names(key.referenced_columns)})"
-
-
-def _refers(context: RestoreContext, referred: TableName, what: str) -> bool:
-    if referred in context.relations:
-        return True
-    context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
-    return False
+def _foreign_key(
+    context: RestoreContext,
+    relation: TableName,
+    options: Mapping[str, Any],
+    name: str,
+    definition: str,
+    of: TableName,
+    only: bool,
+    expected: TableName | None = None,
+) -> Iterator[Statement]:
+    what = f"foreign key {name} of {relation}"
+    definition, referred = text.foreign_key(definition, what)
+    if expected not in (None, referred):
+        raise text.refusal(what, definition, f"a foreign key to {expected}")
+    if referred not in context.relations:
+        context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
+        return
+    yield alter(relation, f"ADD CONSTRAINT {identifier(name)} {definition}", makes=what, of=of, only=only)
+    yield from _constraint_comment(relation, options, name, what, of)
 
 
 def _names(columns: tuple[str, ...]) -> str:
