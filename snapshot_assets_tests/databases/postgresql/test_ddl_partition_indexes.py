@@ -1,4 +1,4 @@
-"""Indexes of partitioned tables are whole again, also where a partition's part of one backs a constraint."""
+"""Indexes of partitioned tables are restored with those of all partitions, also if one belongs to a constraint."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CASES = [PRIMARY_KEY, UNIQUE, PLAIN, DEEP, DEEP_CONSTRAINT, CONSTRAINT_OF_THE_TA
 
 
 @pytest.mark.parametrize("script", CASES)
-def test_the_parts_of_an_index_are_what_they_were(
+def test_every_index_is_attached_as_in_the_source(
     script: str, postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -91,7 +91,7 @@ CREATE FOREIGN TABLE deep PARTITION OF mid FOR VALUES IN (2) SERVER far;
 """
 
 
-def test_a_partition_that_was_a_foreign_table_gets_its_part_of_an_index(
+def test_a_partition_that_was_a_foreign_table_gets_an_index(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -105,10 +105,10 @@ def test_a_partition_that_was_a_foreign_table_gets_its_part_of_an_index(
 
 
 LONGEST = 63
-"""Bytes of a name; PostgreSQL cuts longer ones, also where that makes two of them one."""
+"""Bytes to which PostgreSQL truncates a name, even if two names become equal."""
 
 
-def test_names_of_parts_made_for_foreign_tables_stay_apart_and_fit(
+def test_index_names_for_former_foreign_tables_are_unique_and_short(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     index, partition = "i" * 40, "ü" * 20
@@ -127,15 +127,15 @@ def test_names_of_parts_made_for_foreign_tables_stay_apart_and_fit(
     postgresql_server.psql_script(source, script)
     for target in targets:
         restore(extracted(source), target)
-    found, again = (postgresql_server.psql(target, names).splitlines() for target in targets)
-    assert found == again
-    parts = [name for name in found if name.startswith(f"{index}_") and name != cut]
+    created, again = (postgresql_server.psql(target, names).splitlines() for target in targets)
+    assert created == again
+    parts = [name for name in created if name.startswith(f"{index}_") and name != cut]
     assert len(parts) == 2
     assert all(len(name.encode()) <= LONGEST for name in parts)
     assert "f" not in postgresql_server.psql(targets[0], "SELECT indisvalid FROM pg_index").split()
 
 
-def test_a_name_is_cut_between_characters_and_only_where_it_is_too_long() -> None:
+def test_a_name_is_truncated_between_characters_and_only_if_it_is_too_long() -> None:
     assert fitting("a" * LONGEST) == "a" * LONGEST
     for long in ("ü" * 32, "a" + "ü" * 32, "a" * 64, "日本語" * 20):
         name = fitting(long)
