@@ -105,27 +105,27 @@ class PostgresqlConnection:
             self.close()
             raise
 
-    def execute(self, statement: str, doing: str) -> None:
+    def execute(self, sql: str, doing: str) -> None:
         """Run a statement without a result.
 
         Args:
-            statement: SQL.
+            sql: One statement.
             doing: Its purpose, for messages.
         """
         with self._translating(doing), self._connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            cursor.execute(statement)
+            cursor.execute(sql)
 
-    def rows(self, query: str, doing: str) -> list[dict[str, Any]]:
+    def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name.
 
         Args:
-            query: SQL.
+            sql: One query.
             doing: Its purpose, for messages.
         """
         with self._translating(doing), self._connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            cursor.execute(query)
+            cursor.execute(sql)
             rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
             return rows
 

@@ -112,8 +112,10 @@ def test_references_to_tables_outside_the_selection_are_left_out_and_reported(
         "View public.z_view is left out: it reads public.orders, which is not restored.",
         "View sales.over_mat is left out: it reads sales.a_filled, which is not restored.",
     ]
-    columns = "SELECT attname || ' ' || attnotnull FROM pg_attribute"
+    columns = (
+        "SELECT attname || ' ' || attnotnull FROM pg_attribute"
         " WHERE attrelid = 'sales.inheriting'::regclass AND attnum > 0"
+    )
     assert lines(postgresql_server, postgresql_database, columns) == ["a true", "b true", "c true", "d false"]
     parents = "SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = 'sales.child'::regclass ORDER BY inhseqno"
     assert lines(postgresql_server, postgresql_database, parents) == ["sales.inheriting", "sales.second"]

@@ -39,8 +39,8 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
             no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
             action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
             yield alter(name, action, makes=what, only=False)
-    documented = {each.name for each in (*table.checks, *table.unique, *table.foreign_keys)}
-    documented.add(table.primary_key.name if table.primary_key else None)
+    documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
+    documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
     for constraint in table.options.get("comments", {}).get("constraints", {}):
         if constraint not in documented:  # a NOT NULL
             yield from _constraint_comment(name, table.options, constraint, f"constraint {constraint} of {name}", name)
