@@ -123,6 +123,7 @@ CREATE TABLE listed (id int, k text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 CREATE TABLE listed_a PARTITION OF listed FOR VALUES IN ('a');
 ALTER TABLE listed ADD FOREIGN KEY (id) REFERENCES a_first;
 ALTER TABLE listed_a ADD CONSTRAINT own_fk FOREIGN KEY (id) REFERENCES b_second;
+COMMENT ON CONSTRAINT own_fk ON listed_a IS 'its own key';
 ALTER TABLE listed_a ADD CONSTRAINT own_check CHECK (id < 100);
 CREATE TABLE refers (id int, k text, FOREIGN KEY (id, k) REFERENCES listed);
 

@@ -123,7 +123,7 @@ def test_references_to_tables_outside_the_selection_are_left_out_and_reported(
 
 def test_a_table_with_a_row_type_outside_the_selection_is_refused(everything: DatabaseSchema) -> None:
     with pytest.raises(
-        RestoreError, match=r"Table public\.a_row_type_user cannot be made: .* Select public\.zones too"
+        RestoreError, match=r"Table public\.a_row_type_user cannot be created: .* Select public\.zones too"
     ):
         define(only(everything, "a_row_type_user"))
 

@@ -20,11 +20,13 @@ def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     if primary is not None:
         label = f"primary key {primary.name}" if primary.name else "primary key"
         definition = primary.definition or f"PRIMARY KEY ({_names(primary.columns)})"
-        yield from _constraint(context, name, table.options, primary.name, definition, f"{label} of {name}", name)
+        yield from _constraint(
+            context, name, table.options, primary.name, definition, f"{label} of {name}", name, key=True
+        )
     for unique in table.unique:
         definition = unique.definition or f"UNIQUE ({_names(unique.columns)})"
         what = f"unique constraint {unique.name} of {name}"
-        yield from _constraint(context, name, table.options, unique.name, definition, what, name)
+        yield from _constraint(context, name, table.options, unique.name, definition, what, name, key=True)
 
 
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
@@ -32,7 +34,7 @@ def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
     name = table.table_name
     for check in table.checks:
         what = f"constraint {check.name} of {name}"
-        yield from _constraint(context, name, table.options, check.name, check.definition, what, name)
+        yield from _constraint(context, name, table.options, check.name, check.definition, what, name, key=False)
     for column, options in table.options.get("columns", {}).items():
         if constraint := options.get("not_null_not_valid"):
             what = f"not null of column {name}.{column}"
@@ -56,15 +58,19 @@ def _constraint(
     definition: str,
     what: str,
     of: TableName,
+    *,
+    key: bool,
 ) -> Iterator[Statement]:
     """Yield a constraint of a table or partition, other than a foreign key, with its storage and comment."""
-    excludes, checks = definition.startswith("EXCLUDE"), definition.startswith("CHECK")
-    if (excludes or checks) and not context.allows(capital(what)):
+    excludes = not key and definition.startswith("EXCLUDE")
+    checks = not key and not excludes
+    if not key and not context.allows(capital(what)):
         context.left_out.add((relation, str(name)))
         return
     storage = text.parameters(options.get("constraint_storage", {}).get(name), f"storage of {what}")
     if checks:
-        action = "CHECK {}{}".format(*text.check_parts(definition, what))
+        condition, tail = text.check_parts(definition, what)
+        action = f"CHECK {condition}{tail}"
     elif excludes:
         action = text.exclusion(definition, what)
     else:
@@ -118,7 +124,8 @@ def partition_keys(context: RestoreContext, table: Table) -> Iterator[Statement]
         for row in part.get("constraints", ()):
             if not row["definition"].startswith("FOREIGN KEY"):
                 what = f"constraint {row['name']} of {name}"
-                yield from _constraint(context, name, part, row["name"], row["definition"], what, of)
+                key = not row["definition"].startswith(("CHECK", "EXCLUDE"))
+                yield from _constraint(context, name, part, row["name"], row["definition"], what, of, key=key)
                 yield from _attached(context, part, row, of)
         for row in part.get("indexes", ()):
             yield from _index(context, name, row["name"], row["definition"], comments, of)
