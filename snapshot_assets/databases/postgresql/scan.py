@@ -73,7 +73,7 @@ class Scanner:
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Stream a scan (see `Database.scan`)."""
+        """Stream a scan's rows; see `Database`."""
         shaper = BatchShaper(scan.table)
         with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
             yield (shaper.shape(batch) for batch in batches if batch.num_rows)
@@ -87,9 +87,9 @@ class Scanner:
         )
         conditions = [self._predicate(table, scan.rows), _blocks(scan.part)]
         where = " AND ".join(filter(None, conditions))
-        return f"SELECT {selected} FROM {self.source(table)}{f' WHERE {where}' if where else ''}"
+        return f"SELECT {selected} FROM {self.from_item(table)}{f' WHERE {where}' if where else ''}"
 
-    def source(self, table: Table) -> str:
+    def from_item(self, table: Table) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it.
 
         Partitions, and the chunks of a hypertable, are included.

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-
-import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.scan import Scanner
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Selection
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
 
-class PostgresqlDatabase:
+class PostgresqlDatabase(Scanner):
     """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
@@ -28,32 +26,19 @@ class PostgresqlDatabase:
     kind = "postgresql"
 
     def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(PostgresqlSession(address))
         self._address = address
-        self._session = PostgresqlSession(address)
-        self._scanner = Scanner(self._session)
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selection; see `Database`."""
         return extract(self._session, selection)
 
-    def estimate(self, scan: Scan) -> Estimate:
-        """Return the planner's estimate of a scan."""
-        return self._scanner.estimate(scan)
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Divide a scan into parts; all parts must be read in one state."""
-        return self._scanner.split(scan, parts)
-
-    def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
-        """Stream a scan's rows; see `Database`."""
-        return self._scanner.scan(scan)
-
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
-        time = self._scanner.time_column(table, zone)
+        time = self.time_column(table, zone)
         query = (
-            f"SELECT pg_catalog.count(*) AS rows FROM {self._scanner.source(table)}"
-            f" WHERE {time.finite} AND NOT {time.within(start, end)}"
+            f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)}"
+            f" WHERE {time.outside(start, end)}"
         )
         return int(self._session.rows(query, f"counting {table.table_name}")[0]["rows"])
 
@@ -64,7 +49,7 @@ class PostgresqlDatabase:
         return (min(ends), max(ends)) if ends else None
 
     def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
-        query = self._scanner.time_column(table, zone).bounds_query(self._scanner.source(table))
+        query = self.time_column(table, zone).bounds_query(self.from_item(table))
         row = self._session.rows(query, f"finding the earliest and latest time of {table.table_name}")[0]
         try:
             return time_range((row["low"], row["high"]))

@@ -5,24 +5,11 @@ Statements contain their values: with bound parameters the driver would not use 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from datetime import datetime
 
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import TableName
-
-_LONGEST_NAME = 63
-"""Bytes to which PostgreSQL truncates a name."""
-
-
-def fitting(name: str) -> str:
-    """Return a name that PostgreSQL does not truncate: a longer one ends in a hash, which keeps it unique."""
-    encoded = name.encode()
-    if len(encoded) <= _LONGEST_NAME:
-        return name
-    end = f"_{hashlib.sha256(encoded).hexdigest()[:8]}"
-    return encoded[: _LONGEST_NAME - len(end)].decode(errors="ignore") + end
 
 
 def qualified(name: TableName) -> str:

@@ -99,15 +99,6 @@ class SourceType:
         return self.name if self.schema == "pg_catalog" else None
 
 
-def native_type(source: SourceType) -> pa.DataType | None:
-    """Return the Arrow type that carries a type natively, or None if only text does."""
-    if source.kind == "e":
-        return pa.string()
-    if source.builtin == "numeric":
-        return _decimal(source.modifier)
-    return NATIVE.get(source.builtin or "")
-
-
 def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[pa.DataType, Carrier]:
     """Return the Arrow type and the carrier of a column.
 
@@ -127,7 +118,7 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
             column=column,
             type=source.text,
         )
-    native = native_type(source)
+    native = _native_type(source)
     if override is Carrier.NATIVE and native is None:
         raise PlanError(
             f"The plan asks for the native carrier for column {column}, but {source.text} has none: its values travel"
@@ -160,6 +151,14 @@ def expression(column: str, source: SourceType, carrier: Carrier) -> str:
         return f"{value}::pg_catalog.text"
     function = ".".join(identifier(part) for part in source.output)
     return f"pg_catalog.textin({function}({value}))"
+
+
+def _native_type(source: SourceType) -> pa.DataType | None:
+    if source.kind == "e":
+        return pa.string()
+    if source.builtin == "numeric":
+        return _decimal(source.modifier)
+    return NATIVE.get(source.builtin or "")
 
 
 def _decimal(modifier: int) -> pa.DataType | None:

@@ -158,9 +158,7 @@ def exclusion(definition: str, what: str) -> str:
     return definition
 
 
-def index(
-    definition: str, name: str, table: TableName, what: str, part: tuple[str, TableName] | None = None
-) -> tuple[str, bool]:
+def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
     """Return the statement that creates an index, and whether it has neither expressions nor a predicate.
 
     Args:
@@ -168,7 +166,6 @@ def index(
         name: The index.
         table: Its table.
         what: The index, for messages.
-        part: Name and partition of the partition's index to create instead; None for the index itself.
     """
     match = _INDEX.fullmatch(definition.strip().removesuffix(";"))
     if (
@@ -179,8 +176,7 @@ def index(
     ):
         raise refusal(what, definition, f"an index {name} of {table}")
     using = f" USING {match['method']}" if match["method"] else ""
-    new_name, on, only = (name, table, match["only"] or "") if part is None else (*part, "")
-    head = f"CREATE {match['unique'] or ''}INDEX {identifier(new_name)} ON {only}{qualified(on)}"
+    head = f"CREATE {match['unique'] or ''}INDEX {identifier(name)} ON {match['only'] or ''}{qualified(table)}"
     return f"{head}{using} {match['rest']}", _PLAIN_INDEX.fullmatch(match["rest"]) is not None
 
 

@@ -23,6 +23,7 @@ class RestoreContext:
         tables: The tables by name.
         partition_keys: Partition keys of the tables that are restored with their partitions.
         relations: Names of all tables, partitions and views.
+        over_foreign_tables: Partitioned relations with a partition, at any level, that was a foreign table.
         left_out: Constraints and indexes that are not restored, by relation.
         lost: What is not restored, a sentence each.
     """
@@ -32,6 +33,7 @@ class RestoreContext:
     tables: Mapping[TableName, Table] = field(init=False)
     partition_keys: dict[TableName, str] = field(default_factory=dict)
     relations: set[TableName] = field(init=False)
+    over_foreign_tables: set[TableName] = field(default_factory=set)
     left_out: set[tuple[TableName, str]] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
 
@@ -39,8 +41,14 @@ class RestoreContext:
         self.tables = {table.table_name: table for table in self.schema.tables}
         for table in self.schema.tables:
             self._note_partition_key(table)
+            self._note_foreign_tables(self.partitions(table))
         parts = {part_name(part) for table in self.schema.tables for part in self.partitions(table)}
         self.relations = {*self.tables, *parts, *(view.table_name for view in self.schema.views)}
+
+    def _note_foreign_tables(self, partitions: list[dict[str, Any]]) -> None:
+        for part in reversed(partitions):  # parents come first in the list
+            if part.get("relation") == "foreign table" or part_name(part) in self.over_foreign_tables:
+                self.over_foreign_tables.add(TableName(*part["of"]))
 
     def _note_partition_key(self, table: Table) -> None:
         name, options = table.table_name, table.options

@@ -10,7 +10,7 @@ from snapshot_assets.databases.postgresql.sql import oid_array
 
 Rows = dict[int, list[dict[str, Any]]]
 
-_CONSTRAINTS = """
+CONSTRAINTS = """
 SELECT k.conrelid::int8 AS relation, k.conname::text AS name, k.contype::text AS kind,
     pg_get_constraintdef(k.oid) AS definition, obj_description(k.oid, 'pg_constraint') AS comment,
     ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY u (number, place)
@@ -32,8 +32,9 @@ WHERE k.conrelid = ANY ({oids}) AND (
     k.contype IN ('p', 'u', 'x', 'n') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype = 'c' AND k.conislocal)
 ORDER BY k.conrelid, k.conname
 """
+"""Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not."""
 
-_INDEXES = """
+INDEXES = """
 SELECT i.indrelid::int8 AS relation, x.relname::text AS name, pg_get_indexdef(x.oid) AS definition,
     i.indisunique AS unique, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
     obj_description(x.oid, 'pg_class') AS comment,
@@ -46,14 +47,15 @@ WHERE i.indrelid = ANY ({oids}) AND (i.indisvalid OR x.relkind = 'I') AND NOT EX
     SELECT FROM pg_constraint k WHERE k.conindid = x.oid AND k.contype IN ('p', 'u', 'x'))
 ORDER BY i.indrelid, x.relname
 """
+"""Indexes of constraints are left out."""
 
-_STATISTICS = """
+STATISTICS = """
 SELECT s.stxrelid::int8 AS relation, s.stxname::text AS name, pg_get_statisticsobjdef(s.oid) AS definition,
     obj_description(s.oid, 'pg_statistic_ext') AS comment
 FROM pg_statistic_ext s WHERE s.stxrelid = ANY ({oids}) ORDER BY s.stxrelid, s.stxname
 """
 
-_NOT_CARRIED = """
+NOT_CARRIED = """
 SELECT t.tgrelid::int8 AS relation, 'trigger ' || quote_ident(t.tgname) AS object FROM pg_trigger t
 WHERE t.tgrelid = ANY ({oids}) AND NOT t.tgisinternal AND t.tgparentid = 0
 UNION ALL SELECT p.polrelid::int8, 'policy ' || quote_ident(p.polname) FROM pg_policy p WHERE p.polrelid = ANY ({oids})
@@ -63,30 +65,15 @@ ORDER BY 1, 2
 """
 
 
-def read_constraints(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
-    """Return constraints by relation.
+def read_by_relation(session: PostgresqlSession, query: str, relations: Iterable[int], doing: str) -> Rows:
+    """Return the rows of one of these queries by relation.
 
-    Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not.
+    Args:
+        session: Where to read.
+        query: `CONSTRAINTS`, `INDEXES`, `STATISTICS` or `NOT_CARRIED`.
+        relations: Oids of relations.
+        doing: Its purpose, for messages.
     """
-    return _by_relation(session, _CONSTRAINTS, relations, "reading constraints")
-
-
-def read_indexes(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
-    """Return indexes by relation, except those of constraints."""
-    return _by_relation(session, _INDEXES, relations, "reading indexes")
-
-
-def read_statistics(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
-    """Return extended statistics by relation."""
-    return _by_relation(session, _STATISTICS, relations, "reading statistics objects")
-
-
-def read_not_carried(session: PostgresqlSession, relations: Iterable[int]) -> Rows:
-    """Return triggers, policies and rules by relation."""
-    return _by_relation(session, _NOT_CARRIED, relations, "reading triggers, policies and rules")
-
-
-def _by_relation(session: PostgresqlSession, query: str, relations: Iterable[int], doing: str) -> Rows:
     by_relation: Rows = {}
     for row in session.rows(query.format(oids=oid_array(relations)), doing):
         by_relation.setdefault(row["relation"], []).append(row)

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect import constraints
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
-from snapshot_assets.databases.postgresql.introspect.constraints import Rows
+from snapshot_assets.databases.postgresql.introspect.constraints import (
+    CONSTRAINTS,
+    INDEXES,
+    NOT_CARRIED,
+    STATISTICS,
+    Rows,
+    read_by_relation,
+)
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_hypertables, read_views
 from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence, read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import (
@@ -71,10 +77,10 @@ def read_results(
         relations={relation.oid: relation for relation in relations},
         partitions=partitions,
         columns=columns,
-        constraints=constraints.read_constraints(session, with_rows),
-        indexes=constraints.read_indexes(session, every),
-        statistics=constraints.read_statistics(session, every),
-        not_carried=constraints.read_not_carried(session, every),
+        constraints=read_by_relation(session, CONSTRAINTS, with_rows, "reading constraints"),
+        indexes=read_by_relation(session, INDEXES, every, "reading indexes"),
+        statistics=read_by_relation(session, STATISTICS, every, "reading statistics objects"),
+        not_carried=read_by_relation(session, NOT_CARRIED, every, "reading triggers, policies and rules"),
         sequences=read_sequences(session, with_rows),
         types=read_types(session, types),
         extensions=read_extensions(session, every),
