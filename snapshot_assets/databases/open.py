@@ -97,12 +97,12 @@ def _entry(uri: str) -> tuple[str, _Kind]:
     entry = _KINDS.get(match.group().lower()) if match else None
     if entry is None:
         # The message must not quote the URI, which may contain a password.
-        found = f"{match.group()}:" if match else "no scheme"
+        scheme = f"{match.group()}:" if match else "no scheme"
         forms = ", ".join(dict.fromkeys(kind.form for _, kind in _KINDS.values()))
         raise UnknownSourceError(
-            f"A source or target must be an alias of the configuration or a database URI; found one with {found}."
+            f"A source or target must be an alias of the configuration or a database URI; found one with {scheme}."
             f" Write one of: {forms}.",
-            found=found,
+            found=scheme,
         )
     return entry
 

@@ -46,8 +46,8 @@ class BatchShaper:
 def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
     arrow_type = column.arrow_field().type
 
-    def refuse(found: str) -> CarrierError:
-        return unfit_value(table, column, found)
+    def refuse(value: str) -> CarrierError:
+        return unfit_value(table, column, value)
 
     def shape(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):

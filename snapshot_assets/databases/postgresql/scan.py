@@ -176,11 +176,11 @@ class Scanner:
 
 def _check_unchanged(table: Table, relation: _LockedRelation) -> None:
     for column in table.columns:
-        found = relation.columns.get(column.name)
-        if found is None or found.type.text != column.type:
+        present = relation.columns.get(column.name)
+        if present is None or present.type.text != column.type:
             raise DatabaseError(
                 f"Column {table.table_name}.{column.name} was {column.type} when the schema was extracted, and is now"
-                f" {found.type.text if found else 'gone'}. Extract the schema again.",
+                f" {present.type.text if present else 'gone'}. Extract the schema again.",
                 column=f"{table.table_name}.{column.name}",
             )
 

@@ -36,10 +36,7 @@ class PostgresqlDatabase(Scanner):
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
         time = self.time_column(table, zone)
-        query = (
-            f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)}"
-            f" WHERE {time.outside(start, end)}"
-        )
+        query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
         return int(self._session.rows(query, f"counting {table.table_name}")[0]["rows"])
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:

@@ -199,9 +199,9 @@ def partition_key(text: str, what: str) -> tuple[str, bool]:
     return text, re.fullmatch(_NAMES, match["what"]) is not None
 
 
-def parameters(given: object, what: str) -> str:
+def parameters(values: object, what: str) -> str:
     """Return storage parameters, such as `fillfactor=70`, for a statement's parentheses; "" for none."""
-    return ", ".join(_parameters(given, what))
+    return ", ".join(_parameters(values, what))
 
 
 def relation_parameters(options: Mapping[str, Any], what: str) -> str:
@@ -211,8 +211,8 @@ def relation_parameters(options: Mapping[str, Any], what: str) -> str:
     return ", ".join([*own, *(f"toast.{each}" for each in toast)])
 
 
-def _parameters(given: object, what: str) -> Iterator[str]:
-    for parameter in given if isinstance(given, list | tuple) else ():
+def _parameters(values: object, what: str) -> Iterator[str]:
+    for parameter in values if isinstance(values, list | tuple) else ():
         name, separator, value = str(parameter).partition("=")
         if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise refusal(what, parameter, "a storage parameter")

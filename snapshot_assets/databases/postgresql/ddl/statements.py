@@ -63,8 +63,8 @@ class RestoreContext:
 
     def partitions(self, table: Table) -> list[dict[str, Any]]:
         """Return the partitions that a table is restored with, parents first."""
-        found: list[dict[str, Any]] = table.options.get("partitions", [])
-        return found if table.table_name in self.partition_keys else []
+        partitions: list[dict[str, Any]] = table.options.get("partitions", [])
+        return partitions if table.table_name in self.partition_keys else []
 
     def lose(self, sentence: str) -> None:
         """Record a sentence about something that is not restored."""

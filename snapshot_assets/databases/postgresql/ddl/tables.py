@@ -156,10 +156,10 @@ def _record_lost(context: RestoreContext, table: Table) -> None:
         )
     if options.get("relation") in ("view", "materialized view", "foreign table"):
         context.lose(f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table.")
-    for relation, given in [(name, options), *((part_name(part), part) for part in context.partitions(table))]:
-        if given.get("tablespace"):
-            context.lose(f"Table {relation} was in tablespace {given['tablespace']} and is created in the default one.")
-        context.lose_uncarried(given, relation)
+    for relation, each in [(name, options), *((part_name(part), part) for part in context.partitions(table))]:
+        if each.get("tablespace"):
+            context.lose(f"Table {relation} was in tablespace {each['tablespace']} and is created in the default one.")
+        context.lose_uncarried(each, relation)
 
 
 def _elements(table: Table, kin: Inheritance) -> Iterator[str]:

@@ -105,31 +105,31 @@ def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
 
 
 def _range(context: RestoreContext, kind: UserType, what: str) -> str:
-    given = kind.definition
-    options = [f"SUBTYPE = {text.type_text(str(given.get('subtype')), what)}"]
+    fields = kind.definition
+    options = [f"SUBTYPE = {text.type_text(str(fields.get('subtype')), what)}"]
     named = {"subtype_opclass": "SUBTYPE_OPCLASS", "collation": "COLLATION", "multirange": "MULTIRANGE_TYPE_NAME"}
-    options += [f"{sql} = {text.name_text(given[option], what)}" for option, sql in named.items() if option in given]
+    options += [f"{sql} = {text.name_text(fields[option], what)}" for option, sql in named.items() if option in fields]
     for option in ("subtype_diff", "canonical"):
-        if option in given and "." in text.name_text(given[option], what):
-            context.lose(f"Function {given[option]} of {what} is not in a snapshot: the type is created without it.")
-        elif option in given:
-            options.append(f"{option.upper()} = {given[option]}")
+        if option in fields and "." in text.name_text(fields[option], what):
+            context.lose(f"Function {fields[option]} of {what} is not in a snapshot: the type is created without it.")
+        elif option in fields:
+            options.append(f"{option.upper()} = {fields[option]}")
     return ", ".join(options)
 
 
 def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
-    given, what = kind.definition, f"domain {name}"
+    fields, what = kind.definition, f"domain {name}"
     parts = [
-        f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(given.get('base')), what)}"
-        f"{collate(given.get('collation'), what)}"
+        f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(fields.get('base')), what)}"
+        f"{collate(fields.get('collation'), what)}"
     ]
     later: list[Statement] = []
-    if "default" in given and context.allows(f"Default of {what}"):
-        parts.append(f"DEFAULT {text.expression(given['default'], f'default of {what}')}")
-    if given.get("not_null"):
-        named = f"CONSTRAINT {identifier(given['not_null_name'])} " if "not_null_name" in given else ""
+    if "default" in fields and context.allows(f"Default of {what}"):
+        parts.append(f"DEFAULT {text.expression(fields['default'], f'default of {what}')}")
+    if fields.get("not_null"):
+        named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
-    for check in given.get("constraints") or ():
+    for check in fields.get("constraints") or ():
         label = f"check {check['name']} of {what}"
         if not context.allows(capital(label)):
             continue

@@ -23,17 +23,17 @@ from snapshot_assets.format.relations import Index, TableName, View
 def restorable(context: RestoreContext) -> list[View]:
     """Return the views that can be created, each after those that it reads; record the others as lost."""
     waiting = {view.table_name: view for view in context.schema.views if context.allows(f"View {view.table_name}")}
-    there = context.relations - {view.table_name for view in context.schema.views}
+    created = context.relations - {view.table_name for view in context.schema.views}
     ordered: list[View] = []
-    while ready := [view for view in waiting.values() if there.issuperset(view.depends_on)]:
+    while ready := [view for view in waiting.values() if created.issuperset(view.depends_on)]:
         for view in ready:
             ordered.append(view)
-            there.add(view.table_name)
+            created.add(view.table_name)
             del waiting[view.table_name]
     for name, view in waiting.items():
         missing = sorted(set(view.depends_on) - context.relations)
         # If no relation is missing, views read each other in a circle, or a view that is left out.
-        reads = ", ".join(map(str, missing or sorted(set(view.depends_on) - there)))
+        reads = ", ".join(map(str, missing or sorted(set(view.depends_on) - created)))
         context.lose(f"View {name} is left out: it reads {reads}, which is not restored.")
     return ordered
 

@@ -183,7 +183,7 @@ def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> l
         elif oid not in open_:
             open_.add(oid)
             stack.append((oid, True))
-            # What an extension or another table made brings its own types along.
+            # Also below types that an extension or a table owns: those of the user may follow.
             stack.extend((child, False) for child in sorted(row["children"], reverse=True))
     return list(ordered.values())
 
