@@ -102,7 +102,9 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
             name = TableName(row["schema"], row["name"])
             kinds[name] = row["what"]
-            columns.setdefault(name, []).extend([row["column_name"]] if row["column_name"] is not None else [])
+            names = columns.setdefault(name, [])
+            if row["column_name"] is not None:
+                names.append(row["column_name"])
         return {
             name: ExistingTable(tuple(columns[name]), kind == "table" and self._has_rows(name), kind)
             for name, kind in kinds.items()
