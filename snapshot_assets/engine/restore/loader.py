@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.export.side_by_side import side_by_side
+from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
-from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.tasks import (
     FileResult,
     FileWork,
@@ -151,10 +152,7 @@ class Loader:
         name = plan.table.table_name
         changed = changed_carriers(self.documents[plan.file.schema_id], plan.table)
         table = as_carried(self.tables[name], changed)
-        entry = LoadedFile(
-            self.record.location_id, name, plan.file.path, plan.file.chunk, plan.file.sha256, self.record.id
-        )
-        return FileWork(plan, table, entry)
+        return FileWork(plan, table, entry_of(plan, self.record))
 
     def _outcome(
         self, load: ChunkLoad, results: Sequence[FileResult], damage: SnapshotError | None, seconds: float

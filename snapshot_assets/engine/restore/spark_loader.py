@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -33,12 +34,12 @@ _AS_THEY_ARE = ("string", "char(", "varchar(")
 
 
 def is_spark(address: DatabaseAddress) -> bool:
-    """Tell whether a target is a Spark catalog."""
+    """Return whether a target is a Spark catalog."""
     return kind_of(address.uri) == "spark"
 
 
-def open_restore_target(address: DatabaseAddress, session: Session | None) -> RestoreTarget:
-    """Open a target of any kind.
+def open_restore_target(address: DatabaseAddress, session: Session | None) -> AbstractContextManager[RestoreTarget]:
+    """Open a target of any kind, and close it at the end of the context.
 
     Args:
         address: Alias and URI.
@@ -48,8 +49,8 @@ def open_restore_target(address: DatabaseAddress, session: Session | None) -> Re
         UnknownSourceError: A Spark catalog is to be opened without a session; see also `open_target`.
     """
     if is_spark(address) and session is not None:
-        return SparkTarget(address, session())
-    return open_target(address)
+        return closing(SparkTarget(address, session()))
+    return closing(open_target(address))
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class _Part:
     works: tuple[FileWork, ...]
 
 
-def _no_session() -> SparkSession:
+def no_session() -> SparkSession:
+    """Refuse to load into a Spark catalog, because there is no session."""
     raise UnknownSourceError("A Spark catalog cannot be loaded into without a Spark session.")
 
 
@@ -79,7 +81,7 @@ class SparkLoader(Loader):
         session: Returns the session.
     """
 
-    session: Session = field(default=_no_session)
+    session: Session = field(default=no_session)
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
         spark = prepare_session(self.session())

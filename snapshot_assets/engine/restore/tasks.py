@@ -16,7 +16,7 @@ from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.target import Load, LoadedFile, Target
 from snapshot_assets.engine.parquet.reader import check_hash, read_batches
-from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore

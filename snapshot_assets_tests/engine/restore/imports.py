@@ -13,10 +13,10 @@ import pyarrow as pa
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA, RestoreRecord
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
@@ -43,6 +43,7 @@ class Restored:
     finished: bool
     run: RestoreRun
     calls: list[str]
+    plan: RestorePlan
 
     @property
     def rows(self) -> int:
@@ -77,8 +78,9 @@ class Into:
         """Prepare, begin, load and finish."""
         runner = CountingRunner()
         run = self.run(store, runner, **settings)
-        outcomes = {each.chunk: each for each in run.restore(chunks, again=again)}
-        return Restored(outcomes, finish and run.finish(), run, runner.calls)
+        plan = run.begin(chunks, chunks if again else ())
+        outcomes = {each.chunk: each for each in run.restore()}
+        return Restored(outcomes, finish and run.finish(), run, runner.calls, plan)
 
     def imports(self) -> list[RestoreRecord]:
         with closing(open_target(self.address)) as target:

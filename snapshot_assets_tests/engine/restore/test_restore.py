@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import (
     DamageError,
     NoSnapshotError,
@@ -51,7 +51,7 @@ def test_a_run_that_was_cut_off_goes_on_with_the_revision_that_was_pinned(export
     assert read_state(exported.store).seals[-1].revision > pinned.revision
     second = into.restore(exported.store)
     assert second.finished
-    assert second.run.begin().state.revision == pinned.revision
+    assert second.plan.state.revision == pinned.revision
     late = "(sensor IS DISTINCT FROM 'late' OR t >= '2025-01-07')"
     assert into.differences(exported.source, IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND {late}"}) == {}
     assert read_state(exported.store).tags == {}
@@ -224,7 +224,7 @@ def test_preparing_changes_nothing(exported, into):
     before = read_state(exported.store).revision
     prepared = into.run(exported.store).prepare(depth="full")
     assert not prepared.resumed
-    assert [statement.makes for statement in prepared.to_make()]
+    assert [statement.makes for statement in prepared.to_create()]
     assert sum(len(prepared.missing(chunk)) for chunk in prepared.chunks) > 0
     assert into.imports() == []
     assert read_state(exported.store).revision == before
@@ -318,8 +318,9 @@ def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported,
     assert into.restore(exported.store, replace=True).finished
     with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
         list(stalled.restore())
+    stalled.begin([2], [2])
     with pytest.raises(RestoreFailedError, match="loads nothing more"):
-        list(stalled.restore([2], again=True))
+        list(stalled.restore())
     assert into.differences(exported.source, IN_RANGE) == {}
 
 

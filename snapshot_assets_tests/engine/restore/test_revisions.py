@@ -10,7 +10,8 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
@@ -97,7 +98,7 @@ def test_a_record_that_does_not_say_its_windows_is_resumed_but_not_built_upon(ex
     assert duck.restore(exported.store).finished
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
-    with pytest.raises(RestoreError, match=r"does not say which windows.*--forget-ledger"):
+    with pytest.raises(RestoreError, match=r"does not record the windows.*--forget-ledger"):
         duck.restore(exported.store, replace=True)
     execute(duck, "CREATE TABLE main.kept AS FROM main.places; DROP TABLE main.places")
     execute(duck, "DELETE FROM snapshot_assets_ledger.files; DROP TABLE main.readings; DROP TABLE main.events")
@@ -118,7 +119,7 @@ def test_what_would_be_refused_is_refused_by_preparing_and_leaves_no_import_begu
         into.restore(exported.store)
     assert len(into.imports()) == 1
     assert read_state(exported.store).tags == {}
-    assert [load.replace for load in into.run(exported.store, replace=True).prepare().loads()].count(True) == 1
+    assert [load.replace for load in into.run(exported.store, replace=True).prepare().loads].count(True) == 1
 
 
 def test_a_time_range_over_times_that_travelled_as_text_is_refused_by_preparing(place, duck):
@@ -162,7 +163,7 @@ def test_a_table_that_was_dropped_after_its_import_is_missed(exported, into):
 def test_the_revision_is_pinned_while_a_window_of_a_finished_import_is_restored_again(exported, duck):
     assert duck.restore(exported.store).finished
     done = duck.restore(exported.store, [2], again=True, finish=False)
-    assert list(read_state(exported.store).tags) == [done.run.begin().record.tag]
+    assert list(read_state(exported.store).tags) == [done.plan.record.tag]
     assert done.run.finish()
     assert read_state(exported.store).tags == {}
 
@@ -201,27 +202,27 @@ def test_counts_are_compared_with_the_revision_that_was_restored_chunk_by_chunk(
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     run = into.run(exported.store)
-    prepared = run.prepare(recorded=True)
+    prepared = run.current(recorded=True)
     assert prepared.resumed
     with run.target() as target:
-        assert [prepared.differences(target, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
+        assert [chunk_differences(target, prepared, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
     execute(into, "DELETE FROM main.places WHERE id = 1")
     execute(into, "DELETE FROM main.readings WHERE t IS NULL OR (t >= '2025-01-03' AND t < '2025-01-04')")
     with run.target() as target:
-        assert {chunk for chunk in CHUNKS if prepared.differences(target, chunk)} == {0, 3}
+        assert {chunk for chunk in CHUNKS if chunk_differences(target, prepared, chunk)} == {0, 3}
         places, readings = TableName("main", "places"), TableName("main", "readings")
-        assert prepared.differences(target, 0) == {places: (4, 2), readings: (2, 0)}
+        assert chunk_differences(target, prepared, 0) == {places: (4, 2), readings: (2, 0)}
 
 
 def test_counts_of_windows_that_a_time_range_cuts_are_those_of_the_rows_in_it(exported, duck):
     noons = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC))
     done = duck.restore(exported.store, filters=noons)
     assert done.finished
-    begun = done.run.begin()
-    later = duck.run(exported.store, filters=noons).prepare(recorded=True)
+    begun = done.plan
+    later = duck.run(exported.store, filters=noons).current(recorded=True)
     with done.run.target() as target:
-        assert [later.differences(target, chunk) for chunk in (0, 1, 2)] == [{}] * 3
+        assert [chunk_differences(target, later, chunk) for chunk in (0, 1, 2)] == [{}] * 3
     for chunk, outcome in done.outcomes.items():
-        assert begun.rows_after(outcome) == outcome.rows
-        assert later.rows_after(ChunkOutcome(chunk, "skipped")) == outcome.rows
-    assert begun.rows_after(done.outcomes[1]) == 8
+        assert rows_after(begun, outcome) == outcome.rows
+        assert rows_after(later, ChunkOutcome(chunk, "skipped")) == outcome.rows
+    assert rows_after(begun, done.outcomes[1]) == 8

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.loader import ChunkLoad
-from snapshot_assets.engine.restore.plan import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.spark_loader import SparkLoader
 from snapshot_assets.engine.restore.tasks import FileWork
 from snapshot_assets.format.files import DataFile
