@@ -27,7 +27,8 @@ from hypothesis.stateful import (
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, same_states, write_checkpoint
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
@@ -263,7 +264,7 @@ class PinnedStates(RuleBasedStateMachine):
         there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}
         reachable = self.reachable()
         assert there == reachable, there ^ reachable
-        assert self.rebuilt or not self.catalog.state.files.unneeded(self.catalog.state.retained())
+        assert self.rebuilt or not self.catalog.state.files.unreferenced(self.catalog.state.retained())
 
     def reachable(self) -> set[str]:
         """Return what the retained states, the pins and a resume can name."""

@@ -19,7 +19,8 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.federation.federation import open_federation
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, read_state, scan_log
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.prune_log import prune

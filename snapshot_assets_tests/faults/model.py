@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.catalog.log.checkpoints import same_states
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (

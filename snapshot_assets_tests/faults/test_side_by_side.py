@@ -2,7 +2,8 @@
 
 import pytest
 
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.faults.source import CHUNKS, location

@@ -14,8 +14,8 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_hints
 from snapshot_assets.catalog.state.fold import SealState, State
+from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
-from snapshot_assets.catalog.verify.verify import Fault
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
 from snapshot_assets.format.layout import UNTIMED_CHUNK

@@ -18,7 +18,7 @@ from snapshot_assets.catalog.receipts.footers import Footer
 from snapshot_assets.catalog.receipts.selection import ReceiptAt, Tables, age_of, by_chunk, by_table, newest_complete
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import hash_object
+from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, chunk_of

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.catalog import writable
-from snapshot_assets.catalog.log.replay import FaultError, LogScan, faults_of_log, scan_log
+from snapshot_assets.catalog.log.replay import FaultError
+from snapshot_assets.catalog.log.scan import LogScan, faults_of_log, scan_log
 from snapshot_assets.catalog.pins.objects import damaged_objects
 from snapshot_assets.catalog.rebuild.base import Base, find_base
 from snapshot_assets.catalog.rebuild.from_files import begin_from_footers, take_footers, unnamed_files

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import accumulate
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import Report, check_documents, check_files
+from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from snapshot_assets.catalog.log.listing import is_there
-from snapshot_assets.catalog.log.replay import LogScan
-from snapshot_assets.catalog.manifest import manifest_of, sums_of
+from snapshot_assets.catalog.log.scan import LogScan
+from snapshot_assets.catalog.manifest import hints_of, manifest_of, sums_of
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
 from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -101,3 +104,15 @@ def _newest_hinted(scan: LogScan) -> State:
     """Return the state that the hints ought to be of: the newest seal, or the work in progress before the first."""
     newest = scan.state.newest_seal
     return scan.state if newest is None else scan.state.at(newest.revision)
+
+
+def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:
+    """Return which hints, and which documents of the newest schema, are not what the log says.
+
+    Args:
+        store: The location.
+        state: The head's state, sealed.
+    """
+    hints = (ObjectRef(path, sha256_hex(data), len(data)) for path, data in hints_of(state).items())
+    refs = chain(hints, state.schemas[state.schema_id].files)
+    return [fault for ref in refs for fault in object_faults(store, ref, True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from snapshot_assets.catalog.log.replay import LogScan, scan_log
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.manifest import manifest_of, used_schema_files
 from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import State

@@ -7,24 +7,20 @@ revision is asked for, they check what that one needs, and the log, which says w
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from contextlib import suppress
+from functools import partial
 
-from snapshot_assets.catalog.log.replay import LogScan, scan_log
+from snapshot_assets.catalog.log.replay import FAULTS
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
 from snapshot_assets.catalog.log.truncation import lost_ends
 from snapshot_assets.catalog.manifest import checksum_of
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.checkpoints import checkpoint_faults
-from snapshot_assets.catalog.verify.faults import Fault as Fault  # what verification gives its callers
-from snapshot_assets.catalog.verify.faults import FaultKind as FaultKind
-from snapshot_assets.catalog.verify.faults import object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.hints import hint_faults
+from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
 from snapshot_assets.catalog.verify.pins import pin_faults
-from snapshot_assets.catalog.verify.remedy import Remedy, remedy_of
+from snapshot_assets.catalog.verify.remedy import remedy_of
 from snapshot_assets.catalog.verify.retained import of_older, older_document_faults, older_files, older_seal_faults
 from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format.actions import (
@@ -38,53 +34,18 @@ from snapshot_assets.format.actions import (
     TagRenamed,
     TagReplaced,
 )
-from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.checkpoint import check_bytes
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, in_layout, is_temporary, log_revision, transaction_path
+from snapshot_assets.format.layout import (
+    MANIFEST,
+    checkpointed_revision,
+    in_layout,
+    is_temporary,
+    log_revision,
+    transaction_path,
+)
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
-
-Depth = Literal["quick", "full"]
-_BLOCK = 4 << 20
-_READERS = 4
-_AGAIN_FROM_SOURCE = (
-    "`snapshots export create` writes it again from a source whose schema is as it was; else bring it back from a copy."
-)
-
-
-@dataclass
-class Report:
-    """What a verification found.
-
-    Attributes:
-        depth: How deep it went.
-        revision: The revision that was verified, with the older ones that can be read if it is the head.
-        sealed: Whether that revision is sealed; one that is not may be whole, but is no complete snapshot.
-        missing: Chunks that are not exported.
-        files: Data files checked.
-        bytes: Bytes of data files read and hashed.
-        temporary_files: Temporary files of writers that are at work or were killed: no damage.
-        temporary_bytes: Their size.
-        remedy: How the damage ends, where only older readable revisions have it and the newest state is whole.
-    """
-
-    uri: str
-    depth: Depth
-    revision: int = 0
-    snapshot_id: str = ""
-    sealed: bool = False
-    missing: int = 0
-    files: int = 0
-    bytes: int = 0
-    temporary_files: int = 0
-    temporary_bytes: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    remedy: Remedy | None = None
-
-    @property
-    def damaged(self) -> bool:
-        """Whether any fault is more than a warning."""
-        return any(fault.is_damage for fault in self.faults)
 
 
 def verify(
@@ -125,7 +86,7 @@ def verify(
     report.faults += check_files(store, state, objects, report, progress=progress)
     report.faults += check_documents(store, state, objects)
     report.faults += _seal_faults(state)
-    report.faults += checkpoint_faults(store, scan, objects, full=depth == "full")
+    report.faults += _checkpoint_faults(store, scan, objects, full=depth == "full")
     report.faults += _hint_faults(store, scan, only)
     older = at is None and _reached_the_head(scan, objects)
     if older:
@@ -163,61 +124,6 @@ def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Ite
     yield from (fault for fault in hint_faults(store, scan) if own or fault.kind is FaultKind.LOG)
 
 
-def check_files(
-    store: ObjectStore,
-    state: State,
-    objects: Listed,
-    report: Report,
-    *,
-    chunk: int | None = None,
-    progress: Callable[[DataFile], None] = lambda _: None,
-    hashed: Callable[[FileState], bool] = lambda _: True,
-) -> Iterator[Fault]:
-    """Yield the faults of live data files.
-
-    Args:
-        store: The location.
-        state: The state whose files are checked.
-        objects: The location's objects by path.
-        report: Its depth says whether files are hashed; it gets the counts.
-        chunk: Check the files of one chunk only.
-        progress: Called for each file done.
-        hashed: At depth `full`, whether a file is to be hashed.
-    """
-    full = report.depth == "full"
-    work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
-    for _, fault in _checked(store, work, objects, report, progress):
-        if fault is not None:
-            yield fault
-
-
-def _checked(
-    store: ObjectStore,
-    work: list[tuple[DataFile, bool]],
-    objects: Listed,
-    report: Report,
-    progress: Callable[[DataFile], None],
-) -> Iterator[tuple[DataFile, Fault | None]]:
-    """Yield files and what is wrong with them; each comes with whether it is to be hashed."""
-
-    def check(item: tuple[DataFile, bool]) -> Fault | None:
-        file, hashed = item
-        info = objects.get(file.path)
-        if info is None:
-            return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
-        if info.size != file.bytes:
-            return Fault(
-                FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
-            )
-        return _hash_fault(store, file, report) if hashed else None
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        for (file, _), fault in zip(work, pool.map(check, work), strict=True):
-            report.files += 1
-            progress(file)
-            yield file, fault
-
-
 def _older_faults(
     store: ObjectStore,
     head: State,
@@ -229,68 +135,12 @@ def _older_faults(
     full = report.depth == "full"
     needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
     work = [(file, full) for file, _ in needed.values()]
-    for file, fault in _checked(store, work, objects, report, progress):
+    for file, fault in checked_files(store, work, objects, report, progress):
         if fault is not None:
             yield of_older(fault, head, needed[file.path][1])
     yield from older_document_faults(store, head, objects, full=full)
     if full:
         yield from older_seal_faults(head)
-
-
-def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
-    """Return the SHA-256 and the size of an object, reading it in blocks."""
-    digest, size = hashlib.sha256(), 0
-    with store.open_reader(path) as reader:
-        while block := reader.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-    return digest.hexdigest(), size
-
-
-def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | None:
-    try:
-        found, size = hash_object(store, file.path)
-    except ObjectNotFoundError:
-        return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
-    report.bytes += size
-    if found == file.sha256:
-        return None
-    return Fault(FaultKind.CHECKSUM, file.path, f"{file.path} has SHA-256 {found}; expected {file.sha256}.", file.chunk)
-
-
-def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
-    """Yield the faults of schema documents, receipts and chunk checksums."""
-    yield from _schema_faults(store, state, objects)
-    yield from _receipt_faults(store, state, objects)
-    yield from _chunk_faults(state)
-
-
-def _schema_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
-    for added in state.schemas.values():
-        for ref in added.files:
-            for fault in object_faults(store, ref, ref.path in objects):
-                yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
-
-
-def _receipt_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
-    for number, known in sorted(state.chunks.items()):
-        for ref in known.chunk.receipts:
-            yield from object_faults(store, ref, ref.path in objects, number)
-
-
-def _chunk_faults(state: State) -> Iterator[Fault]:
-    for number in sorted(state.chunks):
-        if state.completed(number):
-            yield from check_chunk_checksum(state, number)
-
-
-def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
-    """Yield a fault if a completed chunk's checksum is not that of its live files."""
-    files = [known.file for known in state.live_files(chunk)]
-    found, expected = chunk_checksum((file.path, file.sha256) for file in files), state.chunks[chunk].chunk.checksum
-    if found != expected:
-        message = f"Chunk {chunk} has checksum {found}; the log says {expected}."
-        yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)
 
 
 def _seal_faults(state: State) -> Iterator[Fault]:
@@ -333,3 +183,24 @@ def named_by(action: Action) -> list[str]:
         case TagRenamed() | TagReplaced():
             return [action.tag.object.path]
     return []
+
+
+def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, full: bool) -> Iterator[Fault]:
+    """Yield the faults of checkpoints that reading the log did not meet.
+
+    Args:
+        store: The location.
+        scan: Its log.
+        objects: The location's objects by path.
+        full: Read every byte; otherwise only sizes are compared.
+    """
+    noted, rebuilt = {path for path, _ in scan.faults}, scan.state.rebuilt_at
+    for path, info in objects.items():
+        revision = checkpointed_revision(path)
+        if revision is None or revision < rebuilt or path in noted:
+            continue
+        try:
+            with suppress(ObjectNotFoundError):  # pruned since it was listed
+                check_bytes(partial(store.get_range, path), info.size, path, sections=full)
+        except FAULTS as error:
+            yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")

@@ -6,9 +6,10 @@ import argparse
 from dataclasses import asdict
 
 from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.remedy import Remedy
 from snapshot_assets.catalog.verify.retained import some_of
-from snapshot_assets.catalog.verify.verify import Report, verify
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.cli.location import open_log
 from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.carriers import recorded_carrier
 from snapshot_assets.databases.duckdb.sql import identifier
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.errors import DatabaseError
-from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, TableName
 
 
 @dataclass(frozen=True)
-class Ingest:
+class DuckDBIngest:
     """How one column is loaded.
 
     Attributes:
@@ -28,7 +28,7 @@ class Ingest:
     value: str
 
 
-def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> Ingest:
+def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> DuckDBIngest:
     """Return how a column is loaded.
 
     Args:
@@ -40,23 +40,23 @@ def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> Ingest:
         DatabaseError: Values of that carrier do not fit the type.
     """
     arrow_type, quoted, type_text = column.arrow_field().type, identifier(column.name), str(kind)
-    for wanted in (None, Carrier.TEXT):
-        carried = carry(kind, wanted, column_text(ColumnPath(table, column.name)))
-        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
-            return Ingest(arrow_type, carried.restore(quoted, type_text))
+    where = column_text(ColumnPath(table, column.name))
+    carried = recorded_carrier(column, lambda override: carry(kind, override, where))
+    if carried is not None:
+        return DuckDBIngest(arrow_type, carried.restore(quoted, type_text))
     if column.carrier is Carrier.TEXT:
         raise DatabaseError(
-            f"Column {column_text(ColumnPath(table, column.name))} is {type_text} in the target; its values travelled"
+            f"Column {where} is {type_text} in the target; its values travelled"
             f" as {column.arrow_type}, which cannot be read back into that. Drop the table and let the import make it.",
             column=column.name,
         )
     return _foreign(arrow_type, quoted, type_text)
 
 
-def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> Ingest:
+def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> DuckDBIngest:
     """Return how values of another kind of database are loaded."""
     if pa.types.is_fixed_size_binary(arrow_type) and type_text == "UUID":
-        return Ingest(pa.binary(), f"CAST(lower(hex({quoted})) AS UUID)")
+        return DuckDBIngest(pa.binary(), f"CAST(lower(hex({quoted})) AS UUID)")
     if type_text == "VARCHAR" and not pa.types.is_nested(arrow_type):
-        return Ingest(pa.string(), quoted)
-    return Ingest(arrow_type, f"CAST({quoted} AS {type_text})")
+        return DuckDBIngest(pa.string(), quoted)
+    return DuckDBIngest(arrow_type, f"CAST({quoted} AS {type_text})")

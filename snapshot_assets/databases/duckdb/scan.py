@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,17 +12,17 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.carriers import scanned_carrier
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
 from snapshot_assets.databases.duckdb.names import Schemas
-from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.sql import identifier
-from snapshot_assets.databases.duckdb.time_predicates import predicate
-from snapshot_assets.databases.duckdb.types import Carried, carry
+from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
+from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Estimate, Scan
 from snapshot_assets.errors import DatabaseError
-from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
-from snapshot_assets.format.relations import Carrier, Column, Table
+from snapshot_assets.format.relations import Column, Table
 
 _VECTOR = 2048  # rows that DuckDB handles at once, and the least it puts into a batch
 _ROW_GROUP = 122_880
@@ -66,7 +66,7 @@ class _Query:
 class Reader:
     """Reads the tables of an open database."""
 
-    def __init__(self, session: Session, schemas: Schemas) -> None:
+    def __init__(self, session: DuckDBSession, schemas: Schemas) -> None:
         self._session = session
         self._schemas = schemas
 
@@ -117,12 +117,12 @@ class Reader:
 
     def _query(self, scan: Scan) -> _Query:
         relation = self._schemas.relation(scan.table.table_name)
-        found = self._session.types(f"FROM {relation}", f"looking at {scan.table.table_name}")
-        columns = [_selected(scan.table, column, found.get(column.name)) for column in scan.table.columns]
-        where = predicate(scan.table, scan.rows)
+        kinds = self._session.types(f"FROM {relation}", f"looking at {scan.table.table_name}")
+        columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
+        where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
         if scan.part is not None:
             where = f"{where} AND {_part(scan.part).sql}"
-        row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, found)
+        row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
         return _Query(relation, ", ".join(columns), where, row_ids)
 
     def _batches(
@@ -176,26 +176,9 @@ def _part(text: str) -> _Range:
     return _Range(int(match.group(1)), int(match.group(2)))
 
 
-def _selected(table: Table, column: Column, found: DuckDBPyType | None) -> str:
+def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:
     where = column_text(ColumnPath(table.table_name, column.name))
-    if found is None or str(found) != column.type:
-        raise DatabaseError(
-            f"Column {where} was {column.type} when the schema was extracted and is now"
-            f" {'gone' if found is None else found}. Export into a new snapshot.",
-            column=where,
-        )
     quoted = identifier(column.name)
-    return f"{carried_as(column, found, where).select(quoted)} AS {quoted}"
-
-
-def carried_as(column: Column, kind: DuckDBPyType, where: str) -> Carried:
-    """Return how a column travels according to its document."""
-    for wanted in (None, Carrier.TEXT):
-        carried = carry(kind, wanted, where)
-        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
-            return carried
-    raise DatabaseError(
-        f"Column {where} of type {kind} is documented as {column.carrier.value} {column.arrow_type}, which is not"
-        " how this version carries it.",
-        column=where,
-    )
+    found = str(kinds[column.name]) if column.name in kinds else None
+    carried = scanned_carrier(table, column, found, lambda override: carry(kinds[column.name], override, where))
+    return f"{carried.select(quoted)} AS {quoted}"

@@ -37,7 +37,7 @@ def session_config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
     return {**_CONFIG, "memory_limit": memory_limit_of(uri), "temp_directory": spill}
 
 
-class Session:
+class DuckDBSession:
     """An open database file.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import duckdb
 import pyarrow as pa
@@ -12,12 +12,11 @@ import pyarrow as pa
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
 from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.scan import Reader
-from snapshot_assets.databases.duckdb.session import Session
-from snapshot_assets.databases.duckdb.time_predicates import time_column
+from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.source import DatabaseAddress, Estimate, Scan, Selection
+from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.format.relations import DatabaseSchema, Table
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HeldFile:
@@ -27,7 +26,7 @@ class HeldFile:
         token: The state of the file, which other connections must find too.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DuckDBSession) -> None:
         self._session = session
         self.token: str | None = session.state
 
@@ -51,7 +50,7 @@ class DuckDBDatabase:
 
     def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
-        self._session = Session(address)
+        self._session = DuckDBSession(address)
         try:
             self._schemas = Schemas(self._session)
             self._reader = Reader(self._session, self._schemas)
@@ -77,21 +76,17 @@ class DuckDBDatabase:
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
-        return self._reader.count(table, time_column(table, zone).outside(start, end))
+        return self._reader.count(table, DuckDBTimeColumn.of(table, zone).outside(start, end))
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables; see `Database.time_bounds`."""
-        found: list[int] = []
+        bounds: list[int | None] = []
         for table in tables:
-            if table.time_index is None:
-                continue
-            column = time_column(table, zone)
-            relation = self._schemas.relation(table.table_name)
-            row = self._session.rows(f"SELECT {column.bounds()} FROM {relation} WHERE {column.finite}")[0]
-            found.extend(microseconds for microseconds in row if microseconds is not None)
-        if not found:
-            return None
-        return _EPOCH + timedelta(microseconds=min(found)), _EPOCH + timedelta(microseconds=max(found))
+            if table.time_index is not None:
+                column = DuckDBTimeColumn.of(table, zone)
+                relation = self._schemas.relation(table.table_name)
+                bounds += self._session.rows(f"SELECT {column.bounds()} FROM {relation} WHERE {column.finite}")[0]
+        return time_range(bounds)
 
     def fence(self) -> dict[str, str]:
         """Return the state of the file that is read: `inode:bytes:modified`, and the version of DuckDB."""
@@ -103,7 +98,7 @@ class DuckDBDatabase:
 
         The token is the state of the file. A connection that demands it and finds another refuses to open.
         """
-        session = Session(self._address)
+        session = DuckDBSession(self._address)
         try:
             yield HeldFile(session)
         finally:

@@ -22,7 +22,7 @@ from snapshot_assets.databases.duckdb.ingest import ingest
 from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import session_config
 from snapshot_assets.databases.duckdb.sql import identifier, literal
-from snapshot_assets.databases.duckdb.time_predicates import predicate
+from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql_target import SqlTarget
@@ -258,7 +258,7 @@ class DuckDBTarget(SqlTarget):
         return Schemas(self).relation(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
-        return predicate(table, rows)
+        return DuckDBTimeColumn.predicate(table, rows)
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Do nothing: nobody else has the file open."""

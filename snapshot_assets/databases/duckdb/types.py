@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.carriers import unsupported_type
 from snapshot_assets.databases.duckdb.sql import identifier
-from snapshot_assets.errors import PlanError, UnsupportedTypeError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
 
 
@@ -88,7 +89,7 @@ _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 
 
 @dataclass(frozen=True)
-class Carried:
+class DuckDBCarried:
     """How a column travels.
 
     Attributes:
@@ -114,7 +115,7 @@ class Carried:
         return f"CAST({cast} AS {type_text})"
 
 
-def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
+def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarried:
     """Choose how a column travels.
 
     Args:
@@ -128,7 +129,7 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
     """
     _refuse(kind, kind, where)
     if _contains(kind, "union"):
-        chosen = Carried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
+        chosen = DuckDBCarried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
     elif wanted is Carrier.TEXT and not _is_text(kind):
         chosen = _carried(kind, _Form(text=True), Carrier.TEXT)
     else:
@@ -143,8 +144,8 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
     return chosen
 
 
-def _carried(kind: DuckDBPyType, form: _Form, carrier: Carrier) -> Carried:
-    return Carried(form.arrow(kind), carrier, form.sql(kind))
+def _carried(kind: DuckDBPyType, form: _Form, carrier: Carrier) -> DuckDBCarried:
+    return DuckDBCarried(form.arrow(kind), carrier, form.sql(kind))
 
 
 def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
@@ -176,12 +177,7 @@ def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0
     elif reason is None and kind.id not in LEAVES and kind.id not in _NESTED and kind.id != "decimal":
         reason = "this version of the package does not know it"
     if reason is not None:
-        raise UnsupportedTypeError(
-            f"Column {where} of type {column} cannot be exported: {kind.id.upper()}: {reason}. Select other tables, or"
-            " a view without the column.",
-            column=where,
-            type=str(column),
-        )
+        raise unsupported_type(where, str(column), kind.id.upper(), reason)
     for _, child in _children(kind):
         _refuse(child, column, where, depth + 1)
 

@@ -47,7 +47,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Relation:
+class SparkRelation:
     """A table or view of the catalog."""
 
     name: TableName
@@ -68,7 +68,7 @@ class SparkRelations:
         self._alias = alias
         self._catalog = catalog
         self.namespaces: dict[str, tuple[str, ...]] = {}
-        self.relations: dict[TableName, Relation] = {}
+        self.relations: dict[TableName, SparkRelation] = {}
         for path in [namespace] if namespace else self._top_level():
             if path == (LEDGER_SCHEMA,):
                 continue  # what imports into this catalog have noted is no user's table
@@ -90,7 +90,7 @@ class SparkRelations:
 
     def _add(self, path: tuple[str, ...], table: str, is_view: bool) -> None:
         name = TableName(".".join(path), table)
-        self.relations[name] = Relation(name, (self._catalog, *path, table), is_view)
+        self.relations[name] = SparkRelation(name, (self._catalog, *path, table), is_view)
 
     def _views(self, where: str) -> list[Row]:
         try:

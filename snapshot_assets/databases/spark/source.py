@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,11 +11,11 @@ from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import SparkRelations, translated
 from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
-from snapshot_assets.databases.spark.time_predicates import predicate, time_column
+from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 
@@ -71,27 +71,25 @@ class SparkCatalogDatabase:
         name = scan.table.table_name
         with translated(f"Spark catalog {self._alias!r}: reading {name}"):
             frame = self._spark.table(self._catalog.sql_name(name))
-            return exact_frame(frame.where(predicate(scan.table, scan.rows)), scan.table)
+            return exact_frame(frame.where(SparkTimeColumn.predicate(scan.table, scan.rows)), scan.table)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a time outside `[start, end)`."""
-        outside = time_column(table, zone).outside(start, end)
+        outside = SparkTimeColumn.of(table, zone).outside(start, end)
         name = self._catalog.sql_name(table.table_name)
         rows = self._catalog.rows(f"SELECT count(*) FROM {name} WHERE {outside}", f"counting {table.table_name}")
         return int(rows[0][0])
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest time over the timed tables, or None if there is no row."""
-        found: list[int] = []
+        bounds: list[int | None] = []
         for table in tables:
             if table.time_index is not None:
-                bounds = time_column(table, zone).bounds()
-                name = self._catalog.sql_name(table.table_name)
-                row = self._catalog.rows(f"SELECT {bounds} FROM {name}", f"reading {table.table_name}")[0]
-                found.extend(microseconds for microseconds in row if microseconds is not None)
-        if not found:
-            return None
-        return _EPOCH + timedelta(microseconds=min(found)), _EPOCH + timedelta(microseconds=max(found))
+                query = (
+                    f"SELECT {SparkTimeColumn.of(table, zone).bounds()} FROM {self._catalog.sql_name(table.table_name)}"
+                )
+                bounds += self._catalog.rows(query, f"reading {table.table_name}")[0]
+        return time_range(bounds)
 
     def fence(self) -> dict[str, str]:
         """Return where the rows come from; catalogs have no common word for the state they show."""

@@ -7,19 +7,12 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from snapshot_assets.databases.carriers import scanned_carrier
 from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.sql import identifier
-from snapshot_assets.databases.spark.types import (
-    TIMESTAMPS,
-    Carried,
-    carry,
-    collation,
-    column_type_text,
-    type_text,
-)
+from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.databases.time_index import choose_time_index
-from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
@@ -58,34 +51,18 @@ def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
     Raises:
         DatabaseError: A column is missing, or is of another type than the document says.
     """
-    found = {field.name: field for field in frame.schema}
-    return frame.selectExpr(*(_selected(table, column, found) for column in table.columns))
+    fields = {field.name: field for field in frame.schema}
+    return frame.selectExpr(*(_selected(table, column, fields) for column in table.columns))
 
 
-def _selected(table: Table, column: Column, found: Mapping[str, StructField]) -> str:
+def _selected(table: Table, column: Column, fields: Mapping[str, StructField]) -> str:
     where = column_text(ColumnPath(table.table_name, column.name))
-    field = found.get(column.name)
-    present = None if field is None else column_type_text(field)
-    if field is None or present != column.type:
-        raise DatabaseError(
-            f"Column {where} was {column.type} when the schema was extracted and is now {present or 'gone'}."
-            " Export into a new snapshot.",
-            column=where,
-        )
     quoted = identifier(column.name)
-    return f"{_carried_as(column, field, where).select(quoted)} AS {quoted}"
-
-
-def _carried_as(column: Column, field: StructField, where: str) -> Carried:
-    for wanted in (None, Carrier.TEXT):
-        carried = carry(field.dataType, wanted, where)
-        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
-            return carried
-    raise DatabaseError(
-        f"Column {where} of type {type_text(field.dataType)} is documented as {column.carrier.value}"
-        f" {column.arrow_type}, which is not how this version carries it.",
-        column=where,
+    found = column_type_text(fields[column.name]) if column.name in fields else None
+    carried = scanned_carrier(
+        table, column, found, lambda override: carry(fields[column.name].dataType, override, where)
     )
+    return f"{carried.select(quoted)} AS {quoted}"
 
 
 def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:

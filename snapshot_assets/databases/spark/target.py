@@ -14,7 +14,7 @@ from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
-from snapshot_assets.databases.spark.time_predicates import predicate
+from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
     ExistingTable,
@@ -95,7 +95,7 @@ class SparkTarget:
         """Count a table's rows; see `RestoreTarget`."""
         with translated(self._doing(f"counting {table.table_name}")):
             frame = self._refreshed(table.table_name)
-            return (frame if isinstance(rows, AllRows) else frame.where(predicate(table, rows))).count()
+            return frame.where(SparkTimeColumn.predicate(table, rows)).count()
 
     def columns(self, table: Table) -> list[str]:
         """Return the names of a table's columns in the order in which rows go in."""
@@ -316,7 +316,7 @@ class SparkTarget:
             self._check_deletes(claim, name)
             self._ledger.append([LedgerEvent("erased", claim.id)])
             with translated(doing):
-                self._spark.sql(f"DELETE FROM {name} WHERE {predicate(table, rows)}")
+                self._spark.sql(f"DELETE FROM {name} WHERE {SparkTimeColumn.predicate(table, rows)}")
         if left := self.count(table, rows):
             raise DatabaseError(f"{doing} left {left} of them there.")
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
+from snapshot_assets.databases.carriers import unsupported_type
 from snapshot_assets.databases.spark.sql import identifier
-from snapshot_assets.errors import PlanError, UnsupportedTypeError
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
 
 NATIVE: dict[str, pa.DataType] = {
@@ -51,7 +52,7 @@ _DEEPEST = 16
 
 
 @dataclass(frozen=True)
-class Carried:
+class SparkCarried:
     """How a column travels.
 
     Attributes:
@@ -69,7 +70,7 @@ class Carried:
         return column if self.via is None else f"CAST({column} AS {self.via})"
 
 
-def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
+def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
     """Choose how a column travels.
 
     Args:
@@ -89,8 +90,8 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
         raise _wrong_carrier(kind, wanted, where, "only text holds all its values")
     everything = wanted is Carrier.TEXT and not own_text
     if not own_text and not everything:
-        return Carried(_arrow(kind, everything), Carrier.NATIVE, None)
-    return Carried(_arrow(kind, everything), Carrier.TEXT, _cast(kind, everything))
+        return SparkCarried(_arrow(kind, everything), Carrier.NATIVE, None)
+    return SparkCarried(_arrow(kind, everything), Carrier.TEXT, _cast(kind, everything))
 
 
 def type_text(kind: DataType) -> str:
@@ -144,12 +145,7 @@ def _refuse(kind: DataType, text: str, where: str, depth: int = 0) -> None:
     ):
         reason = "this version of the package does not know it"
     if reason is not None:
-        raise UnsupportedTypeError(
-            f"Column {where} of type {text} cannot be exported: {kind.simpleString()}: {reason}. Select other tables,"
-            " or a view without the column.",
-            column=where,
-            type=text,
-        )
+        raise unsupported_type(where, text, kind.simpleString(), reason)
     for child in _children(kind):
         _refuse(child, text, where, depth + 1)
 

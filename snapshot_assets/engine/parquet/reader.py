@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from snapshot_assets.catalog.verify.verify import hash_object
+from snapshot_assets.catalog.verify.objects import hash_object
 from snapshot_assets.engine.parquet.pages import Layout, read_pages
 from snapshot_assets.engine.time_range import in_zone
 from snapshot_assets.errors import ChecksumMismatchError, DocumentError, LimitExceededError

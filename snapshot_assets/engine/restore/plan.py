@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import Depth
+from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.verify.verify import Depth
+from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import target_module
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget

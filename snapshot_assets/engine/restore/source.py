@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from snapshot_assets.catalog.log.replay import scan_log
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import known_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import Depth, verify
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.selection import check_complete, select
 from snapshot_assets.engine.restore.settings import RestoreSettings
@@ -100,7 +101,7 @@ def _refuse_damage(store: ObjectStore, damage: list[str]) -> None:
 def _chosen_revision(
     head: State, uri: str, settings: RestoreSettings, records: Sequence[RestoreRecord], *, recorded: bool
 ) -> int:
-    if not head.begun:
+    if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
         raise NoSnapshotError(

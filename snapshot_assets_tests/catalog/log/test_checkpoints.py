@@ -19,7 +19,8 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     DocumentError,
     GapError,

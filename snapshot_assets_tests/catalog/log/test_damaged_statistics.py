@@ -8,7 +8,8 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, read_checkpoint, write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, read_state, scan_log
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.operations.prune_log import prune

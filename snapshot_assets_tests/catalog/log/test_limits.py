@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback

@@ -15,7 +15,8 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     DocumentError,
     PinnedError,

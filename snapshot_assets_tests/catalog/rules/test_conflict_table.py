@@ -18,7 +18,8 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import read_state, scan_log
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback
@@ -283,7 +284,7 @@ def _unsave(writer: Writer) -> None:
 
 def _collect(writer: Writer) -> None:
     state = writer.catalog.state
-    writer.catalog.commit(rules.purge(tuple(state.files.unneeded(state.retained()))))
+    writer.catalog.commit(rules.purge(tuple(state.files.unreferenced(state.retained()))))
 
 
 def _rollback(writer: Writer) -> None:
@@ -422,7 +423,7 @@ class Counted(Catalog):
 def _writer(store: ObjectStore, catalog: type[Catalog] = Catalog) -> Writer:
     writer = Writer(store)
     writer.catalog = catalog.open(store)
-    if writer.catalog.state.begun:
+    if writer.catalog.state.has_snapshot:
         writer.token = writer.catalog.token()
     return writer
 
@@ -461,7 +462,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
 
     def be_quicker() -> None:
         other = _writer(store)
-        if not other.catalog.state.begun and column != "begin":
+        if not other.catalog.state.has_snapshot and column != "begin":
             _history(other)
             other.token = other.catalog.token()
         before.append(other.catalog.state.revision)

@@ -23,7 +23,8 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.verify.verify import Depth, verify
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.checkpoint import MAGIC
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, is_receipt, transaction_path

@@ -13,7 +13,8 @@ from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify import retained as verify_retained
-from snapshot_assets.catalog.verify.verify import FaultKind, verify
+from snapshot_assets.catalog.verify.faults import FaultKind
+from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError, VersionNotFoundError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json

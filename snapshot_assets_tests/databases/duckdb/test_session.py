@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import (
@@ -163,7 +163,7 @@ def test_a_view_of_files_outside_is_denied(tmp_path: Path) -> None:
 
 
 def test_the_session_is_pinned(shop: DatabaseAddress) -> None:
-    session = Session(shop)
+    session = DuckDBSession(shop)
     settings = ("TimeZone", "threads", "enable_external_access", "autoload_known_extensions", "memory_limit")
     found = {name: session.rows(f"SELECT current_setting('{name}')")[0][0] for name in settings}
     session.close()
@@ -177,7 +177,7 @@ def test_the_session_is_pinned(shop: DatabaseAddress) -> None:
 
 
 def test_a_uri_may_allow_more_memory(shop: DatabaseAddress) -> None:
-    session = Session(DatabaseAddress("shop", f"{shop.uri}?memory_limit=2GiB"))
+    session = DuckDBSession(DatabaseAddress("shop", f"{shop.uri}?memory_limit=2GiB"))
     limit = session.rows("SELECT current_setting('memory_limit')")
     session.close()
     assert limit == [("2.0 GiB",)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.duckdb.scan import carried_as
+from snapshot_assets.databases.carriers import recorded_carrier
 from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
 from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnsupportedTypeError
@@ -202,7 +202,9 @@ def arrive(connection: duckdb.DuckDBPyConnection, table: Table, folder: Path) ->
     read = pq.read_table(folder / f"{table.name}.parquet")  # noqa: F841 - DuckDB finds it by its name
     column = table.column("x")
     kind = connection.sql(f"SELECT x FROM source.main.{table.name}").types[0]
-    restore = carried_as(column, kind, "x").restore("x", column.type)
+    carried = recorded_carrier(column, lambda override: carry(kind, override, "x"))
+    assert carried is not None
+    restore = carried.restore("x", column.type)
     connection.execute(f"CREATE OR REPLACE TABLE {table.name} (id INTEGER, x {column.type})")
     connection.execute(f"INSERT INTO {table.name} SELECT id, {restore} FROM read")
     tags = "union_tag(a.x) IS DISTINCT FROM union_tag(b.x)" if kind.id == "union" else "false"

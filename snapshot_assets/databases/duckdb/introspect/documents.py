@@ -13,7 +13,7 @@ from typing import Any
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.introspect.views import ViewReader
 from snapshot_assets.databases.duckdb.names import Schemas
-from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType
@@ -28,7 +28,7 @@ _TYPES = """
 _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
 
 
-def extract_schema(session: Session, schemas: Schemas, selection: Selection) -> DatabaseSchema:
+def extract_schema(session: DuckDBSession, schemas: Schemas, selection: Selection) -> DatabaseSchema:
     """Describe the selected schemas, tables and views; see `Database.extract`."""
     tables = TableReader(session, schemas)
     comments = {schemas.names[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
@@ -53,7 +53,7 @@ def _schemas(selection: Selection, selected: list[TableName], known: dict[str, A
     return sorted(selection.schemas or known)
 
 
-def _options(session: Session, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
+def _options(session: DuckDBSession, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
     options = {
         "types": [each.model_dump(mode="json", by_alias=True) for each in _types(session, schemas, name)],
         "sequences": [each.model_dump(mode="json", by_alias=True) for each in tables.loose_sequences(name)],
@@ -61,7 +61,7 @@ def _options(session: Session, schemas: Schemas, tables: TableReader, name: str)
     return {option: value for option, value in options.items() if value}
 
 
-def _types(session: Session, schemas: Schemas, name: str) -> list[UserType]:
+def _types(session: DuckDBSession, schemas: Schemas, name: str) -> list[UserType]:
     """Return a schema's user types, each after those it is made of."""
     found = {oid: facts for oid, *facts in session.rows(_TYPES, [session.database])}
     uses: dict[int, set[int]] = {oid: set() for oid in found}
@@ -76,7 +76,7 @@ def _types(session: Session, schemas: Schemas, name: str) -> list[UserType]:
 
 
 def _user_type(
-    session: Session,
+    session: DuckDBSession,
     schemas: Schemas,
     schema: int,
     name: str,

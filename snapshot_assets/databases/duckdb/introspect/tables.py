@@ -11,7 +11,7 @@ from typing import Any
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.duckdb.names import Schemas
-from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.duckdb.sql import identifier, literal
 from snapshot_assets.databases.duckdb.types import TIMESTAMPS, carry
 from snapshot_assets.databases.selection import carrier_override
@@ -60,7 +60,7 @@ _NEXTVAL = re.compile(r"\bnextval\('((?:[^']|'')*)'\)")
 
 
 @dataclass(frozen=True)
-class Relation:
+class DuckDBRelation:
     """A table or view that may be exported.
 
     Attributes:
@@ -77,16 +77,16 @@ class Relation:
 class TableReader:
     """Describes the tables and views of an open database."""
 
-    def __init__(self, session: Session, schemas: Schemas) -> None:
+    def __init__(self, session: DuckDBSession, schemas: Schemas) -> None:
         self._session = session
         self._schemas = schemas
         self._columns = self._by_table(_COLUMNS)
         self._constraints = self._by_table(_CONSTRAINTS)
         self._indexes = self._by_table(_INDEXES)
-        self.relations: dict[TableName, Relation] = {}
+        self.relations: dict[TableName, DuckDBRelation] = {}
         for schema, name, oid, comment, is_view in session.rows(_RELATIONS, [session.database]):
             table = TableName(schemas.names[schema], name)
-            self.relations[table] = Relation(oid, table, is_view, comment)
+            self.relations[table] = DuckDBRelation(oid, table, is_view, comment)
         self._sequences: dict[int, Sequence] = {
             oid: _sequence(schemas.names[schema], name, *facts)
             for oid, schema, name, *facts in session.rows(_SEQUENCES, [session.database])

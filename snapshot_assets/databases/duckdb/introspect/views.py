@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
-from snapshot_assets.databases.duckdb.session import Session
+from snapshot_assets.databases.duckdb.session import DuckDBSession
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, TableName, View
@@ -24,7 +24,7 @@ _HEAD = re.compile(
 class ViewReader:
     """Describes the views of an open database."""
 
-    def __init__(self, session: Session, tables: TableReader) -> None:
+    def __init__(self, session: DuckDBSession, tables: TableReader) -> None:
         self._session = session
         self._tables = tables
         self._statements: dict[int, str] = dict(session.rows(_VIEWS, [session.database]))

@@ -1,0 +1,172 @@
+"""Checks of the objects that a state names: data files, schema documents and receipts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
+from snapshot_assets.catalog.verify.remedy import Remedy
+from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.format.checksums import chunk_checksum
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
+
+Depth = Literal["quick", "full"]
+_BLOCK = 4 << 20
+_READERS = 4
+_AGAIN_FROM_SOURCE = (
+    "`snapshots export create` writes it again from a source whose schema is as it was; else bring it back from a copy."
+)
+
+
+@dataclass
+class Report:
+    """What a verification found.
+
+    Attributes:
+        depth: How deep it went.
+        revision: The revision that was verified, with the older ones that can be read if it is the head.
+        sealed: Whether that revision is sealed; one that is not may be whole, but is no complete snapshot.
+        missing: Chunks that are not exported.
+        files: Data files checked.
+        bytes: Bytes of data files read and hashed.
+        temporary_files: Temporary files of writers that are at work or were killed: no damage.
+        temporary_bytes: Their size.
+        remedy: How the damage ends, where only older readable revisions have it and the newest state is whole.
+    """
+
+    uri: str
+    depth: Depth
+    revision: int = 0
+    snapshot_id: str = ""
+    sealed: bool = False
+    missing: int = 0
+    files: int = 0
+    bytes: int = 0
+    temporary_files: int = 0
+    temporary_bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    remedy: Remedy | None = None
+
+    @property
+    def damaged(self) -> bool:
+        """Whether any fault is more than a warning."""
+        return any(fault.is_damage for fault in self.faults)
+
+
+def check_files(
+    store: ObjectStore,
+    state: State,
+    objects: Listed,
+    report: Report,
+    *,
+    chunk: int | None = None,
+    progress: Callable[[DataFile], None] = lambda _: None,
+    hashed: Callable[[FileState], bool] = lambda _: True,
+) -> Iterator[Fault]:
+    """Yield the faults of live data files.
+
+    Args:
+        store: The location.
+        state: The state whose files are checked.
+        objects: The location's objects by path.
+        report: Its depth says whether files are hashed; it gets the counts.
+        chunk: Check the files of one chunk only.
+        progress: Called for each file done.
+        hashed: At depth `full`, whether a file is to be hashed.
+    """
+    full = report.depth == "full"
+    work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
+    for _, fault in checked_files(store, work, objects, report, progress):
+        if fault is not None:
+            yield fault
+
+
+def checked_files(
+    store: ObjectStore,
+    work: list[tuple[DataFile, bool]],
+    objects: Listed,
+    report: Report,
+    progress: Callable[[DataFile], None],
+) -> Iterator[tuple[DataFile, Fault | None]]:
+    """Yield files and what is wrong with them; each comes with whether it is to be hashed."""
+
+    def check(item: tuple[DataFile, bool]) -> Fault | None:
+        file, hashed = item
+        info = objects.get(file.path)
+        if info is None:
+            return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+        if info.size != file.bytes:
+            return Fault(
+                FaultKind.SIZE, file.path, f"{file.path} has {info.size} bytes; expected {file.bytes}.", file.chunk
+            )
+        return _hash_fault(store, file, report) if hashed else None
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        for (file, _), fault in zip(work, pool.map(check, work), strict=True):
+            report.files += 1
+            progress(file)
+            yield file, fault
+
+
+def hash_object(store: ObjectStore, path: str) -> tuple[str, int]:
+    """Return the SHA-256 and the size of an object, reading it in blocks."""
+    digest, size = hashlib.sha256(), 0
+    with store.open_reader(path) as reader:
+        while block := reader.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | None:
+    try:
+        found, size = hash_object(store, file.path)
+    except ObjectNotFoundError:
+        return Fault(FaultKind.MISSING, file.path, f"{file.path} is missing.", file.chunk)
+    report.bytes += size
+    if found == file.sha256:
+        return None
+    return Fault(FaultKind.CHECKSUM, file.path, f"{file.path} has SHA-256 {found}; expected {file.sha256}.", file.chunk)
+
+
+def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
+    """Yield the faults of schema documents, receipts and chunk checksums."""
+    yield from _schema_faults(store, state, objects)
+    yield from _receipt_faults(store, state, objects)
+    yield from _chunk_faults(state)
+
+
+def _schema_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
+    for added in state.schemas.values():
+        for ref in added.files:
+            for fault in object_faults(store, ref, ref.path in objects):
+                yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
+
+
+def _receipt_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
+    for number, known in sorted(state.chunks.items()):
+        for ref in known.chunk.receipts:
+            yield from object_faults(store, ref, ref.path in objects, number)
+
+
+def _chunk_faults(state: State) -> Iterator[Fault]:
+    for number in sorted(state.chunks):
+        if state.completed(number):
+            yield from check_chunk_checksum(state, number)
+
+
+def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
+    """Yield a fault if a completed chunk's checksum is not that of its live files."""
+    files = [known.file for known in state.live_files(chunk)]
+    found, expected = chunk_checksum((file.path, file.sha256) for file in files), state.chunks[chunk].chunk.checksum
+    if found != expected:
+        message = f"Chunk {chunk} has checksum {found}; the log says {expected}."
+        yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)
