@@ -1,4 +1,4 @@
-"""A whole database copied into another one through the interface of sources and targets, without files between them."""
+"""Copies a database into another one through the protocols of sources and targets, without files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def target(address: DatabaseAddress) -> Iterator[Target]:
 def extracted(
     address: DatabaseAddress, *tables: TableName, carriers: Mapping[tuple[TableName, str], Carrier] | None = None
 ) -> DatabaseSchema:
-    """Return a database's documents without the ledger; of tables that are named, none has a time index."""
+    """Return a database's documents without the ledger; named tables have no time index."""
     with source(address) as database:
         schema = database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
     return without_ledger(schema)
@@ -72,7 +72,7 @@ def copy(
     expressions: bool = True,
     step: Callable[[str], None] = NO_STEP,
 ) -> Definition:
-    """Make a schema's tables in a target and load all their rows; goes on where an earlier call ended.
+    """Make a schema's tables in a target and load all their rows; resumes where an earlier call ended.
 
     Args:
         schema: Documents of the source.
@@ -88,7 +88,7 @@ def copy(
         record = known[-1] if known else record_of(definition)
         if not known:
             opened.begin(record, definition.before, "")
-            step("begun")
+            step("started")
         documents = {table.table_name: table for table in schema.tables}
         for table in definition.tables:
             name = table.table_name

@@ -19,20 +19,15 @@ class ChunkLoad:
     """What is done with one chunk.
 
     Attributes:
-        missing: Files that the ledger lacks.
-        replace: Delete the chunk's rows first, and load all its files.
+        plans: The files to load.
+        replace: Delete the chunk's rows first.
         renewal: The ledger rows to replace first, without touching table rows; None for none.
     """
 
     chunk: ChunkFiles
-    missing: tuple[FilePlan, ...]
+    plans: tuple[FilePlan, ...]
     replace: bool = False
     renewal: Renewal | None = None
-
-    @property
-    def plans(self) -> tuple[FilePlan, ...]:
-        """The files to load."""
-        return self.chunk.files if self.replace else self.missing
 
 
 def check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:

@@ -161,7 +161,9 @@ class RestorePlan:
         if again or change.reason:
             allowed = again or self.settings.replace
             check_replaceable(chunk, change, allowed=allowed, into_nonempty=self.record.into_nonempty)
-        return ChunkLoad(parents_first(chunk), self.missing(chunk), replace=again or bool(change.reason))
+            ordered = parents_first(chunk)
+            return ChunkLoad(ordered, ordered.files, replace=True)
+        return ChunkLoad(chunk, self.missing(parents_first(chunk)))
 
     def _check_chunks(self) -> None:
         unknown = sorted(self.only - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})

@@ -22,7 +22,7 @@ from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, no_session, open_restore_target
+from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
@@ -183,7 +183,7 @@ class RestoreRun:
             "slots": 1 if in_order and not spark else self.slots,
             "retry": self.retry,
         }
-        return SparkLoader(**settings, session=self.session or no_session) if spark else Loader(**settings)
+        return SparkLoader(**settings, session=self.session) if spark else Loader(**settings)
 
     def check_rows(self, plan: RestorePlan, *, added: bool = False) -> None:
         """Check that the target holds the rows that its ledger lists, before a run that loads nothing or little.

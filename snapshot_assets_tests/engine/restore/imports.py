@@ -1,4 +1,4 @@
-"""One import in this process, and the comparison of its target with the source."""
+"""Restores in this process, and the comparison of their target with the source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from snapshot_assets_tests.faults.source import TIMES
 
 @dataclass
 class CountingRunner:
-    """Runs tasks in this process and remembers which functions were called how often."""
+    """Runs tasks in this process and records every function that is called."""
 
     calls: list[str] = field(default_factory=list)
 
@@ -37,7 +37,7 @@ class CountingRunner:
 
 @dataclass
 class Restored:
-    """What one import did."""
+    """The result of one restore."""
 
     outcomes: dict[int, ChunkOutcome]
     finished: bool
@@ -52,7 +52,7 @@ class Restored:
 
 @dataclass
 class Into:
-    """A target, and imports into it."""
+    """A target, and restores into it."""
 
     uri: str
 
@@ -75,7 +75,7 @@ class Into:
         finish: bool = True,
         **settings: Any,
     ) -> Restored:
-        """Prepare, begin, load and finish."""
+        """Plan, begin, load and finish."""
         runner = CountingRunner()
         run = self.run(store, runner, **settings)
         plan = run.begin(chunks, chunks if again else ())
@@ -98,7 +98,7 @@ class Into:
         return found
 
     def differences(self, source: str, where: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:
-        """Return, by table, the rows that source and target do not have equally often; none if all is well.
+        """Return, by table, the rows that source and target do not have equally often; empty if there are none.
 
         Args:
             source: URI of the DuckDB source.
@@ -127,7 +127,7 @@ IN_RANGE = {
 
 
 def execute(into: Into, statement: str) -> None:
-    """Run a statement in a target as somebody else would."""
+    """Run a statement in a target as another user."""
     if into.uri.startswith("duckdb"):
         with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
             connection.execute(statement)

@@ -1,4 +1,4 @@
-"""A second import after a compaction: rows that only lie in other files are not loaded again."""
+"""A second restore after a compaction: rows that only lie in other files are not loaded again."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_several_compactions_are_followed_and_older_versions_too(scattered: Plac
 
 @pytest.mark.parametrize("doubtful", ["history", "schema"])
 @pytest.mark.slow
-def test_what_is_not_proved_counts_as_changed(scattered: Place, duck: Into, doubtful: str) -> None:
+def test_rows_count_as_changed_without_proof(scattered: Place, duck: Into, doubtful: str) -> None:
     duck.restore(scattered.store)
-    if doubtful == "history":  # a checkpoint keeps no word on a chunk that no sealed state has
+    if doubtful == "history":  # a checkpoint drops the transactions of chunks that no sealed state has
         scatter(scattered.store, sealed=False)
     if doubtful == "schema":
         add_schema(scattered.store, _commented)
@@ -105,8 +105,8 @@ def _commented(schema: DatabaseSchema) -> DatabaseSchema:
     return schema.model_copy(update={"tables": (changed, *others)})
 
 
-def test_rows_of_a_range_in_a_compacted_file_are_not_counted_on(scattered: Place, duck: Into) -> None:
-    """The ledger would have to say how many of a new file's rows lie in the range."""
+def test_rows_of_a_time_range_in_a_compacted_file_count_as_changed(scattered: Place, duck: Into) -> None:
+    """The ledger does not record how many of a new file's rows lie in the range."""
     filters = Filters(start=datetime(2025, 1, 2, 12, tzinfo=UTC), end=datetime(2025, 1, 7, tzinfo=UTC))
     duck.restore(scattered.store, filters=filters)
     compact(scattered.store)
@@ -117,7 +117,7 @@ def test_rows_of_a_range_in_a_compacted_file_are_not_counted_on(scattered: Place
     assert done.finished
 
 
-def test_the_ledger_is_changed_whole_once_and_only_by_the_newest_import(scattered: Place, into: Into) -> None:
+def test_the_ledger_is_renewed_at_once_and_only_by_the_newest_restore(scattered: Place, into: Into) -> None:
     first = into.restore(scattered.store).plan
     compact(scattered.store)
     run = into.run(scattered.store)

@@ -1,4 +1,4 @@
-"""A second import after a compaction that left out rows: they are no change if the target has lost them already."""
+"""A second restore after a compaction that left out rows: no change if the target has lost them already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ITEMS = TableName("main", "items")
 
 
 def statuses(done: Restored) -> dict[int, str]:
-    """Return what became of chunks that were not skipped."""
+    """Return the status of every chunk that was not skipped."""
     return {chunk: each.status for chunk, each in done.outcomes.items() if each.status != "skipped"}
 
 
@@ -81,7 +81,7 @@ def test_a_chunk_that_was_compacted_and_lost_rows_is_loaded_again_only_when_aske
     assert into.differences(scattered.source, IN_RANGE) == {}
 
 
-def test_rows_of_another_table_that_were_deleted_are_what_changed(scattered: Place, duck: Into) -> None:
+def test_deleted_rows_are_a_change_though_another_table_was_compacted(scattered: Place, duck: Into) -> None:
     duck.restore(scattered.store)
     delete(scattered, FIRST_DAYS)
     compact(scattered.store, tables=(TableName("main", "events"),))
@@ -91,8 +91,8 @@ def test_rows_of_another_table_that_were_deleted_are_what_changed(scattered: Pla
     assert duck.differences(scattered.source, without(FIRST_DAYS)) == {}
 
 
-def test_what_an_import_loaded_that_never_finished_may_not_be_all_that_there_was(scattered: Place, duck: Into) -> None:
-    """Else rows that it did not load could be taken for those that the compaction left out."""
+def test_rows_of_an_unfinished_restore_are_not_taken_for_all_rows(scattered: Place, duck: Into) -> None:
+    """Rows that it did not load must not be taken for rows that the compaction left out."""
     duck.restore(scattered.store)
     delete(scattered, FIRST_DAYS)
     second = duck.restore(scattered.store, replace=True).plan.record.id
@@ -110,7 +110,7 @@ def test_what_an_import_loaded_that_never_finished_may_not_be_all_that_there_was
 
 @pytest.fixture
 def ambiguous(place: Place) -> Place:
-    """A table with a primary key five rows of which are there twice."""
+    """A table with a primary key that has five rows twice."""
     place.sql("CREATE TABLE items (id INTEGER PRIMARY KEY, moment TIMESTAMPTZ)")
     place.sql("INSERT INTO items SELECT i, TIMESTAMPTZ '2025-01-01 00:00:00Z' + to_hours(i) FROM range(20) r(i)")
     place.export()
@@ -123,13 +123,13 @@ def ambiguous(place: Place) -> Place:
 
 @pytest.fixture
 def doubled(ambiguous: Place, duck: Into) -> Place:
-    """The same, and imported so: the target's table has no key."""
+    """The same table, restored into a target whose table has no key."""
     execute(duck, "CREATE TABLE main.items (id INTEGER, moment TIMESTAMP WITH TIME ZONE)")
     duck.restore(ambiguous.store)
     return ambiguous
 
 
-def test_rows_that_contradict_a_key_say_how_to_go_on(ambiguous: Place, duck: Into) -> None:
+def test_rows_that_violate_a_key_are_refused_with_a_remedy(ambiguous: Place, duck: Into) -> None:
     with pytest.raises(RestoreError, match=r"primary key of main\.items could not be made: .*--dedupe primary_key"):
         duck.restore(ambiguous.store)
     assert duck.tables()["items"].num_rows == 25
@@ -145,7 +145,7 @@ def test_duplicates_that_a_compaction_removed_are_a_change(doubled: Place, duck:
     assert duck.tables()["items"].num_rows == 20
 
 
-def test_duplicates_are_told_from_deleted_rows_that_the_target_has_lost_already(doubled: Place, duck: Into) -> None:
+def test_duplicates_and_deleted_rows_are_both_a_change(doubled: Place, duck: Into) -> None:
     delete(doubled, "id < 2", ITEMS)
     duck.restore(doubled.store, replace=True)
     delete(doubled, "id = 19", ITEMS)
