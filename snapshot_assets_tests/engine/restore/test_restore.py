@@ -316,7 +316,7 @@ def test_a_stalled_run_loads_no_row_after_a_newer_restore_started(exported, into
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     assert into.restore(exported.store, replace=True).finished
-    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
+    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was started into it since"):
         list(stalled.restore())
     stalled.begin([2], [2])
     with pytest.raises(RestoreFailedError, match="loads nothing more"):
