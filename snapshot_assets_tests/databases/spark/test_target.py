@@ -278,6 +278,7 @@ def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off
     assert lake.target.imports()[0].finished
 
 
+@pytest.mark.slow
 def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
     stalled = lake.run(exported)
     record = stalled.begin().record
@@ -299,6 +300,7 @@ def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Pla
     assert lake.table("readings").num_rows == before
 
 
+@pytest.mark.slow
 def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(exported: Place, lake: Lake) -> None:
     half_days = Filters(
         tables=(READINGS,), start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC)
