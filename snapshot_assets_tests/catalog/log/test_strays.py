@@ -217,7 +217,7 @@ def test_a_rebuild_does_not_begin_with_a_checkpoint_of_another_past(own: Writer,
     own.store.delete(transaction_path(4))
     before = manifest_of(own.catalog.state)
     done = rebuild(own.store)
-    assert any(line.startswith(f"{checkpoint_path(revision)} does not count: ") for line in done.lost)
+    assert any(line.startswith(f"{checkpoint_path(revision)} is not of this log: ") for line in done.lost)
     assert manifest_of(read_state(own.store).at(HEAD)) == before
     assert not verify(own.store).damaged
 

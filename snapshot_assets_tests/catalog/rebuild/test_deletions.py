@@ -86,7 +86,7 @@ def test_a_deletion_that_is_lost_itself_is_named_with_its_revision(two: Writer) 
     assert named.startswith(
         "Revision 25 is lost (transactions/00000000000000000025.txn does not match its own checksum"
     )
-    assert "rows that they deleted" in named
+    assert "the rows they deleted" in named
 
 
 def test_deletions_come_back_from_manifests_at_their_own_revisions(writer: Writer) -> None:

@@ -234,10 +234,10 @@ def test_what_was_committed_behind_the_base_is_named_and_not_guessed(tagged: Wri
     rebuilt = rebuild(tagged.store)
     assert (rebuilt.proved, rebuilt.revision, rebuilt.sealed) == (9, 12, True)
     sentences = " ".join(rebuilt.lost)
-    assert "Revisions 10 to 11 are lost; chunks that they replaced, rows that they deleted and their pins" in sentences
+    assert "Revisions 10 to 11 are lost; the chunks they replaced, the rows they deleted and their pins" in sentences
     assert f"Chunk 1 may have been exported again ({ref.path}); its older version stays." in sentences
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in sentences
-    assert f"Snapshot {tagged.catalog.state.snapshot_id} began after revision 9 and is lost." in sentences
+    assert f"Snapshot {tagged.catalog.state.snapshot_id} starts after revision 9 and is lost." in sentences
     assert damage(tagged.store) == []
 
 
