@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, list_log, log_after
-from snapshot_assets.catalog.log.own_checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import foreign_location

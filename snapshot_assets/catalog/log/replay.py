@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
+from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
 from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
-from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import islice
 
+from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.listing import Listing, is_there
-from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt

@@ -1,6 +1,5 @@
-"""Rebuilds a lost or damaged log (FORMAT.md, "Rebuilt logs").
+"""Rebuilds a lost or damaged log (FORMAT.md, "Rebuilt logs"). Only the command imports this package.
 
 `inventory` reads the location's objects. `base` finds the newest state that is proved whole; `unproved_chunks` takes
-chunks from receipts and data files. `pins` and `losses` decide what is kept and name what is lost. `new_log` writes
-the result. Only the command imports this package.
+chunks from receipts and data files. `pins` decides which pins are kept. `new_log` names what is lost and writes.
 """

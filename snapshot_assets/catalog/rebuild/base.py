@@ -54,7 +54,7 @@ def find_base(inventory: Inventory) -> Base:
     if base.state is not states[0]:
         path = checkpoint_path(inventory.checkpoints[-1].revision)
         base.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no files from now on.")
-    for manifest in inventory.sealed:
+    for manifest in inventory.manifests:
         if manifest.revision > base.state.revision and _is_usable(manifest, base, inventory):
             _bridge(base, manifest, inventory)
     return base
@@ -74,15 +74,15 @@ def _follow_log(start: State, transactions: Mapping[int, LogEntry], unreadable: 
 
 
 def _is_usable(manifest: StoredManifest, base: Base, inventory: Inventory) -> bool:
-    """Return whether a manifest can be the base: the log does not contradict it, and a pin's files are there."""
+    """Return whether a manifest can be the base: sealed, not contradicted by the log, and a pin's files are there."""
     entry = inventory.transactions.get(manifest.revision)
-    if entry is not None and not entry.starts_log:
+    if manifest.checksum and entry is not None and not entry.starts_log:
         seals = [action.checksum for action in entry.transaction.actions if isinstance(action, act.Seal)]
         if manifest.checksum not in seals:
             path = transaction_path(manifest.revision)
             base.notes.append(f"{manifest.path} is not used: {path} does not seal what it shows.")
             return False
-    return manifest.path == MANIFEST or not manifest.lacking(inventory.sizes)
+    return bool(manifest.checksum) and (manifest.path == MANIFEST or not manifest.lacking(inventory.sizes))
 
 
 def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
@@ -100,9 +100,6 @@ def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
         state.uuid, state.sha256 = following.transaction.previous_uuid, following.transaction.previous_sha256
     base.bridged.append((base.state.revision + 1, manifest.revision, manifest.path))
     base.state = _follow_log(state, inventory.transactions, inventory.unreadable)
-
-
-# Folding a manifest into the state before it
 
 
 def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory) -> list[str]:
@@ -172,8 +169,8 @@ def _rollback(state: State, manifest: StoredManifest, header: act.Header) -> act
 def _delete_rows(state: State, manifest: StoredManifest, inventory: Inventory) -> None:
     """Fold the tombstones of lost revisions; a later manifest may show some that are not pending in this one."""
     tombstones: dict[int, act.Tombstone] = {}
-    for other in inventory.sealed:
-        if (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, manifest.rolled_back):
+    for other in inventory.manifests:
+        if other.checksum and (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, manifest.rolled_back):
             tombstones |= other.tombstones
     for revision in sorted(tombstones):
         if max(state.revision, manifest.rolled_back) < revision < manifest.revision:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from snapshot_assets.catalog.log.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, list_log, listing_of, log_after
-from snapshot_assets.catalog.log.own_checkpoints import check_transaction
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
@@ -83,11 +82,6 @@ class Inventory:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def sealed(self) -> list[StoredManifest]:
-        """The manifests of sealed states, by revision."""
-        return [manifest for manifest in self.manifests if manifest.checksum]
-
-    @property
     def manifests(self) -> list[StoredManifest]:
         """All manifests, those of pins too, by revision."""
         manifests = [*self.hints, *(pin.manifest for pin in self.pins)]
@@ -99,11 +93,6 @@ class Inventory:
         shown = [manifest.revision for manifest in self.manifests]
         shown += [receipt.base_revision for receipt, _ in self.receipts]
         return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
-
-    @property
-    def next_free(self) -> int:
-        """The first revision above all that objects name, strays too."""
-        return max([self.highest, *self.log.transactions, *self.log.checkpoints]) + 1
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -143,7 +132,7 @@ def take_inventory(store: ObjectStore) -> Inventory:
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
     _leave_out_foreign(found, checkpoints)
-    own = [state for state in checkpoints if state.location_id == found.location_id and _is_of_log(store, found, state)]
+    own = [state for state in checkpoints if state.location_id == found.location_id and _agrees(store, found, state)]
     found.checkpoints = _start_states(store, own)
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
@@ -165,7 +154,6 @@ def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
 
 
 def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
-    """Yield the paths of the documents and files that the readable log names."""
     yield MANIFEST
     for state in checkpoints[:1]:
         yield from state.files.paths()
@@ -176,7 +164,6 @@ def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
 
 
 def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Read]) -> list[_Read]:
-    """Return the readable ones of some objects, and note the others."""
     results = []
     for path in paths:
         try:
@@ -203,11 +190,11 @@ def _leave_out_foreign(found: Inventory, checkpoints: Sequence[State]) -> None:
     found.location_id = own = _own_location(found, checkpoints)
 
     def is_own(path: str, location_id: str) -> bool:
-        if location_id not in ("", own):
-            found.leave_out(
-                path, f"{path} belongs to location {location_id}; this one is {own}. Move it away.", stray=True
-            )
-        return location_id in ("", own)
+        if location_id in ("", own):
+            return True
+        why = f"{path} belongs to location {location_id}; this one is {own}. Move it away."
+        found.leave_out(path, why, stray=True)
+        return False
 
     for revision, entry in list(found.transactions.items()):
         if not is_own(transaction_path(revision), entry.transaction.location_id):
@@ -219,8 +206,7 @@ def _leave_out_foreign(found: Inventory, checkpoints: Sequence[State]) -> None:
         is_own(checkpoint_path(state.revision), state.location_id)
 
 
-def _is_of_log(store: ObjectStore, found: Inventory, state: State) -> bool:
-    """Return whether a checkpoint agrees with the transactions; one of another past of the location does not."""
+def _agrees(store: ObjectStore, found: Inventory, state: State) -> bool:
     try:
         check_transaction(store, state, list(found.transactions))
     except ForkError as error:
@@ -246,7 +232,6 @@ def _without_damaged_statistics(state: State) -> State:
 
 
 def _own_location(found: Inventory, checkpoints: Iterable[State]) -> str:
-    """Return the location that most objects name."""
     named = Counter(entry.transaction.location_id for entry in found.transactions.values())
     named.update(manifest.location_id for manifest in found.manifests)
     named.update(receipt.location_id for receipt, _ in found.receipts)

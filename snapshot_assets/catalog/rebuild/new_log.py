@@ -102,7 +102,8 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
         lost: What is lost, in sentences; sentences on pins and receipts are added.
         now: The present.
     """
-    state, writer, revision = base.state, writer_name(), inventory.next_free
+    state, writer, log = base.state, writer_name(), inventory.log
+    revision = max([inventory.highest, *log.transactions, *log.checkpoints]) + 1
     state.location_id = state.location_id or inventory.location_id or uuid.uuid4().hex
     state.format_version = state.format_version or FORMAT_VERSION
     missing = _forget_receipts(state, {ref for _, ref in inventory.receipts})
@@ -153,9 +154,6 @@ def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
     return [f"Receipts are missing or damaged and no longer named: {paths}."] if lacking else []
 
 
-# What is lost
-
-
 def _last_lost(base: Base, inventory: Inventory) -> int:
     """Return the last revision that may be lost; 0 for none."""
     if not base.is_end(inventory):
@@ -165,10 +163,6 @@ def _last_lost(base: Base, inventory: Inventory) -> int:
 
 def lost_commits(base: Base, inventory: Inventory) -> list[str]:
     """Return which commits a rebuild loses, and what that means for chunks, in sentences."""
-    return [*_lost_revisions(base, inventory), *_lost_exports(base, inventory)]
-
-
-def _lost_revisions(base: Base, inventory: Inventory) -> list[str]:
     sentences = [
         f"{_lost('Transaction', first, last, inventory)}; the state at revision {last} is recovered from {path}."
         for first, last, path in base.bridged
@@ -181,7 +175,7 @@ def _lost_revisions(base: Base, inventory: Inventory) -> list[str]:
         or max(inventory.log.transactions, default=0) > inventory.highest
     ):
         sentences.append(f"It is unknown whether revisions after {inventory.highest} were committed.")
-    return sentences
+    return sentences + _lost_exports(base, inventory)
 
 
 def _lost(kind: str, first: int, last: int, inventory: Inventory) -> str:
@@ -205,7 +199,6 @@ def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
 
 
 def _later_actions(base: Base, inventory: Inventory) -> Iterator[tuple[int, act.Action]]:
-    """Yield the actions of readable transactions after the base, with their revisions."""
     for revision, entry in sorted(inventory.transactions.items()):
         if revision > base.state.revision:
             yield from ((revision, action) for action in entry.transaction.actions)
@@ -229,7 +222,11 @@ def _lost_exports(base: Base, inventory: Inventory) -> list[str]:
     }
     snapshots = {action.snapshot_id for _, action in actions if isinstance(action, act.Begin)}
     snapshots |= {receipt.snapshot_id for receipt, _ in inventory.receipts if receipt.base_revision > state.revision}
-    return [_outdated(state, chunk, path) for chunk, path in sorted(chunks.items())] + [
+    return [
+        f"Chunk {chunk} may have been exported again ({path}); its older version stays. Bring it up to date "
+        f"{again_with(state, chunk)}."
+        for chunk, path in sorted(chunks.items())
+    ] + [
         f"Snapshot {snapshot_id} starts after revision {state.revision} and is lost. Export it again with "
         "`snapshots export create --force`."
         for snapshot_id in sorted(snapshots - {state.snapshot_id})
@@ -243,8 +240,3 @@ def _may_replace(state: State, receipt: Receipt) -> bool:
         return False
     later = receipt.base_revision >= state.chunks[receipt.chunk].revision
     return later or not {file.attempt for file in live}.isdisjoint(receipt.supersedes)
-
-
-def _outdated(state: State, chunk: int, path: str) -> str:
-    older = f"Chunk {chunk} may have been exported again ({path}); its older version stays."
-    return f"{older} Bring it up to date {again_with(state, chunk)}."

@@ -51,9 +51,7 @@ def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str, las
     lacking = _lacking(state, inventory, live)
     if expired := {revision: path for revision, path in lacking.items() if revision not in state.expired}:
         kept.actions.append(act.Expired(tuple(sorted(expired))))
-        kept.lost += [
-            f"Revision {each} cannot be read: {path} is missing. It has expired." for each, path in expired.items()
-        ]
+        kept.lost += [f"Revision {each} cannot be read: {expired[each]} is missing. It expires." for each in expired]
     kept.restored = damaged_objects(state, {each.ref for each in inventory.pins})
     for known in state.pins:
         _keep_known(kept, known, lacking, found, inventory)

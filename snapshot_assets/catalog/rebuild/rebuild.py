@@ -92,14 +92,14 @@ def rebuild(
     if _is_whole(scan, inventory):
         return _restore_pins(store, scan, inventory, committed=not dry_run)
     base = find_base(inventory)
-    proved, based = base.state.revision, base.state.header is not None
+    proved = base.state.revision
     recovered = recover(store, inventory, base, from_files=from_files)
     notes = [*inventory.notes, *base.notes, *recovered.lost]
     if recovered.header is None:
         raise NoSnapshotError(" ".join([f"Nothing at {store.uri} shows a snapshot.", *notes[:_SHOWN]]), uri=store.uri)
     deletions = lost_deletions(base, inventory)
     if not accept_undeleted:
-        _check_consent(store, recovered, deletions, based=based)
+        _check_consent(store, recovered, deletions, proved)
     lost = [*lost_commits(base, inventory), *deletions, *notes]
     new_log = make_new_log(base, inventory, recovered, lost, clock())
     if not dry_run:
@@ -121,14 +121,14 @@ def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
     return own and inventory.highest <= scan.state.revision and not any(faults_of_log(scan))
 
 
-def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str], *, based: bool) -> None:
+def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str], proved: int) -> None:
     if deletions:
         raise AcceptanceNeededError(
             f"The log of {store.uri} lost deletions of rows. {' '.join(deletions[:_SHOWN])} Give --accept-undeleted to "
             "rebuild without these deletions.",
             rows=deletions,
         )
-    if recovered.taken or not based:
+    if recovered.taken or not proved:
         raise AcceptanceNeededError(
             f"The log of {store.uri} is lost, and nothing proves what receipts or data files alone show: deleted rows "
             "and replaced chunks may come back. Give --accept-undeleted to rebuild from them.",

@@ -1,7 +1,7 @@
 """Chunks that no state proves: taken from their newest complete receipts, or from the footers of data files.
 
-A footer records neither when its file was committed nor the other files of its chunk. If a table has files of two
-attempts, nothing decides between them.
+A footer records neither when its file was committed nor the other files of its chunk. So footers decide only on chunks
+without any receipt, whose tables have files of one attempt each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.receipts.footers import Footer, read_footer
 from snapshot_assets.catalog.receipts.selection import (
     ReceiptAt,
-    Tables,
     age_of,
     by_chunk,
-    by_table,
     newest_complete,
     newest_header,
     schema_checksums,
@@ -75,26 +73,25 @@ class Recovered:
                 self.lost.append(f"The documents of schema {number} are missing or damaged.")
         self.actions += [act.Begin(snapshot_id, header), *self.schemas.values()]
 
-    def complete(
-        self, chunk: int, files: Collection[DataFile], receipts: Sequence[ReceiptAt], *, fenced: bool = True
-    ) -> None:
-        """Complete a chunk unless its schema is missing; `fenced` is false for footers, which record no fence."""
+    def complete(self, chunk: int, files: Collection[DataFile], receipts: Sequence[ReceiptAt]) -> None:
+        """Complete a chunk unless its schema is missing."""
         assert self.header is not None
         if not self.schemas or not {file.schema_id for file in files} <= self.schemas.keys():
             self.lost.append(f"Chunk {chunk} cannot be taken: the documents of its schema are missing or damaged.")
             return
-        done = completed_chunk(self.header, chunk, files, receipts, None if fenced else {})
+        done = completed_chunk(self.header, chunk, files, receipts)
         self.actions.append(done)
         self.added += files
         self.taken[chunk] = ", ".join(ref.path for ref in done.receipts) or ", ".join(file.path for file in files)
 
-    def read_again(self, inventory: Inventory, state: State, *, end_is_known: bool) -> None:
+    def read_again(self, inventory: Inventory, base: Base) -> None:
         """Mark chunks whose files lost revisions may have replaced as failed, so that the next export reads them.
 
         These are chunks whose replaced receipt it would adopt, and chunks of the base that lack a file.
         """
-        assert self.header is not None
-        expected = State(header=self.header)
+        if self.header is None:
+            return
+        expected, state = State(header=self.header), base.state
         missing = {chunk for chunk in expected.expected_chunks() if not state.completed(chunk)} - self.taken.keys()
         again = {
             receipt.chunk: f"was exported again ({ref.path})"
@@ -102,7 +99,7 @@ class Recovered:
             if (receipt.snapshot_id, bool(receipt.supersedes), receipt.compaction) == (self.snapshot_id, True, None)
             and receipt.chunk in missing
         }
-        for known in state.live_files() if not end_is_known else ():
+        for known in state.live_files() if not base.is_end(inventory) else ():
             if not inventory.has(known.file):
                 again[known.file.chunk] = f"lacks {known.file.path}, which may have been replaced"
         for chunk, why in sorted(again.items()):
@@ -133,10 +130,8 @@ def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files:
         own = [footer for footer in footers if {footer.facts["location_id"]} == locations]
         if recovered.header is None:
             _begin_from_footers(store, inventory, recovered, own)
-        if recovered.header is not None:
-            _take_footers(store, inventory, recovered, state, own)
-    if recovered.header is not None:
-        recovered.read_again(inventory, state, end_is_known=base.is_end(inventory))
+        _take_footers(store, inventory, recovered, state, own)
+    recovered.read_again(inventory, base)
     used = {file.path for file in recovered.added}
     if left := [path for path in paths if path not in used]:
         more = "" if from_files else " --from-files takes them where their footers decide to what they belong."
@@ -167,7 +162,6 @@ def _take_receipts(inventory: Inventory) -> Recovered:
 
 
 def _unnamed_files(inventory: Inventory, state: State) -> list[str]:
-    """Return the paths of the data files that neither a state nor a receipt names, ascending."""
     named = state.files.paths() | {file.path for receipt, _ in inventory.receipts for file in receipt.files}
     return sorted(path for path in inventory.objects if attempt_of(path) and path not in named)
 
@@ -209,50 +203,27 @@ def _header(footers: Sequence[Footer], schema: DatabaseSchema) -> act.Header:
 def _take_footers(
     store: ObjectStore, inventory: Inventory, recovered: Recovered, state: State, footers: Iterable[Footer]
 ) -> None:
-    """Complete the chunks that neither the base nor receipts have; reads their files for the checksums."""
+    """Complete the chunks that neither the base nor any receipt has; reads their files for the checksums."""
     chunks: defaultdict[int, list[Footer]] = defaultdict(list)
     for footer in footers:
         if footer.facts["snapshot_id"] == recovered.snapshot_id:
             chunks[int(footer.facts["chunk"])].append(footer)
     receipts = by_chunk(inventory.receipts, recovered.snapshot_id)
-    for chunk in sorted(chunks.keys() - recovered.taken.keys()):
-        own = receipts.get(chunk, [])
-        if state.completed(chunk) or newest_complete((receipt for receipt, _ in own), inventory.has) is not None:
-            continue
-        files = _files_of(store, inventory, recovered, chunks[chunk], own)
-        if files is not None:
-            recovered.complete(chunk, files, own, fenced=False)
-
-
-def _files_of(
-    store: ObjectStore,
-    inventory: Inventory,
-    recovered: Recovered,
-    footers: Sequence[Footer],
-    receipts: Sequence[ReceiptAt],
-) -> list[DataFile] | None:
-    """Return a chunk's files, those of each table from one attempt or from receipts; None if a table is undecided."""
     numbers = {added.sha256: number for number, added in recovered.schemas.items()}
-    named: Tables = {}
-    for receipt, _ in sorted(receipts, key=lambda each: age_of(each[0])):
-        named = (named if receipt.compaction else {}) | by_table(receipt.files)
-    unnamed: defaultdict[TableName, list[Footer]] = defaultdict(list)
+    for chunk in sorted(chunks.keys() - recovered.taken.keys() - receipts.keys()):
+        if not state.completed(chunk) and _are_decided(chunks[chunk], numbers):
+            recovered.complete(chunk, [_data_file(store, footer, numbers) for footer in chunks[chunk]], [])
+
+
+def _are_decided(footers: Iterable[Footer], numbers: Mapping[str, int]) -> bool:
+    """Return whether the files of each table are all parts of one attempt, with a schema whose documents are whole."""
+    tables: defaultdict[TableName, list[Footer]] = defaultdict(list)
     for footer in footers:
-        unnamed[footer.table].append(footer)
-    files: list[DataFile] = []
-    for table in sorted({*named, *unnamed}):
-        there = [file for file in named.get(table, []) if inventory.has(file)]
-        if table not in unnamed and there == named[table]:
-            files += there
-        elif table in unnamed and not there and _is_one_attempt(unnamed[table], numbers):
-            files += [_data_file(store, footer, numbers) for footer in unnamed[table]]
-        else:
-            return None
-    return files
+        tables[footer.table].append(footer)
+    return all(_is_one_attempt(some, numbers) for some in tables.values())
 
 
 def _is_one_attempt(footers: Sequence[Footer], numbers: Mapping[str, int]) -> bool:
-    """Return whether files are all parts of one attempt, written with a schema whose documents are whole."""
     parts = sorted(int(match[1]) for footer in footers if (match := _PART.search(footer.path)))
     known = all(footer.facts["schema_sha256"] in numbers for footer in footers)
     attempts = {footer.facts["attempt"] for footer in footers}

@@ -19,9 +19,14 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
-from snapshot_assets.catalog.verify.pins import pin_faults
 from snapshot_assets.catalog.verify.remedy import log_remedy, remedy_of, with_remedy
-from snapshot_assets.catalog.verify.retained import of_older, older_document_faults, older_files, older_seal_faults
+from snapshot_assets.catalog.verify.retained import (
+    of_older,
+    older_document_faults,
+    older_files,
+    older_seal_faults,
+    pin_faults,
+)
 from snapshot_assets.errors import LostLogError, ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
