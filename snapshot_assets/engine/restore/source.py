@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.truncation import known_state
+from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -77,7 +77,7 @@ def open_snapshot(
         DamageError: The location is damaged; names the objects.
         UnknownRelationError: A chosen schema or table is not in the snapshot.
     """
-    head = known_state(store)
+    head = existing_state(store)
     revision, pinned = _revision(head, store.uri, filters, version, imports, recorded=recorded)
     _refuse_damage(store, revision, depth)
     state = read_state(store, through=revision)
