@@ -1,4 +1,4 @@
-"""Rows that were deleted do not come back silently, whatever was lost of the log."""
+"""Deleted rows do not come back silently, whatever part of the log is lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def two(writer: Writer) -> Writer:
 
 
 def test_a_copied_transaction_at_the_end_brings_no_deleted_row_back(two: Writer) -> None:
-    """`cp 1.txn 26.txn`: what is not what its name says counts as missing."""
+    """`cp 1.txn 26.txn`: a misnamed transaction counts as missing."""
     before = pending_tombstones(two.catalog.state)
     assert before.keys() == {19, 25}
     two.store.put(transaction_path(26), two.store.get(transaction_path(1)))
