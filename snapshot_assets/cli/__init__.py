@@ -1,8 +1,7 @@
-"""The `snapshots` command. Every command is a few lines over the layers below.
+"""The `snapshots` command.
 
-Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong. `--json` prints one JSON
-document on stdout and nothing else there, of a command that fails one with the key `error`; messages, progress and
-logs go to stderr.
+Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong. With `--json`, stdout carries
+one JSON document, which has the key `error` if the command fails. Messages, progress and logs go to stderr.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         hint = f"; {options.interrupted}" if options.interrupted else ""
         return _failed(options, error, f"interrupted{hint}")
-    except Exception as error:  # a fault of the program: all that may help to find it, and no credential
+    except Exception as error:  # a fault of the program: print everything except credentials
         return _failed(options, error, traceback.format_exc())
 
 

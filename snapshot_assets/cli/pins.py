@@ -1,4 +1,4 @@
-"""What `snapshots tag` and `snapshots savepoint` share."""
+"""Functions that `snapshots tag` and `snapshots savepoint` share."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def show_ends(options: argparse.Namespace, facts: Mapping[str, object], would: s
     Args:
         options: The call.
         facts: The first keys of the JSON document.
-        would: What would be done, in words.
+        would: What would be done, as text.
         ends: What ends with the pin.
     """
     if options.json:

@@ -27,8 +27,8 @@ _MIDNIGHT = time(0, 0)
 def keeping_jobs(plan: Plan) -> list[dg.JobDefinition]:
     """Return a plan's jobs `<plan>_retention` and `<plan>_savepoint`."""
     return [
-        plan_job(plan, "retention", _retention_op(plan), f"Keeps of `{plan.to}` what the plan's `retention` says."),
-        plan_job(plan, "savepoint", _savepoint_op(plan), f"Makes the savepoint of `{plan.to}` that is due."),
+        plan_job(plan, "retention", _retention_op(plan), f"Applies the plan's `retention` to `{plan.to}`."),
+        plan_job(plan, "savepoint", _savepoint_op(plan), f"Creates the savepoint of `{plan.to}` that is due."),
     ]
 
 
@@ -43,7 +43,7 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     @dg.op(
         name=f"{plan.name}_retain",
         required_resource_keys={SNAPSHOTS},
-        description="Makes the automatic tag that is due, deletes tags that outlived their time, expires revisions.",
+        description="Creates the automatic tag that is due, deletes tags that outlived their time, expires revisions.",
     )
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
@@ -91,7 +91,7 @@ def _savepoint_op(plan: Plan) -> dg.OpDefinition:
         name=f"{plan.name}_save",
         required_resource_keys={SNAPSHOTS, SPARK},
         description="Compacts everything and pins it under the next number, if the plan's rule has a savepoint due, "
-        "and deletes those that it made before beyond the most that there may be.",
+        "and deletes the oldest automatic ones above the maximum.",
     )
     def save(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         rule = plan.retention.savepoint.rule if plan.retention.savepoint else None

@@ -1,6 +1,6 @@
-"""Regular work on a plan's location as Dagster jobs, each with a schedule that ships stopped. Nothing here connects.
+"""Dagster jobs that maintain a plan's location, each with a schedule that ships stopped. Importing connects to nothing.
 
-An op, not an asset: what it does makes no new data, and what it did is in the metadata of its output.
+They are ops, not assets, because they make no new data. The metadata of an op's output reports what it did.
 """
 
 # Dagster reads the annotations of ops, so they must not be postponed here.
@@ -31,25 +31,25 @@ SCHEDULES = {"checkpoint": "15 2 * * *", "gc": "45 2 * * *", "compact": "15 3 * 
 class DryRunConfig(dg.Config):
     """Run config of a job that deletes or rewrites."""
 
-    dry_run: bool = Field(default=False, description="Only tell what would be done; touch nothing.")
+    dry_run: bool = Field(default=False, description="Only report what would be done; change nothing.")
 
 
 class CompactConfig(DryRunConfig):
-    """Run config of a compaction; by default it does what is needed."""
+    """Run config of a compaction; by default it compacts what needs it."""
 
     target_size: str = Field(default=size_text(TARGET_BYTES), description="Size of a merged file.")
-    tables: list[str] = Field(default=[], description="Tables to write anew, whether they need it or not.")
-    chunks: list[int] = Field(default=[], description="Chunks to write anew, likewise.")
+    tables: list[str] = Field(default=[], description="Tables to rewrite, whether they need it or not.")
+    chunks: list[int] = Field(default=[], description="Chunks to rewrite, whether they need it or not.")
     dedupe: str = Field(default="", description="`primary_key` keeps only the newest of rows with one primary key.")
 
     def wanted(self) -> Wanted:
-        """Return what is asked for.
+        """Return what to compact.
 
         Raises:
-            PlanError: A field is wrong.
+            PlanError: A field is invalid.
         """
         if self.dedupe not in get_args(Dedupe):
-            raise PlanError(f"dedupe {self.dedupe!r} is not known; write primary_key, or leave it out.")
+            raise PlanError(f"dedupe {self.dedupe!r} is invalid; write primary_key, or leave it out.")
         return Wanted(
             parse_file_size(self.target_size),
             tuple(self.chunks),
@@ -71,19 +71,19 @@ def compact_config(wanted: Wanted) -> dict[str, Any]:
 def upkeep_jobs(plan: Plan) -> list[dg.JobDefinition]:
     """Return a plan's jobs: `<plan>_checkpoint`, `<plan>_gc` and `<plan>_compact`."""
     return [
-        plan_job(plan, "checkpoint", _checkpoint_op(plan), f"Writes the newest state of `{plan.to}` whole."),
+        plan_job(plan, "checkpoint", _checkpoint_op(plan), f"Writes a checkpoint of the newest state of `{plan.to}`."),
         plan_job(plan, "gc", _gc_op(plan), f"Deletes the garbage of `{plan.to}`."),
-        plan_job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, leaves deleted rows out."),
+        plan_job(plan, "compact", _compact_op(plan), f"Merges small files of `{plan.to}`, leaves out deleted rows."),
     ]
 
 
 def upkeep_schedules(plan: Plan, jobs: Iterable[dg.JobDefinition]) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each of the jobs, stopped until somebody starts it in the UI."""
+    """Return a schedule for each of the jobs; it is stopped until a user starts it in the UI."""
     return [stopped_schedule(job, SCHEDULES[job.name.removeprefix(f"{plan.name}_")]) for job in jobs]
 
 
 def stopped_schedule(job: dg.JobDefinition, cron: str) -> dg.ScheduleDefinition:
-    """Return a job's schedule, which somebody has to start."""
+    """Return a job's schedule, which is stopped until a user starts it."""
     return dg.ScheduleDefinition(
         name=f"{job.name}_schedule",
         job=job,

@@ -22,11 +22,11 @@ from snapshot_assets.format.units import parse_file_size
 from snapshot_assets.plan.configuration import ad_hoc_configuration
 
 _NO_SOURCE = "duckdb:///dev/null"
-"""A plan has a source; a compaction reads none."""
+"""A plan needs a source; a compaction does not read it."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact a snapshot as the job of a plan does; Spark starts only if there is something to merge."""
+    """Compact a snapshot by the same job as a plan. Spark starts only if there is something to merge."""
     wanted = Wanted(
         target_size=parse_file_size(options.target_size) if options.target_size else TARGET_BYTES,
         chunks=tuple(options.chunk),
@@ -47,8 +47,8 @@ def compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[S
 
     Args:
         options: The call.
-        wanted: What is compacted.
-        chunks: How many chunks that are, for the display of progress.
+        wanted: What to compact.
+        chunks: The number of chunks, for the progress bar.
 
     Returns:
         Each chunk's outcome, and the run's id.
@@ -92,7 +92,7 @@ def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) ->
 
 
 def groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
-    """Return what would be compacted as JSON holds it."""
+    """Return what would be compacted, for JSON."""
     return [
         {
             "chunk": group.chunk,

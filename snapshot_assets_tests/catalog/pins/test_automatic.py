@@ -231,9 +231,12 @@ def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("{date}", "'{date}' is no pattern of names: '1970-01-01' cannot name a tag; a name starts with a letter or _"),
+        (
+            "{date}",
+            "'{date}' is not a pattern of tag names: '1970-01-01' cannot name a tag; a name starts",
+        ),
         ("auto-{day}", "'auto-{day}' gives several days one name"),
-        ("{date}-{hour}", "'{date}-{hour}' has a part that is none of"),
+        ("{date}-{hour}", "'{date}-{hour}' has a part that is not one of"),
     ],
 )
 def test_a_pattern_that_names_no_tags_is_named(pattern: str, message: str) -> None:
