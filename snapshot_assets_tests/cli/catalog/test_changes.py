@@ -1,4 +1,4 @@
-"""`snapshots catalog tombstone | upgrade | compact`: what they tell, what they ask, and what they commit."""
+"""`snapshots catalog tombstone | upgrade | compact`: what they print, ask and commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def contents(location: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
 
 
-def test_a_dry_run_of_tombstone_tells_which_files_and_touches_nothing(snapshots: Snapshots, exported: Path) -> None:
+def test_a_dry_run_of_tombstone_names_the_files_and_changes_nothing(snapshots: Snapshots, exported: Path) -> None:
     before = contents(exported)
     found = tombstone(snapshots, exported, WHERE, "--dry-run", "--json").json
     assert contents(exported) == before
@@ -89,7 +89,7 @@ def test_rows_of_files_that_come_while_the_answer_is_awaited_are_not_deleted(
     snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer() -> str:
-        """Write the same files once more, under new names."""
+        """Write the same files under new names."""
         other = Catalog.open_for_writing(store_of(exported))
         live = [known.file for known in other.state.live_files(2)]
         attempt = new_attempt()
@@ -117,7 +117,7 @@ def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, 
 
 
 @pytest.mark.parametrize(
-    ("table", "where", "told"),
+    ("table", "where", "message"),
     [
         ("main.reading", "value < 3", "readings"),
         ("readings", "value < 3", "'readings'"),
@@ -128,12 +128,12 @@ def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, 
     ],
 )
 def test_a_tombstone_that_fits_no_table_is_a_wrong_call(
-    snapshots: Snapshots, exported: Path, table: str, where: str, told: str
+    snapshots: Snapshots, exported: Path, table: str, where: str, message: str
 ) -> None:
     before = contents(exported)
     shown = catalog(snapshots, "tombstone", exported, "--table", table, "--where", where, "--yes")
     assert (shown.status, shown.out) == (2, "")
-    assert told in shown.err
+    assert message in shown.err
     assert {path for path in contents(exported) if "probe" not in path} == set(before)
 
 
@@ -155,7 +155,7 @@ def test_an_upgrade_beyond_this_code_is_a_wrong_call(snapshots: Snapshots, expor
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_upgrade_is_told(
+def test_an_upgrade_is_reported(
     snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     """There is one format version so far: what the command makes of the next one's answer."""
@@ -169,7 +169,7 @@ def test_an_upgrade_is_told(
 
 
 @pytest.mark.parametrize("size", ["0", "1MB", "5GB", "much"])
-def test_a_compaction_to_a_size_that_is_none_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
+def test_a_compaction_to_an_invalid_size_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
     before = contents(exported)
     refused = catalog(snapshots, "compact", exported, "--chunk", "1", "--target-size", size)
     assert refused.status == 2
