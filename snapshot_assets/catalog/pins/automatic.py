@@ -114,25 +114,18 @@ class NewTag:
 
 
 @dataclass(frozen=True)
-class NewSavepoint:
-    """A savepoint to create for a tick."""
-
-    tick: datetime
-
-
-@dataclass(frozen=True)
 class Due:
     """What the rules require. Create first, then delete, so that there are never fewer pins than the rules keep.
 
     Attributes:
         tag: The tag to create, if one is due.
-        savepoint: The savepoint to create, if one is due.
+        savepoint: Whether to create a savepoint.
         tags_gone: The tags to delete: all whose time to live is over, and the oldest automatic ones above the maximum.
         savepoints_gone: The savepoints to delete: the oldest automatic ones above the maximum.
     """
 
     tag: NewTag | None = None
-    savepoint: NewSavepoint | None = None
+    savepoint: bool = False
     tags_gone: tuple[TagState, ...] = ()
     savepoints_gone: tuple[SavepointState, ...] = ()
 
@@ -176,8 +169,8 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
     outlived = outlived_tags(tags, now)
     names = {known.tag.name for known in outlived}
     rest = [known for known in tags if known.tag.name not in names]
-    surplus = _surplus(rest, tag.num_retained_max, new) if tag is not None else ()
-    wanted = savepoint_due(savepoint, state, now) if savepoint is not None else None
+    surplus = _surplus(rest, tag.num_retained_max, new is not None) if tag is not None else ()
+    wanted = savepoint is not None and savepoint_due(savepoint, state, now)
     gone = _surplus(savepoints, savepoint.num_retained_max, wanted) if savepoint is not None else ()
     return Due(new, wanted, (*outlived, *surplus), gone)
 
@@ -227,14 +220,14 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     return ""
 
 
-def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> NewSavepoint | None:
-    """Return the savepoint of the newest tick, if something is sealed and no automatic savepoint was created since.
+def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
+    """Return whether something is sealed, and no automatic savepoint was created since the newest tick.
 
     A savepoint always pins the head, because it compacts first.
     """
     tick = rule.ticks.newest(now)
     made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
-    return None if made or state.newest_seal is None else NewSavepoint(tick)
+    return state.newest_seal is not None and not made
 
 
 def outlived_tags(tags: Iterable[TagState], now: datetime) -> tuple[TagState, ...]:
@@ -243,12 +236,12 @@ def outlived_tags(tags: Iterable[TagState], now: datetime) -> tuple[TagState, ..
     return tuple(sorted(gone, key=_age))
 
 
-def _surplus(known: Collection[_Pin], most: int | None, new: NewTag | NewSavepoint | None) -> tuple[_Pin, ...]:
+def _surplus(known: Collection[_Pin], most: int | None, new: bool) -> tuple[_Pin, ...]:
     """Return the oldest automatic pins above the maximum, counting one that is about to be created."""
     if most is None:
         return ()
     oldest_first = sorted(_automatic(known), key=_age)
-    return tuple(oldest_first[: max(len(oldest_first) + (new is not None) - most, 0)])
+    return tuple(oldest_first[: max(len(oldest_first) + new - most, 0)])
 
 
 def _automatic(pins: Iterable[_Pin]) -> list[_Pin]:

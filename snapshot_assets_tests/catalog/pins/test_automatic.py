@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from snapshot_assets.catalog.pins.automatic import (
     Due,
-    NewSavepoint,
     NewTag,
     SavepointRule,
     TagRule,
@@ -189,7 +188,7 @@ def test_tags_that_outlived_their_time_go_whoever_made_them_and_count_no_more() 
 def test_a_savepoint_is_due_once_a_tick(made: datetime | None, automatic: bool, wanted: bool) -> None:
     known = (savepoint(1, made, automatic=automatic),) if made else ()
     found = due(state(seals=SEALS, savepoints=known), NOON, savepoint=SavepointRule())
-    assert found == Due(savepoint=NewSavepoint(NOON - 12 * HOUR) if wanted else None)
+    assert found == Due(savepoint=wanted)
     assert due(state(seals={}, savepoints=known), NOON, savepoint=SavepointRule()) == Due()
 
 
@@ -197,7 +196,7 @@ def test_a_savepoint_is_due_at_its_own_time_of_day() -> None:
     known = state(seals=SEALS, savepoints=(savepoint(1, NOON - 12 * HOUR),))
     rule = SavepointRule(Ticks(DAY, time(12)))
     assert due(known, NOON - timedelta(seconds=1), savepoint=rule) == Due()
-    assert due(known, NOON, savepoint=rule) == Due(savepoint=NewSavepoint(NOON))
+    assert due(known, NOON, savepoint=rule) == Due(savepoint=True)
 
 
 def test_the_oldest_automatic_savepoints_go_beyond_the_most_that_there_may_be() -> None:

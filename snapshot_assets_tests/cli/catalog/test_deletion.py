@@ -11,17 +11,9 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
 NOW = ("--grace", "0s", "--unsafe")
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
-
-
-def contents(location: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

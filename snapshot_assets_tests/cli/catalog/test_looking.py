@@ -13,11 +13,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.cli.helpers import Snapshots, store_of
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str):
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, store_of
 
 
 @pytest.fixture

@@ -14,15 +14,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
-from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
-
-
-def contents(location: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
 
 def readable(location: Path) -> list[int]:
