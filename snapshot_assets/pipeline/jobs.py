@@ -20,7 +20,7 @@ from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
-from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Dedupe, Wanted
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Dedupe, Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -160,16 +160,17 @@ def _compact_op(plan: Plan) -> dg.OpDefinition:
     def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
         snapshots = snapshots_of(context)
         outcomes: list[Compacted] = []
-        try:
-            run = snapshots.compact_run(plan.name, config.wanted())
+        with _opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+            run = snapshots.compact_run(plan.name, catalog)
+            compaction = snapshots.compactions.get(plan.name)
+            if compaction is None:
+                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.wanted())
             if config.dry_run:
-                context.add_output_metadata(plan_metadata(run.plan()))
+                context.add_output_metadata(plan_metadata(compaction))
                 return
-            for outcome in run.run():
+            for outcome in run.execute(compaction):
                 outcomes.append(outcome)
                 snapshots.on_compacted(outcome)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         context.add_output_metadata(compaction_metadata(outcomes))
 
     return compact
@@ -249,9 +250,9 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
     """Make a savepoint, and return its metadata."""
     snapshots, chunks = snapshots_of(context), 0
 
-    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+    def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
-        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+        chunks += len(list(snapshots.compact_run(plan.name, catalog).execute(compaction)))
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}
