@@ -10,7 +10,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 
-from snapshot_assets.cli.output import say, show_json
+from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.errors import SnapshotError, UsageError
 from snapshot_assets.format.scrub import scrub
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _failed(options: Namespace, error: BaseException, message: str) -> int:
     message = scrub(message)
-    say(f"snapshots: {message}")
+    show_message(f"snapshots: {message}")
     if options.json:
         show_json({"error": {"kind": type(error).__name__, "message": message}})
     return 2 if isinstance(error, UsageError) else 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.import_request import ImportRequest, request_of
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
@@ -100,7 +100,7 @@ def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str
         here = [record for record in imports if record.location_id == location_id]
         kept = unpin(request.store, here) if here else []
     except SnapshotError as error:  # a location that is gone or out of reach keeps nobody from forgetting
-        say(f"{request.store.uri} cannot be read: {error}")
+        show_message(f"{request.store.uri} cannot be read: {error}")
         here, kept = [], []
     left = [record for record in imports if record.tag in kept or (record not in here and not record.finished)]
     return [f"{record.tag} of {record.location}" for record in left]
@@ -117,7 +117,7 @@ def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[Chunk
     from snapshot_assets.pipeline.partitions import key_of
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     windows = _windows(prepared)
     outcomes: list[ChunkOutcome] = []
     with progress("importing", len(prepared.chunks)) as advance:

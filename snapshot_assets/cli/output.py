@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 
-def say(text: str) -> None:
+def show_message(text: str) -> None:
     """Print a message to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -8,7 +8,15 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
+from snapshot_assets.cli.output import (
+    counted,
+    human_bytes,
+    only_results_on_stdout,
+    show,
+    show_json,
+    show_message,
+    show_table,
+)
 from snapshot_assets.engine.compact.plan import (
     TARGET_BYTES,
     CompactionPlan,
@@ -63,7 +71,7 @@ def compact(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Se
     from snapshot_assets.pipeline.execute import open_instance, run_compaction
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     outcomes: list[Any] = []
     with progress("compacting", len(compaction.chunks)) as advance:
 

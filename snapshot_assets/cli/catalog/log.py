@@ -8,7 +8,7 @@ from typing import Any
 from snapshot_assets.catalog.log.history import History, Revision
 from snapshot_assets.cli.catalog.describe import as_data, file_changes, in_words
 from snapshot_assets.cli.location import open_log
-from snapshot_assets.cli.output import say, show, show_json
+from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.format.units import time_text
 
 
@@ -27,11 +27,13 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"uri": store.uri, "head": history.head, "pruned": history.pruned, "revisions": documents})
     elif options.since > history.head:
-        say(f"nothing since revision {options.since}; the newest is {history.head}")
+        show_message(f"nothing since revision {options.since}; the newest is {history.head}")
     elif from_checkpoints:
-        say(f"* pruned, read from a checkpoint, without files; {history.pruned} revisions of this log are pruned")
+        show_message(
+            f"* pruned, read from a checkpoint, without files; {history.pruned} revisions of this log are pruned"
+        )
     elif history.pruned and options.limit is None:
-        say(f"{history.pruned} revisions of this log are pruned")
+        show_message(f"{history.pruned} revisions of this log are pruned")
     return 1 if faults else 0
 
 
