@@ -17,7 +17,7 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.pipeline import keeping
+from snapshot_assets.pipeline import jobs
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -156,7 +156,7 @@ def test_a_tag_that_is_renewed_while_the_retention_job_is_at_work_stays(
         replace_tag(Catalog.open_for_writing(writer.store), "outlived", newest, timedelta(hours=1))
         return create_tag(catalog, *arguments, **options)
 
-    monkeypatch.setattr(keeping, "create_tag", create_late)
+    monkeypatch.setattr(jobs, "create_tag", create_late)
     assert job(project, "demo_retention", "demo_retain")["tags_deleted"] == []
     assert set(state(writer).tags) == {"outlived", TODAY}
 
