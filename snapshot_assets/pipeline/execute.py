@@ -19,8 +19,8 @@ from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
-from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
