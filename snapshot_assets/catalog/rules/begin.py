@@ -1,4 +1,4 @@
-"""What may be committed on a newer head: beginning a snapshot, extending it, and adding schemas; see `rules`."""
+"""Rules for a snapshot's start: begin it, extend its range, and add schemas; see `rules`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _USER_NAMES = {
 
 @dataclass(frozen=True)
 class SchemaContent:
-    """Schema documents that lie on storage and wait for their id."""
+    """Schema documents on storage that have no schema id yet."""
 
     folder: str
     sha256: str
@@ -46,10 +46,10 @@ class SchemaContent:
 
 
 def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> Prepare:
-    """Begin a snapshot, or adopt the one of an equal header that is there.
+    """Begin a snapshot, or adopt the existing snapshot if its header is equal.
 
     Raises (on commit):
-        SnapshotExistsError: Another header is there; names each field with both values, and `--force`.
+        SnapshotExistsError: The existing header differs. Names each field with both values, and `--force`.
         LocationDeletedError: The location's snapshot was deleted.
     """
     snapshot_id = uuid.uuid4().hex
@@ -70,12 +70,12 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
 
 
 def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
-    """Refuse to go on with a snapshot that was begun by another plan (GreptimeDB RFC, "Retry and Resume").
+    """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume").
 
-    The ends are compared as the user wrote them; the end of a continuous plan only ever moves by `extend`.
+    Start and end are compared as the user wrote them. Only `extend` moves the end of a continuous plan.
 
     Raises:
-        SnapshotExistsError: They differ; names each field with both values.
+        SnapshotExistsError: The headers differ. Names each field with both values.
     """
     compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
     different = [name for name in compared if getattr(existing, name) != getattr(wanted, name)]
@@ -101,7 +101,7 @@ def _shown(name: str, value: object) -> str:
 
 
 def extend(token: Token, end: datetime) -> Prepare:
-    """Move the end of a continuous plan's range forward; an end that is there already is adopted."""
+    """Move the end of a continuous plan's range forward, unless it is there already."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         header = check_unchanged(state, token)
@@ -115,15 +115,15 @@ def extend(token: Token, end: datetime) -> Prepare:
 
 
 def add_schema(token: Token, schema: SchemaContent) -> Prepare:
-    """Give documents the next schema id, unless the newest has equal content; so the newest is what was last exported.
+    """Give documents the next schema id, unless the newest schema has equal content.
 
     Raises (on commit):
-        ConflictError: Another writer added other content since this one planned.
+        ConflictError: Another writer has added other content since this one planned.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         check_unchanged(state, token)
-        newest = state.schemas.get(state.schema_id)  # a rebuild may not have found any
+        newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
         if newest is not None and newest.sha256 == schema.sha256:
             return None
         if newest is not None and newest.schema_id != token.schema_id:
@@ -137,6 +137,6 @@ def add_schema(token: Token, schema: SchemaContent) -> Prepare:
 
 
 def schema_id_of(state: State, schema: SchemaContent) -> int | None:
-    """Return the id under which equal content is known, or None."""
-    ids = [known.schema_id for known in state.schemas.values() if known.sha256 == schema.sha256]
+    """Return the newest schema id with equal content, or None."""
+    ids = [added.schema_id for added in state.schemas.values() if added.sha256 == schema.sha256]
     return max(ids, default=None)

@@ -1,4 +1,4 @@
-"""Rules for chunks: which actions complete, replace or fail a chunk on a newer head; see `rules`."""
+"""Rules for chunks: start, complete, replace or fail them; see `rules`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 
 
 def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:
-    """Say which chunks a run works on."""
+    """Record the chunks that a run works on."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         check_unchanged(state, token)
@@ -29,12 +29,12 @@ def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:
 
 @dataclass(frozen=True)
 class FinishedChunk:
-    """A chunk whose files and receipt lie on storage.
+    """A chunk whose files and receipt are on storage.
 
     Attributes:
-        opened_at: When the oldest of its files was opened; a commit later than half a grace period is refused.
-        replaces: Paths to remove, for a replace; None for a first completion.
-        base_revision: Of an earlier run's receipt that is adopted; None for files of this run.
+        opened_at: When the oldest of its files was opened. A commit more than half a grace period later is refused.
+        replaces: Paths to remove, for a replacement; None for a first completion.
+        base_revision: The base of an earlier run's receipt that is adopted; None for files of this run.
     """
 
     id: int
@@ -48,24 +48,24 @@ class FinishedChunk:
 
 
 class StaleReceiptError(ConflictError):
-    """A receipt was to be adopted whose chunk has had another commit since."""
+    """The chunk of an adopted receipt was committed again after the receipt's base."""
 
 
 def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Prepare:
-    """Finish a chunk in one transaction: its chunk action and all its add-file actions.
+    """Complete a chunk in one transaction: its chunk action, and the action that adds each file.
 
-    Prepares None where another writer completed it already: then nothing is deleted, and the chunk counts as done.
+    Commits nothing if another writer has completed the chunk. Then nothing is deleted, and the chunk counts as done.
 
     Args:
-        token: The snapshot it was exported for.
-        finished: What lies on storage.
-        clock: The present: a commit that lost races for hours is asked for the age of its files again.
+        token: The snapshot that the chunk was exported for.
+        finished: The chunk on storage.
+        clock: Returns the current time. The age of the files is checked again after each lost race.
 
     Raises (on commit):
-        SupersededError: Another snapshot began.
-        StaleReceiptError: A receipt is older than the chunk's last commit, so that its files may be collected already.
-        CompactedMeanwhileError: The files to be replaced are others now.
-        ConflictError: Another writer exported the chunk meanwhile, the files have waited for longer than half the grace
+        SupersededError: Another snapshot replaced this one.
+        StaleReceiptError: A receipt is older than the chunk's last commit, so its files may be collected already.
+        CompactedMeanwhileError: Compaction has replaced the files that were to be replaced.
+        ConflictError: Another writer exported the chunk meanwhile, the files have waited for more than half the grace
             period, or the snapshot is schema-only.
     """
 
@@ -77,11 +77,11 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
             return None
         _check_adoptable(state, finished)
         check_age(header, finished.id, finished.opened_at, clock())
-        window = None if finished.id == UNTIMED_CHUNK else state.window(finished.id)
+        start, end = _range(state, finished.id)
         chunk = act.Chunk(
             id=finished.id,
-            start=window.start if window else None,
-            end=window.end if window else None,
+            start=start,
+            end=end,
             status=act.ChunkStatus.COMPLETED,
             checksum=chunk_checksum((file.path, file.sha256) for file in finished.files),
             rows=sum(file.rows for file in finished.files),
@@ -94,32 +94,40 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
     return prepare
 
 
+def _range(state: State, chunk: int) -> tuple[datetime | None, datetime | None]:
+    """Return the start and end of a chunk's window, None for chunk 0."""
+    if chunk == UNTIMED_CHUNK:
+        return None, None
+    window = state.window(chunk)
+    return window.start, window.end
+
+
 def _check_adoptable(state: State, finished: FinishedChunk) -> None:
-    """Repeat on the head what made a receipt adoptable: as long as it holds, garbage collection spares the files."""
+    """Check on the head that a receipt can still be adopted. While it can, garbage collection keeps its files."""
     last = state.last_change_of(finished.id)
     if finished.base_revision is not None and last > finished.base_revision:
         names = ", ".join(ref.path for ref in finished.receipts)
-        what = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"
+        change = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"
         raise StaleReceiptError(
-            f"{names} was made on revision {finished.base_revision}; {what} at revision {last} since, so its files may "
+            f"{names} was made on revision {finished.base_revision}; {change} at revision {last}, so its files may "
             "be collected as garbage. Export the chunk again.",
             chunk=finished.id,
         )
 
 
 class CompactedMeanwhileError(ConflictError):
-    """A chunk was compacted while it was being replaced: it holds the same rows, in other files."""
+    """A chunk was compacted while it was being replaced, so its rows are in other files."""
 
 
 def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:
     if finished.replaces is None:
         return []
     live = set(state.files.chunk(finished.id))
-    known = state.chunks.get(finished.id)
-    if known is not None and known.exported > token.revision:
+    committed = state.chunks.get(finished.id)
+    if committed is not None and committed.exported > token.revision:
         raise ConflictError(
-            f"Chunk {finished.id} was exported by another writer, at revision {known.exported}, after this run opened "
-            "the source; older rows would replace newer ones. Run again."
+            f"Chunk {finished.id} was exported by another writer, at revision {committed.exported}, after this run "
+            "opened the source; older rows would replace newer ones. Run again."
         )
     if live != set(finished.replaces):
         raise CompactedMeanwhileError(
@@ -131,14 +139,12 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
 
 
 def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:
-    """Record that a chunk failed; one that another writer completed stays completed."""
+    """Record that a chunk failed, unless another writer has completed it."""
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         check_unchanged(state, token)
         if state.completed(chunk):
             return None
-        window = None if chunk == UNTIMED_CHUNK else state.window(chunk)
-        start, end = (window.start, window.end) if window else (None, None)
-        return [act.Chunk(chunk, start, end, act.ChunkStatus.FAILED, error=error, run=run)]
+        return [act.Chunk(chunk, *_range(state, chunk), act.ChunkStatus.FAILED, error=error, run=run)]
 
     return prepare

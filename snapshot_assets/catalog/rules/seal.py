@@ -1,4 +1,4 @@
-"""What may be committed on a newer head: seals, tombstones, and what deletes; see `rules`."""
+"""Rules for seals, tombstones, deletion of a snapshot and purging of files; see `rules`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from snapshot_assets.format.relations import TableName
 
 
 def seal(token: Token, sealed: act.Seal) -> Prepare:
-    """Seal the state that was verified.
+    """Seal the verified state.
 
     Raises (on commit):
-        StaleVerificationError: Data changed after the verified revision; verify the rest and try again.
+        StaleVerificationError: Data changed after the verified revision. Verify the rest and commit again.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
@@ -28,9 +28,11 @@ def seal(token: Token, sealed: act.Seal) -> Prepare:
             raise StaleVerificationError(
                 f"Revision {state.data_revision} changed data after revision {sealed.verified_revision} was verified."
             )
-        if state.sealed and state.newest_seal is not None and _same_seal(state.newest_seal.seal, sealed):
-            return None
-        return [sealed]
+        newest = state.newest_seal
+        if not state.sealed or newest is None:
+            return [sealed]
+        equal = newest.seal.checksum == sealed.checksum and newest.seal.rows_outside == sealed.rows_outside
+        return None if equal else [sealed]
 
     return prepare
 
@@ -39,22 +41,15 @@ class StaleVerificationError(ConflictError):
     """Data changed between verification and seal."""
 
 
-def _same_seal(one: act.Seal, other: act.Seal) -> bool:
-    return one.checksum == other.checksum and one.rows_outside == other.rows_outside
-
-
 def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
-    """Delete rows of a table; on a sealed base with a seal in the same transaction, so that it can be read at once.
+    """Delete rows of a table. If the head is sealed, seal the result too, so that it can be read at once.
 
-    Prepares None where an equal tombstone deletes them in all files of the table already: one that is repeated because
-    its outcome was unknown changes nothing.
-
-    What others commit later of what they read before is filtered by it, because their files say so
-    (`tombstones_through`).
+    Commits nothing if an equal tombstone already covers all files of the table: a repeated call changes nothing. The
+    tombstone also covers files that other writers read before it and commit later (`tombstones_through`).
 
     Raises (on commit):
-        SupersededError: Another snapshot began.
-        ConflictError: Another schema was added since the predicate was made for this one.
+        SupersededError: Another snapshot replaced this one.
+        ConflictError: A schema was added after the one that the predicate was written for.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
@@ -76,17 +71,17 @@ def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
 
 
 def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
-    """Tell whether all live files of the table are filtered by an equal tombstone."""
-    equal = max((revision for revision, known in state.tombstones.items() if known == wanted), default=0)
+    """Return whether an equal tombstone covers all live files of the table."""
+    equal = max((revision for revision, tombstone in state.tombstones.items() if tombstone == wanted), default=0)
     table = TableName(wanted.schema, wanted.table)
     return bool(equal) and match_files(state, table).totals() == match_files(state, table, older_than=equal).totals()
 
 
 def delete(token: Token, *, with_tags: bool = False) -> Prepare:
-    """Declare the snapshot deleted, before any of its objects goes.
+    """Declare the snapshot deleted, before any of its objects is deleted.
 
     Raises (on commit):
-        PinnedError: Tags or savepoints pin it, and `with_tags` is not given.
+        PinnedError: Tags or savepoints pin the snapshot, and `with_tags` is not given.
     """
 
     def prepare(state: State) -> Sequence[act.Action] | None:
@@ -101,7 +96,7 @@ def delete(token: Token, *, with_tags: bool = False) -> Prepare:
 
 
 def purge(paths: Sequence[str]) -> Prepare:
-    """Let files leave the state, before garbage collection deletes them; some may have left it already.
+    """Remove files from the state before garbage collection deletes them. Some may be gone already.
 
     Raises (on commit):
         ConflictError: A retained revision has one of them.
@@ -109,14 +104,14 @@ def purge(paths: Sequence[str]) -> Prepare:
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         refuse_deleted(state)
-        unneeded = state.files.unreferenced(state.retained())
-        gone = sorted(set(paths) & state.files.paths())
-        needed = [path for path in gone if path not in unneeded]
+        unreferenced = state.files.unreferenced(state.retained())
+        purged = sorted(set(paths) & state.files.paths())
+        needed = [path for path in purged if path not in unreferenced]
         if needed:
             raise ConflictError(
-                f"{needed[0]} came to be needed while garbage was collected; nothing was deleted. Run again.",
+                f"A revision needs {needed[0]} again since garbage was listed; nothing was deleted. Run again.",
                 needed=needed,
             )
-        return [act.Purged(tuple(gone))] if gone else None
+        return [act.Purged(tuple(purged))] if purged else None
 
     return prepare

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.faults import Fault

@@ -8,7 +8,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.expire import Expiry, expire
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.cli.catalog.opening import begun_catalog, open_catalog
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import with_log
