@@ -18,22 +18,18 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
 
-def _documents(schema: DatabaseSchema) -> dict[str, bytes]:
+def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
+    """Return a schema's folder with the checksums of its documents, and the documents' bytes by path."""
     common = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
-    content: dict[str, tuple[BaseModel, ...]] = {
+    parts: dict[str, tuple[BaseModel, ...]] = {
         "schemas": schema.schemas,
         "tables": schema.tables,
         "views": schema.views,
     }
-    return {
+    documents = {
         f"{name}.json": pretty_json(common | {name: [item.model_dump(mode="json", by_alias=True) for item in items]})
-        for name, items in content.items()
+        for name, items in parts.items()
     }
-
-
-def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
-    """Return a schema's folder with the checksums of its documents, and the documents' bytes by path."""
-    documents = _documents(schema)
     content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
     return content, {f"{content.folder}/{name}": data for name, data in documents.items()}
 

@@ -35,19 +35,12 @@ class Federation:
 
     Attributes:
         members: By rank, the highest first.
-        waiting: Writers without a seal, which are left out.
         dedupe: Whether overlapping windows are accepted.
     """
 
     root: str
     members: tuple[Member, ...]
-    waiting: tuple[str, ...] = ()
     dedupe: bool = False
-
-    @property
-    def version(self) -> dict[str, int]:
-        """The sealed revision by writer. With it, `open_federation` reads the same revisions again."""
-        return {member.writer: member.seal.revision for member in sorted(self.members, key=lambda m: m.writer)}
 
     @property
     def tables(self) -> list[TableName]:
@@ -93,7 +86,7 @@ def open_federation(
     """
     if dedupe not in (None, PRIMARY_KEY):
         raise PlanError(f"dedupe is {dedupe!r}; the only way is {PRIMARY_KEY!r}")
-    locations = find_members(root, open_below)
+    locations = _locations(root, open_below)
     database = database or _only_database(root, locations)
     writers = [writer for writer, name in locations if name == database]
     if missing := sorted(set(version or ()) - set(writers)):
@@ -101,16 +94,15 @@ def open_federation(
             f"There is no writer {missing[0]!r} of {database!r} below {root.uri}; there are {', '.join(writers)}."
         )
     wanted: Mapping[str, str | None] = dict.fromkeys(writers) if version is None else version
-    opened = {each: _open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)}
-    members = [member for member in opened.values() if member is not None]
-    waiting = tuple(writer for writer, member in opened.items() if member is None)
+    opened = [_open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)]
+    members = [member for member in opened if member is not None]
     if not members:
         raise NoSnapshotError(f"No writer of {database!r} below {root.uri} has sealed a snapshot.", location=root.uri)
     ranked = sorted(members, key=lambda member: member.rank, reverse=True)
-    return Federation(root.uri, tuple(ranked), waiting, dedupe is not None)
+    return Federation(root.uri, tuple(ranked), dedupe is not None)
 
 
-def find_members(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:
+def _locations(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:
     """Return writer and database of every location two levels below a root, sorted."""
     return [
         (writer, database)

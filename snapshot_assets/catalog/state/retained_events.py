@@ -6,8 +6,8 @@ The selection depends only on the log, never on which checkpoints were read on t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from snapshot_assets.catalog.state.fold import State
@@ -16,152 +16,127 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+_Key = tuple[int, type[act.Action], int]
+"""The revision and type of an action, and its chunk or schema."""
 
 
 def needed_events(state: State, *, recent_expiries: bool = True) -> Iterator[Event]:
     """Yield the events from which the head and every readable revision can be folded, in their order.
 
-    Dropped are actions on chunks that another action followed before a seal, finished work, expired seals, and deleted
-    pins. Expiries, and the schemas of what expired, stay for two grace periods: garbage collection counts from there.
+    Checkpoints drop actions on chunks that another action followed before a readable seal, finished work, expired
+    seals, and deleted pins. Expiries and the schemas of expired revisions stay for two grace periods, because garbage
+    collection measures the age of files from there.
 
     Args:
         state: The head.
         recent_expiries: Whether to yield also what only garbage collection needs.
     """
     since = state.expiries_kept_since if recent_expiries else _NEVER
-    selection = _Selection(
-        [seal.revision for seal in state.readable()],
-        _chunk_ends(state.events),
-        _started_at(state.events),
-        _retained_schemas(state, since),
-        state.pins,
-        since,
-    )
+    readable = [seal.revision for seal in state.readable()]
+    kept = _kept_on_chunks_and_schemas(state, readable, since)
     for event in state.events:
-        actions = tuple(selection.actions_of(event))
+        actions = tuple(_kept_actions(event, state.pins, kept, set(readable), since))
         if actions:
             yield replace(event, actions=actions)
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """What decides whether an action is kept.
+def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: datetime) -> set[_Key]:
+    recent = [event for event in state.events if event.committed_at > since]
+    expiries = [action for event in recent for action in event.actions if isinstance(action, act.Expired)]
+    needing_schemas = sorted({*readable, *(revision for expiry in expiries for revision in expiry.revisions)})
+    kept: set[_Key] = set()
+    for added, action, number, end in _lives(state.events):
+        keep = end is None
+        if end is not None and isinstance(action, act.Chunk):
+            keep = _any_between(readable, added.revision, end.revision)
+        elif end is not None and isinstance(action, act.SchemaAdded):
+            keep = end.committed_at > since or _any_between(needing_schemas, added.revision, end.revision)
+        if keep:
+            kept.add((added.revision, type(action), number))
+    return kept
 
-    Attributes:
-        seals: Readable revisions, ascending.
-        chunk_ends: The revision that ended a chunk's action, by revision and chunk of that action.
-        started_at: The newest start by chunk in progress.
-        schemas: Revision and id of the schemas that are kept.
-        since: Expiries after this time are kept.
-    """
 
-    seals: list[int]
-    chunk_ends: dict[tuple[int, int], int]
-    started_at: dict[int, int]
-    schemas: set[tuple[int, int]]
-    pins: Pins
-    since: datetime
-
-    def actions_of(self, event: Event) -> Iterator[act.Action]:
-        for action in event.actions:
-            match action:
-                case act.Chunk():
-                    end = self.chunk_ends.get((event.revision, action.id))
-                    if end is None or _any_between(self.seals, event.revision, end):
-                        yield action
-                case act.SchemaAdded():
-                    if (event.revision, action.schema_id) in self.schemas:
-                        yield action
-                case act.ChunksInProgress():
-                    chunks = tuple(chunk for chunk in action.chunks if self.started_at.get(chunk) == event.revision)
-                    if chunks:
-                        yield replace(action, chunks=chunks)
-                case act.Seal():
-                    if self._is_readable(event.revision):
-                        yield action
-                case act.Expired():
-                    recent = event.committed_at > self.since
-                    revisions = tuple(each for each in action.revisions if recent or self._is_readable(each))
-                    if revisions:
-                        yield replace(action, revisions=revisions)
-                case _ if isinstance(action, PinAction):
-                    yield from self.pins.retained_actions(action, event.revision)
-                case _:
+def _kept_actions(
+    event: Event, pins: Pins, kept: set[_Key], readable: set[int], since: datetime
+) -> Iterator[act.Action]:
+    for action in event.actions:
+        match action:
+            case act.Chunk():
+                if (event.revision, act.Chunk, action.id) in kept:
                     yield action
+            case act.SchemaAdded():
+                if (event.revision, act.SchemaAdded, action.schema_id) in kept:
+                    yield action
+            case act.ChunksInProgress():
+                chunks = tuple(each for each in action.chunks if (event.revision, type(action), each) in kept)
+                if chunks:
+                    yield replace(action, chunks=chunks)
+            case act.Seal():
+                if event.revision in readable:
+                    yield action
+            case act.Expired():
+                revisions = tuple(each for each in action.revisions if event.committed_at > since or each in readable)
+                if revisions:
+                    yield replace(action, revisions=revisions)
+            case _ if isinstance(action, PinAction):
+                yield from pins.retained_actions(action, event.revision)
+            case _:
+                yield action
 
-    def _is_readable(self, revision: int) -> bool:
-        return _any_between(self.seals, revision, revision + 1)
 
+def _lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Event | None]]:
+    """Yield each action on chunks and schemas: its event, the action, its chunk or schema, and the event that ended it.
 
-def _chunk_ends(events: Iterable[Event]) -> dict[tuple[int, int], int]:
-    """Return the revision of a chunk's next action, or of the next snapshot, by revision and chunk."""
-    ends: dict[tuple[int, int], int] = {}
-    newest: dict[int, int] = {}
+    A chunk's next action ends an action on the chunk. The next snapshot ends all. The last event is None at the head.
+    """
+    living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
     for event in events:
         for action in event.actions:
+            for key in _ended_keys(action, living):
+                yield *living.pop(key), event
             match action:
                 case act.Chunk():
-                    if action.id in newest:
-                        ends[newest[action.id], action.id] = event.revision
-                    newest[action.id] = event.revision
-                case act.Begin() | act.Rollback():
-                    ends |= {(revision, chunk): event.revision for chunk, revision in newest.items()}
-                    newest = {}
-    return ends
-
-
-def _started_at(events: Iterable[Event]) -> dict[int, int]:
-    """Return the revision at which each chunk in progress was started last."""
-    started: dict[int, int] = {}
-    for event in events:
-        for action in event.actions:
-            match action:
+                    living[act.Chunk, action.id] = event, action, action.id
                 case act.ChunksInProgress():
-                    started.update(dict.fromkeys(action.chunks, event.revision))
-                case act.Chunk():
-                    started.pop(action.id, None)
-                case act.Begin() | act.Rollback():
-                    started = {}
-    return started
+                    living |= {(act.ChunksInProgress, chunk): (event, action, chunk) for chunk in action.chunks}
+                case act.SchemaAdded():
+                    living[act.SchemaAdded, event.revision, action.schema_id] = event, action, action.schema_id
+    for added, action, number in living.values():
+        yield added, action, number, None
+
+
+def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
+    match action:
+        case act.Begin() | act.Rollback():
+            return list(living)
+        case act.Chunk():
+            keys: list[tuple[object, ...]] = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
+            return [key for key in keys if key in living]
+    return []
 
 
 def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdded, Event | None]]:
     """Yield each schema with the event that added it and the event that ended its snapshot, None for the head's."""
-    living: list[tuple[Event, act.SchemaAdded]] = []
-    for event in events:
-        for action in event.actions:
-            match action:
-                case act.SchemaAdded():
-                    living.append((event, action))
-                case act.Begin() | act.Rollback():
-                    yield from ((added, schema, event) for added, schema in living)
-                    living = []
-    yield from ((added, schema, None) for added, schema in living)
+    for added, action, _, end in _lives(events):
+        if isinstance(action, act.SchemaAdded):
+            yield added, action, end
 
 
-def document_lives(events: Sequence[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
+def document_lives(events: Iterable[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
     """Yield each receipt and schema document, the revision that named it, and the revision that ended its use."""
-    ends = _chunk_ends(events)
-    for event in events:
-        for action in event.actions:
-            if isinstance(action, act.Chunk):
-                end = ends.get((event.revision, action.id))
-                yield from ((ref, event.revision, end) for ref in action.receipts)
-    for added, schema, ended in schema_lives(events):
-        yield from ((ref, added.revision, None if ended is None else ended.revision) for ref in schema.files)
+    for added, action, _, end in _lives(events):
+        for ref in documents_of(action):
+            yield ref, added.revision, None if end is None else end.revision
 
 
-def _retained_schemas(state: State, since: datetime) -> set[tuple[int, int]]:
-    """Return revision and id of the schemas of the head, of readable revisions, and of recently expired ones."""
-    recent = [event for event in state.events if event.committed_at > since]
-    expiries = [action for event in recent for action in event.actions if isinstance(action, act.Expired)]
-    expired = {revision for expiry in expiries for revision in expiry.revisions}
-    needing = sorted(expired.union(seal.revision for seal in state.readable()))
-    return {
-        (added.revision, schema.schema_id)
-        for added, schema, end in schema_lives(state.events)
-        if end is None or end.committed_at > since or _any_between(needing, added.revision, end.revision)
-    }
+def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
+    """Return the receipts or schema documents that an action names."""
+    match action:
+        case act.SchemaAdded():
+            return action.files
+        case act.Chunk():
+            return action.receipts
+    return ()
 
 
 def _any_between(revisions: Sequence[int], first: int, end: int) -> bool:
