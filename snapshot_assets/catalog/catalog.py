@@ -14,7 +14,8 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from functools import wraps
+from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -50,8 +51,23 @@ _LEAST_STEP = timedelta(milliseconds=1)
 _MAX_RACES = 1000
 _LOG = logging.getLogger(__name__)
 
-Prepare = Callable[[State], Sequence[act.Action] | None]
-"""Returns the actions to commit on a state, or None if nothing is left to do. Raises to refuse."""
+Actions = Sequence[act.Action] | None
+"""The actions to commit, or None if nothing is left to do."""
+
+Prepare = Callable[[State], Actions]
+"""Returns the actions to commit on a state. Raises to refuse."""
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def rule(decide: Callable[Concatenate[State, _Arguments], Actions]) -> Callable[_Arguments, Prepare]:
+    """Turn a function of the head and other arguments into one of these arguments that returns a `Prepare`."""
+
+    @wraps(decide)
+    def bind(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Prepare:
+        return lambda state: decide(state, *args, **kwargs)
+
+    return bind
 
 
 def writer_name() -> str:

@@ -1,7 +1,8 @@
 """The conflict table: for each kind of change, the actions to commit on a newer head, or the reason to refuse.
 
-A rule returns a function from a state to actions. `Catalog.commit` calls it with the head, and again with each newer
-head after a lost race. The function returns None if nothing is left to do, and raises to refuse.
+A rule is a function from the head's state and its arguments to actions. Called without the state, it returns a function
+that `Catalog.commit` calls with the head, and with each newer head after a lost race. A rule returns None if nothing is
+left to do, and raises to refuse.
 
 | module | changes |
 | --- | --- |

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Prepare, Token, rule
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, SnapshotExistsError
@@ -54,7 +53,7 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
     """
     snapshot_id = uuid.uuid4().hex
 
-    def prepare(state: State) -> Sequence[act.Action] | None:
+    def prepare(state: State) -> Actions:
         refuse_deleted(state)
         if state.header is not None and not force:
             check_same_plan(state.header, header)
@@ -100,40 +99,34 @@ def _shown(name: str, value: object) -> str:
     return str(value) or "open"
 
 
-def extend(token: Token, end: datetime) -> Prepare:
+@rule
+def extend(state: State, token: Token, end: datetime) -> Actions:
     """Move the end of a continuous plan's range forward, unless it is there already."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        header = check_unchanged(state, token)
-        if header.kind != "continuous":
-            raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
-        if header.end is not None and end <= header.end:
-            return None
-        return [act.Extend(end)]
-
-    return prepare
+    header = check_unchanged(state, token)
+    if header.kind != "continuous":
+        raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
+    if header.end is not None and end <= header.end:
+        return None
+    return [act.Extend(end)]
 
 
-def add_schema(token: Token, schema: SchemaContent) -> Prepare:
+@rule
+def add_schema(state: State, token: Token, schema: SchemaContent) -> Actions:
     """Give documents the next schema id, unless the newest schema has equal content.
 
-    Raises (on commit):
+    Raises:
         ConflictError: Another writer has added other content since this one planned.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
-        if newest is not None and newest.sha256 == schema.sha256:
-            return None
-        if newest is not None and newest.schema_id != token.schema_id:
-            raise ConflictError(
-                f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
-                "the source changed between them. Run again."
-            )
-        return [act.SchemaAdded(state.schema_id + 1, schema.folder, schema.sha256, schema.files)]
-
-    return prepare
+    check_unchanged(state, token)
+    newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
+    if newest is not None and newest.sha256 == schema.sha256:
+        return None
+    if newest is not None and newest.schema_id != token.schema_id:
+        raise ConflictError(
+            f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
+            "the source changed between them. Run again."
+        )
+    return [act.SchemaAdded(state.schema_id + 1, schema.folder, schema.sha256, schema.files)]
 
 
 def schema_id_of(state: State, schema: SchemaContent) -> int | None:

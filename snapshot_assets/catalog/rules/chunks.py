@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.receipts.receipts import check_age
 from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.state.fold import State
@@ -17,14 +17,11 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 
 
-def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:
+@rule
+def in_progress(state: State, token: Token, chunks: Sequence[int], run: str) -> Actions:
     """Record the chunks that a run works on."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        return [act.ChunksInProgress(tuple(chunks), run)] if chunks else None
-
-    return prepare
+    check_unchanged(state, token)
+    return [act.ChunksInProgress(tuple(chunks), run)] if chunks else None
 
 
 @dataclass(frozen=True)
@@ -51,47 +48,45 @@ class StaleReceiptError(ConflictError):
     """The chunk of an adopted receipt was committed again after the receipt's base."""
 
 
-def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Prepare:
+@rule
+def complete_chunk(state: State, token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Actions:
     """Complete a chunk in one transaction: its chunk action, and the action that adds each file.
 
     Commits nothing if another writer has completed the chunk. Then nothing is deleted, and the chunk counts as done.
 
     Args:
+        state: The head.
         token: The snapshot that the chunk was exported for.
         finished: The chunk on storage.
         clock: Returns the current time. The age of the files is checked again after each lost race.
 
-    Raises (on commit):
+    Raises:
         SupersededError: Another snapshot replaced this one.
         StaleReceiptError: A receipt is older than the chunk's last commit, so its files may be collected already.
         CompactedMeanwhileError: Compaction has replaced the files that were to be replaced.
         ConflictError: Another writer exported the chunk meanwhile, the files have waited for more than half the grace
             period, or the snapshot is schema-only.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        header = check_unchanged(state, token)
-        if header.schema_only:
-            raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
-        if finished.replaces is None and state.completed(finished.id):
-            return None
-        _check_adoptable(state, finished)
-        check_age(header, finished.id, finished.opened_at, clock())
-        start, end = _range(state, finished.id)
-        chunk = act.Chunk(
-            id=finished.id,
-            start=start,
-            end=end,
-            status=act.ChunkStatus.COMPLETED,
-            checksum=chunk_checksum((file.path, file.sha256) for file in finished.files),
-            rows=sum(file.rows for file in finished.files),
-            fence=finished.fence,
-            receipts=finished.receipts,
-            run=finished.run,
-        )
-        return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
-
-    return prepare
+    header = check_unchanged(state, token)
+    if header.schema_only:
+        raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
+    if finished.replaces is None and state.completed(finished.id):
+        return None
+    _check_adoptable(state, finished)
+    check_age(header, finished.id, finished.opened_at, clock())
+    start, end = _range(state, finished.id)
+    chunk = act.Chunk(
+        id=finished.id,
+        start=start,
+        end=end,
+        status=act.ChunkStatus.COMPLETED,
+        checksum=chunk_checksum((file.path, file.sha256) for file in finished.files),
+        rows=sum(file.rows for file in finished.files),
+        fence=finished.fence,
+        receipts=finished.receipts,
+        run=finished.run,
+    )
+    return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
 
 def _range(state: State, chunk: int) -> tuple[datetime | None, datetime | None]:
@@ -138,13 +133,10 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
     return [act.RemoveFile(path) for path in sorted(live)]
 
 
-def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:
+@rule
+def fail_chunk(state: State, token: Token, chunk: int, error: str, run: str) -> Actions:
     """Record that a chunk failed, unless another writer has completed it."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        if state.completed(chunk):
-            return None
-        return [act.Chunk(chunk, *_range(state, chunk), act.ChunkStatus.FAILED, error=error, run=run)]
-
-    return prepare
+    check_unchanged(state, token)
+    if state.completed(chunk):
+        return None
+    return [act.Chunk(chunk, *_range(state, chunk), act.ChunkStatus.FAILED, error=error, run=run)]

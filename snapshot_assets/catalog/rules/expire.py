@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from snapshot_assets.catalog.catalog import Prepare
+from snapshot_assets.catalog.catalog import Actions, rule
 from snapshot_assets.catalog.rules.preconditions import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import PlanError
@@ -73,56 +73,49 @@ def _exported(event: Event) -> int:
     return max(chunk.exported or event.revision for chunk in chunks)
 
 
-def expire(retention: Retention, now: datetime, version: int, planned: Collection[int] | None = None) -> Prepare:
+@rule
+def expire(
+    state: State, retention: Retention, now: datetime, version: int, planned: Collection[int] | None = None
+) -> Actions:
     """Expire the sealed revisions of the head that retention does not keep.
 
     Pinned revisions may be among them; these stay readable until they lose their last pin.
 
     Args:
+        state: The head.
         retention: Which revisions stay.
         now: The current time.
         version: The location's format version at the time of planning.
         planned: Expire only revisions among these; None for no such limit.
 
-    Raises (on commit):
+    Raises:
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
     """
-
-    def actions(state: State) -> list[act.Action]:
-        expired = tuple(each for each in retention.expirable(state, now) if planned is None or each in planned)
-        return [act.Expired(expired)] if expired else []
-
-    return _unless_upgraded(version, actions)
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    expired = tuple(each for each in retention.expirable(state, now) if planned is None or each in planned)
+    return [act.Expired(expired)] if expired else None
 
 
-def delete_outlived_tags(now: datetime, version: int, planned: Collection[str] | None = None) -> Prepare:
+@rule
+def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
     """Delete the head's tags whose time to live is over; a tag that was renewed meanwhile stays.
 
     The caller deletes their objects after the commit.
 
     Args:
+        state: The head.
         now: The current time.
         version: The location's format version at the time of planning.
         planned: Delete only tags among these; None for no such limit.
 
-    Raises (on commit):
+    Raises:
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
     """
-
-    def actions(state: State) -> list[act.Action]:
-        tags = [each.tag for each in state.tags.values()]
-        outlived = [tag.name for tag in tags if tag.ttl is not None and tag.created_at + tag.ttl <= now]
-        return [act.TagDeleted(name) for name in outlived if planned is None or name in planned]
-
-    return _unless_upgraded(version, actions)
-
-
-def _unless_upgraded(version: int, actions: Callable[[State], list[act.Action]]) -> Prepare:
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        return actions(state) or None
-
-    return prepare
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    tags = [each.tag for each in state.tags.values()]
+    outlived = [tag.name for tag in tags if tag.ttl is not None and tag.created_at + tag.ttl <= now]
+    return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

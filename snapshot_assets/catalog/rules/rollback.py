@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -46,29 +46,29 @@ class Reversal:
     actions: tuple[act.Action, ...] = ()
 
 
-def rollback(token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Prepare:
+@rule
+def rollback(
+    state: State, token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False
+) -> Actions:
     """Give the head the data and the seal of an older revision, unless it has them already.
 
     Args:
+        state: The head.
         token: What the caller read when it planned.
         revision: The older revision.
         undelete: Accept that rows come back which were deleted since.
         discard_newer: Expire all newer revisions; pinned ones stay readable.
 
-    Raises (on commit):
+    Raises:
         VersionNotFoundError: The revision is not sealed, or expired.
         AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given.
         SupersededError: Another snapshot replaced this one, or the location was upgraded, rebuilt or rolled back.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
-        if changes.actions:
-            check_unchanged(state, token)
-        return changes.actions or None
-
-    return prepare
+    refuse_deleted(state)
+    changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
+    if changes.actions:
+        check_unchanged(state, token)
+    return changes.actions or None
 
 
 def reversal(state: State, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Reversal:
