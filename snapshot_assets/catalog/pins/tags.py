@@ -129,23 +129,13 @@ def replace_tag(
     return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
 
 
-def delete_tag(catalog: Catalog, name: str, known: TagState | None = None) -> bool:
-    """Delete a tag; see `delete_pin`.
-
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag's name.
-        known: Delete only this one: not if it was renamed, replaced, or deleted and created again since.
+def delete_tag(catalog: Catalog, name: str) -> bool:
+    """Delete the tag of a name; see `delete_pin`.
 
     Returns:
-        Whether there was such a tag.
+        Whether there was such a tag, and this call deleted it.
     """
-
-    def find(state: State) -> TagState | None:
-        found = state.tags.get(name)
-        return found if known is None or found == known else None
-
-    return delete_pin(catalog, find, act.TagDeleted(name))
+    return delete_pin(catalog, catalog.refresh().tags.get(name))
 
 
 def known_tag(state: State, name: str) -> TagState:

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
@@ -102,8 +102,10 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
     assert damage(tagged.store) == []
     [lost] = lost_faults(tagged.store)
     assert all(sentence in lost.message for sentence in done.lost)
-    assert done.lost[0].startswith("Revisions 1 to 5 are lost; tag/tag-old-")
-    assert done.lost[1].startswith("Revisions 6 to 7 are lost; ")
+    assert done.lost[0].startswith(
+        "Transactions 1 to 5 are lost; the state at revision 5 is recovered from tag/tag-old-"
+    )
+    assert done.lost[1].startswith("Transactions 6 to 7 are lost; the state at revision 7 is recovered from ")
     assert any("tag 'old' is kept, as tag/tag-old-" in sentence for sentence in done.lost)
 
 
@@ -412,5 +414,5 @@ def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_i
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
     when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified
-    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    found = plan_collection(Catalog.open(writer.store))
     assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])
