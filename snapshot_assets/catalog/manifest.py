@@ -30,8 +30,8 @@ _FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id
 def used_schema_files(state: State) -> dict[str, tuple[ObjectRef, int]]:
     """Return the schema files that the snapshot uses, by path, with their schema id.
 
-    The snapshot uses the newest schema, and the schemas of its live files. There are none only if a rebuild found no
-    schema documents.
+    The snapshot uses the newest schema, and the schemas of its live files. Only a snapshot that was rebuilt
+    without its schema documents uses none.
     """
     ids = state.files.schema_ids() | ({state.schema_id} if state.schemas else set())
     return {ref.path: (ref, number) for number in sorted(ids) for ref in state.schemas[number].files}

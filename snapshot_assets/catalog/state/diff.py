@@ -18,6 +18,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.units import duration_text, time_text
 
+_COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 _WINDOWS = ("chunk_time_window", "grace")
 _Place = tuple[Any, Any, Any]
 """A chunk, and the schema and name of a table."""
@@ -162,21 +163,12 @@ def _chunk(place: _Place, files: list[DiffRow], deleted: bool, undeleted: bool) 
     changes = {file.change for file in files}
     without_files = Change.DELETED if deleted else Change.UNDELETED
     change = Change.REWRITTEN if len(changes) > 1 else changes.pop() if changes else without_files
-    return DiffRow(
-        Kind.CHUNK,
-        change,
-        *place,
-        files_added=_sum(files, "files_added"),
-        files_removed=_sum(files, "files_removed"),
-        rows_added=None if undeleted else _sum(files, "rows_added"),
-        rows_removed=None if deleted else _sum(files, "rows_removed"),
-        bytes_added=_sum(files, "bytes_added"),
-        bytes_removed=_sum(files, "bytes_removed"),
-    )
-
-
-def _sum(files: list[DiffRow], name: str) -> int:
-    return sum(getattr(file, name) for file in files)
+    counts: dict[str, Any] = {name: sum(getattr(file, name) for file in files) for name in _COUNTS}
+    if undeleted:
+        counts["rows_added"] = None
+    if deleted:
+        counts["rows_removed"] = None
+    return DiffRow(Kind.CHUNK, change, *place, **counts)
 
 
 def _statuses(before: State, after: State) -> Iterator[DiffRow]:

@@ -198,11 +198,7 @@ class State(BaseState):
         self.format_version, self.plans_valid_from = action.version, self.revision
 
     def at(self, revision: int) -> State:
-        """Return the state at a retained revision.
-
-        Args:
-            revision: A revision that is not expired.
-        """
+        """Return the state at a retained revision."""
         state = self.without_files_at(revision)
         state.files = self.files.at(revision)
         return state
