@@ -56,27 +56,27 @@ from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.schema_documents import write_schema
 
 TABLE = """
-          begin force  extend further schema  other   work chunk   replace fail   seal    tag    taken  untag collect delete
-begin     =     exists =      =       =       =       =    =       =       =      =       =      =      =     =       gone
-force     .     +      +      +       +       +       +    +       +       +      +       +      +      +     +       gone
-extend    .     newer  =      =       +       +       +    +       +       +      +       +      +      +     +       gone
-schema    .     newer  +      +       =       differs +    +       +       +      +       +      +      +     +       gone
-work      .     newer  +      +       +       +       +    +       +       +      +       +      +      +     +       gone
-chunk     .     newer  +      +       +       +       +    =       +       +      =       +      +      +     +       gone
-replace   .     newer  +      +       +       +       +    +       differs +      +       +      +      +     +       gone
-compact   .     newer  +      +       +       +       +    +       differs +      +       +      +      +     +       gone
-tombstone .     newer  +      +       differs differs +    differs differs +      differs +      +      +     +       gone
-fail      .     newer  +      +       +       +       +    =       +       +      =       +      +      +     +       gone
-seal      .     newer  misses misses  +       +       +    +       +       misses =       +      +      +     +       gone
-tag       .     +      +      +       +       +       +    +       +       +      +       =      taken  +     +       gone
-untag     .     +      +      +       +       +       +    +       +       +      +       +      +      =     +       =
-rename    .     +      +      +       +       +       +    +       +       +      +       +      +      none  +       gone
-retag     .     +      +      +       +       +       +    +       +       +      +       +      +      none  +       gone
-save      .     open   open   open    open    open    +    open    open    open   .       +      +      +     +       gone
-unsave    .     +      +      +       +       +       +    +       +       +      .       +      +      +     +       =
-collect   .     +      +      +       +       +       +    +       +       +      +       +      +      +     =       gone
-upgrade   .     +      +      +       +       +       +    +       +       +      +       +      +      +     +       gone
-delete    .     newer  +      +       +       +       +    +       +       +      +       pinned pinned +     +       =
+          begin force  extend further schema other work chunk replace fail   seal  tag    taken  untag collect delete
+begin     =     exists =      =       =      =     =    =     =       =      =     =      =      =     =       gone
+force     .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+extend    .     newer  =      =       +      +     +    +     +       +      +     +      +      +     +       gone
+schema    .     newer  +      +       =      stale +    +     +       +      +     +      +      +     +       gone
+work      .     newer  +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+chunk     .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+replace   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+compact   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+tombstone .     newer  +      +       stale  stale +    stale stale   +      stale +      +      +     +       gone
+fail      .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+seal      .     newer  misses misses  +      +     +    +     +       misses =     +      +      +     +       gone
+tag       .     +      +      +       +      +     +    +     +       +      +     =      taken  +     +       gone
+untag     .     +      +      +       +      +     +    +     +       +      +     +      +      =     +       =
+rename    .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+retag     .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+save      .     open   open   open    open   open  +    open  open    open   .     +      +      +     +       gone
+unsave    .     +      +      +       +      +     +    +     +       +      .     +      +      +     +       =
+collect   .     +      +      +       +      +     +    +     +       +      +     +      +      +     =       gone
+upgrade   .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+delete    .     newer  +      +       +      +     +    +     +       +      +     pinned pinned +     +       =
 
           compact tombstone upgrade rebuild
 begin     =       =         .       =
@@ -86,8 +86,8 @@ schema    +       +         newer   newer
 work      +       +         newer   newer
 chunk     +       +         newer   newer
 replace   merged  +         newer   newer
-compact   differs +         newer   newer
-tombstone differs =         newer   newer
+compact   stale   +         newer   newer
+tombstone stale   =         newer   newer
 fail      +       +         newer   newer
 seal      +       +         newer   newer
 tag       +       +         newer   =
@@ -100,29 +100,29 @@ collect   +       +         +       +
 upgrade   +       +         =       +
 delete    +       +         newer   newer
 
-          rename retag  renamed save    unsave
-begin     =      =      =       =       =
-force     +      +      +       +       +
-extend    +      +      +       +       +
-schema    +      +      +       +       +
-work      +      +      +       +       +
-chunk     +      +      +       =       =
-replace   +      +      +       +       +
-compact   +      +      +       +       +
-tombstone +      +      +       differs differs
-fail      +      +      +       =       =
-seal      +      +      +       =       =
-tag       +      +      =       +       +
-untag     =      =      =       +       +
-rename    none   +      none    +       +
-retag     none   +      none    +       +
-save      +      +      +       +       +
-unsave    +      +      +       +       =
-collect   +      +      +       +       +
-rollback  +      +      +       differs differs
-expire    +      +      +       +       +
-upgrade   +      +      +       +       +
-delete    pinned pinned pinned  pinned  +
+          rename retag  renamed save   unsave
+begin     =      =      =       =      =
+force     +      +      +       +      +
+extend    +      +      +       +      +
+schema    +      +      +       +      +
+work      +      +      +       +      +
+chunk     +      +      +       =      =
+replace   +      +      +       +      +
+compact   +      +      +       +      +
+tombstone +      +      +       stale  stale
+fail      +      +      +       =      =
+seal      +      +      +       =      =
+tag       +      +      =       +      +
+untag     =      =      =       +      +
+rename    none   +      none    +      +
+retag     none   +      none    +      +
+save      +      +      +       +      +
+unsave    +      +      +       +      =
+collect   +      +      +       +      +
+rollback  +      +      +       stale  stale
+expire    +      +      +       +      +
+upgrade   +      +      +       +      +
+delete    pinned pinned pinned  pinned +
 
           rollback expire
 begin     =        =
@@ -148,25 +148,25 @@ expire    +        =
 upgrade   +        +
 delete    newer    +
 
-          begin force extend  further schema  other   work chunk   replace fail    seal    tag taken untag collect delete
-rollback  .     newer differs differs differs differs +    differs differs differs differs +   +     +     +       gone
-expire    .     +     +       +       +       +       +    +       +       +       +       +   +     +     +       gone
+          begin force extend further schema other work chunk replace fail  seal  tag taken untag collect delete
+rollback  .     newer stale  stale   stale  stale +    stale stale   stale stale +   +     +     +       gone
+expire    .     +     +      +       +      +     +    +     +       +     +     +   +     +     +       gone
 
           compact tombstone upgrade rebuild
-rollback  differs undoes    newer   none
+rollback  stale   undoes    newer   none
 expire    +       +         newer   =
 """
 """`+`: committed on the newer head. `=`: nothing is left to do. `.`: the other writer has nothing to do and commits
-nothing. Every other cell is a refusal in `REFUSALS`. `differs` is the refusal of a plan whose files or data changed.
+nothing. Every other cell is a refusal in `REFUSALS`. `stale` refuses a plan whose files or data changed since.
 Columns without a row are variants of the column before: `further` extends more than the row, `other` adds another
-schema, `taken` creates the tag with another time to live, `renamed` renames a tag to that name. `rebuild` rebuilds a log
-that lost a transaction, and commits a tag whose object exists; as a row it has its own tests."""
+schema, `taken` creates the tag with another time to live, `renamed` renames a tag to that name. `rebuild` rebuilds a
+log that lost a transaction, and commits a tag whose object exists; as a row it has its own tests."""
 
 REFUSALS: dict[str, type[SnapshotError]] = {
     "exists": SnapshotExistsError,
     "newer": SupersededError,
     "gone": LocationDeletedError,
-    "differs": ConflictError,
+    "stale": ConflictError,
     "merged": CompactedMeanwhileError,
     "misses": IncompleteError,
     "taken": TagExistsError,
