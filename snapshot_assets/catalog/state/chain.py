@@ -100,9 +100,11 @@ def missing_rebuild_checkpoint(entry: LogEntry, name: str) -> GapError:
     """Return the error for a rebuild whose checkpoint is missing or damaged."""
     if entry.fills_hole:
         return GapError(
-            f"{name} only fills a hole: a later rebuild starts the log, and its checkpoint cannot be read. Rebuild the "
-            "location again.",
+            f"{name} only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable. Rebuild "
+            "the location again.",
             object=name,
         )
     path = checkpoint_path(entry.transaction.revision)
-    return GapError(f"{name} starts the log with {path}, which cannot be read. Rebuild again.", object=path)
+    return GapError(
+        f"{name} starts a new log with {path}, which is unreadable. Rebuild the location again.", object=path
+    )
