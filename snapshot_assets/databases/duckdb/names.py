@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.duckdb.sql import qualified
 from snapshot_assets.errors import UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import TableName
 

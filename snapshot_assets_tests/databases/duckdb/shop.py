@@ -6,8 +6,8 @@ from pathlib import Path
 
 import duckdb
 
+from snapshot_assets.databases.duckdb.sql import qualified
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.relations import DatabaseSchema
 
 STRANGE = '"we""ird. ; näme"'
