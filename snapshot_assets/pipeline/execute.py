@@ -14,8 +14,8 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import RequestedRange
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
@@ -97,7 +97,7 @@ def run_restore(
     keys: Sequence[str],
     *,
     instance: dg.DagsterInstance,
-    settings: RestoreSettings,
+    restore_plan: RestorePlan,
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
 ) -> str:
     """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.
@@ -107,13 +107,13 @@ def run_restore(
         plan: A plan with a target, whose windows are those of the restored revision.
         keys: Partition keys of the windows to restore, one contiguous range in order; none for no windows.
         instance: Where the run is recorded.
-        settings: What is restored, and how.
+        restore_plan: What is restored, and how.
         on_loaded: Told of every chunk as soon as it is loaded.
 
     Raises:
         SnapshotError: What made the run fail.
     """
-    definitions = _definitions(configuration, plan, imports={plan.name: settings}, on_loaded=on_loaded)
+    definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, on_loaded=on_loaded)
     return _execute(definitions, plan, ["restored"], keys, instance, {})
 
 

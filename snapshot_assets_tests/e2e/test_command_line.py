@@ -80,6 +80,7 @@ def test_replace_exports_late_rows_and_force_begins_anew(
     assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == 0
 
 
+@pytest.mark.slow
 def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: Path) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri())
     result = snapshots(*call, "--schema-only", "--json")
@@ -95,6 +96,7 @@ def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: 
     assert snapshots(*call, "--schema-only", "--json").json["run_id"] is None
 
 
+@pytest.mark.slow
 def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs

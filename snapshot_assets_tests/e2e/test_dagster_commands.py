@@ -78,6 +78,7 @@ def test_the_definitions_are_valid_and_warn_of_nothing(folder):
     assert strict.returncode == 0, strict.stderr
 
 
+@pytest.mark.slow
 def test_definitions_connect_to_nothing(folder):
     (folder / "source.duckdb").unlink()
     done = dagster(folder, "asset", "list", "-m", "snapshot_assets.definitions")

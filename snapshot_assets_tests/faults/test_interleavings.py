@@ -83,7 +83,9 @@ RACES = [
     ("step", "waits"),
     [(4, 0 * HOUR), *(pytest.param(1, hours * HOUR, marks=pytest.mark.slow) for hours in (0, 11))],
 )
-@pytest.mark.parametrize(("one", "other"), [*RACES, *(race[::-1] for race in RACES)])
+@pytest.mark.parametrize(
+    ("one", "other"), [*RACES, *(pytest.param(*race[::-1], marks=pytest.mark.slow) for race in RACES)]
+)
 def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scratch, one, other, step, waits):
     """Nor does it miss one after garbage collection has deleted everything unreferenced."""
     for call in range(0, _calls(world.copy(scratch / "raced"), one), step):

@@ -54,6 +54,7 @@ def verify(
     depth: Depth = "full",
     at: Callable[[State], int] | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
+    scan: LogScan | None = None,
 ) -> Report:
     """Verify a location and report every fault.
 
@@ -62,11 +63,12 @@ def verify(
         depth: `quick` reads no data; `full` reads all.
         at: Resolves the one revision to verify, from the head's state; None for the head and all older readable ones.
         progress: Called for each data file done.
+        scan: The location's log, if the caller has read it; its faults are completed here.
 
     Raises:
         VersionNotFoundError: `at` names no such revision.
     """
-    scan = scan_log(store)
+    scan = scan or scan_log(store)
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
