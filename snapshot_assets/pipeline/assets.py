@@ -1,4 +1,4 @@
-"""The factory: a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
+"""Builds a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from typing import Any
@@ -23,7 +23,7 @@ from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
 from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
-"""Raised when what an asset writes changes, so that Dagster shows its partitions as made by older code."""
+"""Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
 
 POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
@@ -35,7 +35,7 @@ def io_manager_key(plan: Plan) -> str:
 
 
 def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`; `restored` for a target.
+    """Return a plan's assets: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`, and `restored` for a target.
 
     A plan without rows has neither `chunks` nor `untimed_tables`.
 
@@ -43,7 +43,7 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
         plan: A plan with a start time.
 
     Raises:
-        PlanError: The plan's windows cannot be Dagster partitions; says which lengths work.
+        PlanError: The plan's windows cannot be Dagster partitions; names the lengths that work.
     """
     plan.require_dagster()
     with accepting_unstable_parts():
@@ -61,7 +61,7 @@ def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:
-    """Return all definitions of a plan but the resources `snapshots` and `pyspark`, which are the caller's.
+    """Return all definitions of a plan except the resources `snapshots` and `pyspark`.
 
     Args:
         plan: A plan with a start time.
@@ -104,7 +104,7 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         required_resource_keys={SNAPSHOTS},
         pool=POOL,
         backfill_policy=dg.BackfillPolicy.single_run(),
-        description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
+        description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
     )
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
@@ -190,9 +190,9 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=POOL,
-        description="Looks for every file with its size and hashes those that no seal has verified, or where there is "
-        "none, up to 1 GB of the others, another part each day; then seals the snapshot and writes `manifest.json` and "
-        "`SHA256SUMS`.",
+        description="Checks that every file exists with its size. Hashes the files that no seal has verified, or if "
+        "there are none, up to 1 GB of the others, another part each day. Then seals the snapshot and writes "
+        "`manifest.json` and `SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)

@@ -1,4 +1,4 @@
-"""Files of one machine, in a run whose tasks may run on others."""
+"""Refuses files of one machine in a run whose tasks may run on others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from snapshot_assets.plan.plan import Plan
 
 
 def refuse_local_files(plan: Plan, source: DatabaseAddress, master: Callable[[], str]) -> None:
-    """Refuse a plan that reads or writes this machine's disk where Spark's tasks may run on other machines.
+    """Refuse a plan that uses this machine's disk, if Spark's tasks may run on other machines.
 
     Args:
         plan: The plan.
         source: Its source.
-        master: Returns Spark's master; asked only if there is a file.
+        master: Returns Spark's master; called only if there is a file.
 
     Raises:
         PlanError: The location is a folder, or the source a DuckDB file, and the master is not local.
@@ -27,7 +27,7 @@ def refuse_local_files(plan: Plan, source: DatabaseAddress, master: Callable[[],
 
 
 def refuse_local_location(plan: Plan, master: Callable[[], str]) -> None:
-    """Refuse a plan that writes this machine's disk, as `refuse_local_files` does; for work that reads no source.
+    """Refuse a location on this machine's disk, if Spark's tasks may run on other machines.
 
     Raises:
         PlanError: The location is a folder, and the master is not local.
