@@ -1,6 +1,7 @@
 """Builds a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -27,6 +28,9 @@ CODE_VERSION = "1"
 
 POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
+
+
+AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
 
 def io_manager_key(plan: Plan) -> str:
@@ -95,14 +99,34 @@ def _key(plan: Plan, name: str) -> dg.AssetKey:
     return dg.AssetKey([plan.name, name])
 
 
+def _asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+    """Return the decorator of an asset that reads the source."""
+    decorator: AssetDecorator = dg.asset(
+        key=_key(plan, name), group_name=plan.name, code_version=CODE_VERSION, pool=POOL, **settings
+    )
+    return decorator
+
+
+def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+    """Return the decorator of an asset whose output the IO manager writes as chunks."""
+    return _asset(
+        plan,
+        name,
+        kinds={"pyspark", plan.format},
+        required_resource_keys={SNAPSHOTS, SPARK},
+        deps=[_key(plan, "schema")],
+        io_manager_key=io_manager_key(plan),
+        metadata={"location": plan.to},
+        **settings,
+    )
+
+
 def _schema(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "schema"),
-        group_name=plan.name,
+    @_asset(
+        plan,
+        "schema",
         kinds={"json"},
-        code_version=CODE_VERSION,
         required_resource_keys={SNAPSHOTS},
-        pool=POOL,
         backfill_policy=dg.BackfillPolicy.single_run(),
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
     )
@@ -132,18 +156,11 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _chunks(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "chunks"),
-        group_name=plan.name,
-        kinds={"pyspark", plan.format},
-        code_version=CODE_VERSION,
-        required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[_key(plan, "schema")],
+    @_chunk_asset(
+        plan,
+        "chunks",
         partitions_def=partitions_of(plan),
         backfill_policy=_policy(plan),
-        io_manager_key=io_manager_key(plan),
-        pool=POOL,
-        metadata={"location": plan.to},
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
     )
     def chunks(context: dg.AssetExecutionContext, config: ChunkConfig) -> ChunkScans:
@@ -154,17 +171,10 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "untimed_tables"),
-        group_name=plan.name,
-        kinds={"pyspark", plan.format},
-        code_version=CODE_VERSION,
-        required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[_key(plan, "schema")],
+    @_chunk_asset(
+        plan,
+        "untimed_tables",
         backfill_policy=dg.BackfillPolicy.single_run(),
-        io_manager_key=io_manager_key(plan),
-        pool=POOL,
-        metadata={"location": plan.to},
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )
     def untimed_tables(config: ChunkConfig) -> ChunkScans:
@@ -181,15 +191,13 @@ def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
 
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "manifest"),
-        group_name=plan.name,
+    @_asset(
+        plan,
+        "manifest",
         kinds={"json"},
-        code_version=CODE_VERSION,
         required_resource_keys={SNAPSHOTS},
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=POOL,
         description="Checks that every file exists with its size. Hashes the files that no seal has verified, or if "
         "there are none, up to 1 GB of the others, another part each day. Then seals the snapshot and writes "
         "`manifest.json` and `SHA256SUMS`.",

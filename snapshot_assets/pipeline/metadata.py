@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import duration_text, time_text
@@ -152,28 +152,8 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
 def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
     """Return the metadata of a compaction: sums, and the first 50 chunks."""
     rows = [
-        dg.TableRecord(
-            {
-                "chunk": each.chunk,
-                "status": each.status,
-                "files_before": each.files_before,
-                "files_after": len(each.files),
-                "bytes_before": each.bytes_before,
-                "bytes_after": each.bytes_after,
-                "rows_deleted": each.rows_deleted,
-                "rows_duplicate": each.rows_duplicate,
-            }
-        )
+        dg.TableRecord({"chunk": each.chunk, "status": each.status, **totals_of([each])})
         for each in outcomes[:_MOST_ROWS]
     ]
-    metadata: dict[str, Any] = {
-        "dry_run": False,
-        "chunk_count": len(outcomes),
-        "files_before": sum(each.files_before for each in outcomes),
-        "files_after": sum(len(each.files) for each in outcomes),
-        "bytes_before": sum(each.bytes_before for each in outcomes),
-        "bytes_after": sum(each.bytes_after for each in outcomes),
-        "rows_deleted": sum(each.rows_deleted for each in outcomes),
-        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
-    }
+    metadata: dict[str, Any] = {"dry_run": False, "chunk_count": len(outcomes), **totals_of(outcomes)}
     return metadata | ({"chunks": dg.MetadataValue.table(records=rows)} if rows else {})

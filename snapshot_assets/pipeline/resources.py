@@ -32,7 +32,7 @@ from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
+from snapshot_assets.pipeline.local_files import refuse_local_files
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -186,7 +186,7 @@ class Snapshots:
             catalog: The plan's location, opened for writing.
         """
         plan = self.plan(name)
-        refuse_local_location(plan, self._master)
+        refuse_local_files(plan, None, self._master)
         return CompactRun(catalog, LazyRunner(self.session), self.run_id, plan.parallelism)
 
     def _master(self) -> str:

@@ -160,11 +160,6 @@ class Plan(BaseModel):
         carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
         return Selection(self.schemas, self.tables, self.time_columns, carriers)
 
-    @property
-    def open_end(self) -> bool:
-        """Whether the range has no last window."""
-        return self.kind == "continuous"
-
     def require_dagster(self) -> None:
         """Refuse a plan whose windows are unknown when Dagster loads its definitions.
 
@@ -174,7 +169,7 @@ class Plan(BaseModel):
         if self.schema_only:
             return
         missing = [name for name in ("start_time", "end_time") if getattr(self, name) is None]
-        if self.open_end:
+        if self.kind == "continuous":
             missing.remove("end_time")
         if missing:
             raise PlanError(
@@ -194,7 +189,7 @@ class Plan(BaseModel):
         Raises:
             PlanError: The resulting range is empty or has too many windows.
         """
-        end_time = None if self.open_end else self.end_time or end
+        end_time = None if self.kind == "continuous" else self.end_time or end
         return self.changed(start_time=self.start_time or start, end_time=end_time)
 
     def changed(self, **fields: Any) -> Self:

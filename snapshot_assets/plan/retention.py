@@ -15,7 +15,7 @@ import re
 from datetime import time, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
 from snapshot_assets.catalog.rules.expire import Retention
@@ -50,6 +50,9 @@ TimeOfDay = Annotated[
 ]
 
 
+PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
+
+
 class _Fields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -77,18 +80,13 @@ class TagFields(_Pins):
         "auto-{date}",
         description="Name, with `{date}`, or `{year}`, `{month}`, `{day}`; optionally `{time}`.",
     )
-    default_time_retained: Duration | None = Field(None, description="How long a tag is kept; null for ever.")
+    default_time_retained: PositiveDuration | None = Field(None, description="How long a tag is kept; null for ever.")
 
     @field_validator("name")
     @classmethod
     def _names_each_day(cls, name: str) -> str:
         raising_value_errors(check_pattern)(name)
         return name
-
-    @field_validator("default_time_retained")
-    @classmethod
-    def _lives(cls, length: timedelta | None) -> timedelta | None:
-        return length if length is None else _is_positive(length)
 
     @property
     def rule(self) -> TagRule:
@@ -109,14 +107,9 @@ class RetentionFields(_Fields):
     """The retention of a plan."""
 
     keep_last: int | None = Field(None, ge=1, description="Number of newest sealed revisions that stay readable.")
-    keep_for: Duration | None = Field(None, description="Age up to which sealed revisions stay readable.")
+    keep_for: PositiveDuration | None = Field(None, description="Age up to which sealed revisions stay readable.")
     tag: TagFields | None = Field(None, description="Automatic tags.")
     savepoint: SavepointFields | None = Field(None, description="Automatic savepoints.")
-
-    @field_validator("keep_for")
-    @classmethod
-    def _keeps(cls, length: timedelta | None) -> timedelta | None:
-        return length if length is None else _is_positive(length)
 
     @property
     def rule(self) -> Retention | None:

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import ChooseGroups, check_hash, read_batches
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.session import prepare_session
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
@@ -100,7 +100,7 @@ def _frame(
 
     def read(item: tuple[DataFile, tuple[Predicate, ...]]) -> Iterator[pa.RecordBatch]:
         file, deleted = item
-        return read_file(store, file, arrow, zone=zone, deleted=deleted)
+        return read_batches(store, file, arrow, verify=True, zone=zone, deleted=deleted)
 
     return file_frame(spark, files, arrow, read)
 
@@ -127,33 +127,3 @@ def file_frame(
                 yield from read_one(shared[number])
 
     return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(read, spark_schema(schema))
-
-
-def read_file(
-    store: ObjectStore,
-    file: DataFile,
-    schema: pa.Schema,
-    *,
-    verify: bool = True,
-    row_groups: Sequence[int] | ChooseGroups | None = None,
-    zone: str = "UTC",
-    deleted: Sequence[Predicate] = (),
-) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
-
-    Args:
-        store: The location.
-        file: The file.
-        schema: The columns to read.
-        verify: Whether the whole file is hashed before its first row.
-        row_groups: Numbers of the row groups to read, or a function that chooses them; None for all.
-        zone: IANA zone of times without one; see `reader.read_batches`.
-        deleted: Predicates of tombstones; rows for which one is true are left out.
-
-    Raises:
-        ChecksumMismatchError: The file has another SHA-256; no row was yielded.
-        DocumentError: A column cannot be cast; see `reader.read_batches`.
-    """
-    if verify:
-        check_hash(store, file)
-    yield from read_batches(store, file, schema, row_groups, zone=zone, deleted=deleted)

@@ -61,6 +61,7 @@ def read_batches(
     schema: pa.Schema,
     row_groups: Sequence[int] | ChooseGroups | None = None,
     *,
+    verify: bool = False,
     zone: str = "UTC",
     deleted: Sequence[Predicate] = (),
 ) -> Iterator[pa.RecordBatch]:
@@ -71,13 +72,17 @@ def read_batches(
         file: The file.
         schema: The columns to read.
         row_groups: Numbers of the row groups to read, or a function that chooses them; None for all.
+        verify: Whether the whole file is hashed before its first row.
         zone: IANA zone of times without one, for a column that gained or lost its zone.
         deleted: Predicates of tombstones; rows for which one is true are left out.
 
     Raises:
+        ChecksumMismatchError: The file has another SHA-256; no row was yielded.
         DocumentError: The file contradicts the log, or a column cannot be cast; names table, column and both types.
         LimitExceededError: A row group unpacks to far more than the writer makes.
     """
+    if verify:
+        check_hash(store, file)
     with store.open_reader(file.path) as source, _as_parquet(file):
         with pq.ParquetFile(source) as parquet:
             metadata, found = parquet.metadata, parquet.schema_arrow

@@ -17,8 +17,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.frames import read_file
-from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups
+from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups, read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeFilter
@@ -146,7 +145,7 @@ class FileRows:
         """Yield the rows of some parts."""
         for part in parts:
             schema = self._with_time() if part.cut else self.schema
-            batches = read_file(
+            batches = read_batches(
                 self.store,
                 part.file,
                 schema,
