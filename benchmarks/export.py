@@ -110,7 +110,7 @@ def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path, 
 
 
 def competitor(python: Path, tool: str, uri: str, target: Path) -> float:
-    """Run another tool in a process of its own and return the seconds that it says it took."""
+    """Run another tool in its own process and return the seconds that it reports."""
     command = [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)

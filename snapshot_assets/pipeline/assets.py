@@ -14,13 +14,12 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
-from snapshot_assets.pipeline.keeping import keeping_jobs, keeping_schedules
+from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
 from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
@@ -70,12 +69,12 @@ def snapshot_definitions(plan: Plan) -> dg.Definitions:
     Args:
         plan: A plan with a start time.
     """
-    upkeep, keeping, tagging = upkeep_jobs(plan), keeping_jobs(plan), tag_job(plan)
+    jobs, tagging = plan_jobs(plan), tag_job(plan)
     return dg.Definitions(
         assets=snapshot_assets(plan),
         asset_checks=snapshot_checks(plan),
-        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *upkeep, *keeping, tagging],
-        schedules=[*upkeep_schedules(plan, upkeep), *keeping_schedules(plan, keeping)],
+        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *jobs, tagging],
+        schedules=plan_schedules(plan, jobs),
         sensors=[tag_sensor(plan, tagging)],
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
     )

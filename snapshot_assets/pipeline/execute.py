@@ -14,13 +14,13 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import RequestedRange
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
-from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -97,7 +97,7 @@ def run_restore(
     keys: Sequence[str],
     *,
     instance: dg.DagsterInstance,
-    settings: RestoreSettings,
+    restore_plan: RestorePlan,
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
 ) -> str:
     """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.
@@ -105,15 +105,15 @@ def run_restore(
     Args:
         configuration: The target and storage options.
         plan: A plan with a target, whose windows are those of the restored revision.
-        keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
+            keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
         instance: The Dagster instance that records the run.
-        settings: The settings of the restore.
+        restore_plan: The plan to execute.
         on_loaded: Called with every chunk once it is loaded.
 
     Raises:
         SnapshotError: The error of the run.
     """
-    definitions = _definitions(configuration, plan, imports={plan.name: settings}, on_loaded=on_loaded)
+    definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, on_loaded=on_loaded)
     return _execute(definitions, plan, ["restored"], keys, instance, {})
 
 

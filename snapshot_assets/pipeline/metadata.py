@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.checkpoint import Written
+from snapshot_assets.catalog.operations.checkpoint import WrittenCheckpoint
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
@@ -96,7 +96,7 @@ def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
     return metadata
 
 
-def checkpoint_metadata(written: Written) -> dict[str, Any]:
+def checkpoint_metadata(written: WrittenCheckpoint) -> dict[str, Any]:
     """Return the metadata of a run that wrote a checkpoint, or found it there."""
     facts = {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
     return facts | ({"mended": list(written.mended)} if written.mended else {})

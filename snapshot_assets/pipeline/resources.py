@@ -25,9 +25,10 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.errors import PlanError
@@ -90,15 +91,15 @@ class Snapshots:
         configuration: Sources, storage options and plans.
         run_id: The Dagster run.
         session: Returns the Spark session.
-        s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
+            s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         requested: By plan name, the ends of the range as the user wrote them, if they differ from the plan's.
         force: Names of plans that start a new snapshot.
         on_outcome: Called with every chunk once it is committed.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
         on_loaded: Called with every chunk once it is restored.
         on_compacted: Called with every chunk once it is compacted.
-        imports: By plan name, the settings of its import.
-        compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
+        restores: By plan name, the restore to execute; without one, the run plans it.
+            compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
     """
 
@@ -112,12 +113,12 @@ class Snapshots:
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
-    imports: dict[str, RestoreSettings] = field(default_factory=dict)
+    restores: dict[str, RestorePlan] = field(default_factory=dict)
     compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
-    _imports: dict[str, RestoreRun] = field(default_factory=dict)
+    _restore_runs: dict[str, RestoreRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
         """Return a plan by name."""
@@ -160,23 +161,25 @@ class Snapshots:
         return self._exports[name].seal() if name in self._exports else self.export_run(name).seal()
 
     def restore_run(self, name: str) -> RestoreRun:
-        """Return this Dagster run's import run of a plan that has a target, made on first use."""
-        if name not in self._imports:
+        """Return this Dagster run's restore of a plan that has a target, created on first use."""
+        if name not in self._restore_runs:
             plan = self.plan(name)
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             address = self.configuration.source(plan.target)
             refuse_local_files(plan, address, self._master)
-            self._imports[name] = RestoreRun(
+            planned = self.restores.get(name)
+            self._restore_runs[name] = RestoreRun(
                 store=self.store(name),
                 address=address,
                 runner=LazyRunner(self.session),
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
-                settings=self.imports.get(name, RestoreSettings()),
+                settings=planned.settings if planned else RestoreSettings(),
                 session=self.session,
+                plan=planned,
             )
-        return self._imports[name]
+        return self._restore_runs[name]
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location; Spark starts when there is something to merge.

@@ -23,10 +23,10 @@ def test_create_settles_open_ends_once_and_goes_on_by_itself(snapshots: Snapshot
     assert first.json["outcomes"] == {"exported": first.json["chunks"]}
     assert "Runs are recorded in" in first.err
     assert "exporting" not in first.err  # no progress bar where there is no terminal
-    begun = store_of(location).get("manifest.json", limit=1 << 20)
+    unsealed = store_of(location).get("manifest.json", limit=1 << 20)
     again = snapshots(*call)
     assert (again.status, again.json["run_id"], again.json["outcomes"]) == (0, None, {})
-    assert store_of(location).get("manifest.json", limit=1 << 20) == begun
+    assert store_of(location).get("manifest.json", limit=1 << 20) == unsealed
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 
 
@@ -80,6 +80,7 @@ def test_replace_exports_late_rows_and_force_begins_anew(
     assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == 0
 
 
+@pytest.mark.slow
 def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: Path) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri())
     result = snapshots(*call, "--schema-only", "--json")
@@ -95,6 +96,7 @@ def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: 
     assert snapshots(*call, "--schema-only", "--json").json["run_id"] is None
 
 
+@pytest.mark.slow
 def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs

@@ -32,7 +32,7 @@ def test_tables_of_any_name_are_selected_exported_and_verified(tmp_path: Path, s
     assert {path.name for path in tmp_path.iterdir()} == {"names.duckdb", "location", "here"}
 
 
-@pytest.mark.parametrize("folder", ["a b", "ünï/表", "100%", "a+b", "it's", 'q"', "#1"])
+@pytest.mark.parametrize("folder", ["a b+c/ünï/表", "#1 '100%' q\""])
 def test_sources_and_locations_of_any_path(tmp_path: Path, snapshots: Snapshots, folder: str) -> None:
     source = make_source(tmp_path / folder / "s.duckdb")
     location = tmp_path / folder / "location"

@@ -155,6 +155,7 @@ def test_every_type_of_duckdb_comes_back_from_a_file(trip: Trip, tmp_path: Path)
     assert differences(origin, again, schema) == {}
 
 
+@pytest.mark.slow
 def test_a_database_goes_from_duckdb_to_postgresql_and_over_s3_back_with_equal_values(
     trip: Trip, tmp_path: Path, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:

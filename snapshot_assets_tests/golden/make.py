@@ -111,7 +111,7 @@ class Exporter:
         self.catalog.commit(rules.begin(HEADER, write_schema(self.store, schema_of()), force=force))
 
     def provenance(self) -> Provenance:
-        """Return what files and receipts say of where they come from."""
+        """Return the provenance of files and receipts."""
         state = self.catalog.state
         facts = {"database": "db", "writer": self.catalog.writer_id}
         newest = state.schemas[state.schema_id]
@@ -203,7 +203,7 @@ def history(store: ObjectStore) -> None:
 
 
 def rebuilt(store: ObjectStore) -> None:
-    """A second snapshot id, a log with a hole that was rebuilt, sealed anew and pruned."""
+    """A second snapshot id; then a log with a gap that was rebuilt, sealed and pruned."""
     writer = Exporter(store)
     for force in (False, True):
         writer.begin(force=force)
@@ -282,7 +282,7 @@ def expected(store: ObjectStore) -> dict[str, object]:
 
 
 def facts(file: object) -> dict[str, object]:
-    """Return what a listing says of a file."""
+    """Return a file's entry of a listing."""
     return {name: getattr(file, name) for name in ("schema", "table", "chunk", "rows", "bytes", "sha256")}
 
 

@@ -130,7 +130,7 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     assert not project.state().sealed
 
 
-@pytest.mark.parametrize("seal_verify", ["new", "full"])
+@pytest.mark.parametrize("seal_verify", ["new", pytest.param("full", marks=pytest.mark.slow)])
 def test_seal_and_checks_of_a_run_hash_each_file_once(exported, make_project, seal_verify, monkeypatch):
     project = make_project(seal_verify=seal_verify)
     exported.copy_location(project)
@@ -162,7 +162,7 @@ def _noting(listed, original):
     return noting
 
 
-@pytest.mark.parametrize("damage", ["flipped", "missing"])
+@pytest.mark.parametrize("damage", ["flipped", pytest.param("missing", marks=pytest.mark.slow)])
 def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported, project, damage):
     exported.copy_location(project)
     assert project.run("manifest").success

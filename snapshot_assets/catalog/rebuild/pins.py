@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
-from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, savepoint_document, tag_document
+from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, new_pin_path, pin_document
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.layout import new_attempt, savepoint_path, tag_path
 
 
 @dataclass
@@ -138,10 +137,7 @@ def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str]
 def _created(kept: KeptPins, state: State, found: PinObject, writer: str, version: int) -> act.Action:
     """Return the action that creates a pin, with an object of its own, which names the writer of its event."""
     pin, manifest = found.pin, manifest_of(state.at(found.pin.revision))
-    if isinstance(pin, act.TagCreated):
-        path, data = tag_path(pin.name, new_attempt()), tag_document(pin, writer, version, manifest)
-    else:
-        path, data = savepoint_path(pin.id, new_attempt()), savepoint_document(pin, writer, version, manifest)
+    path, data = new_pin_path(pin), pin_document(pin, writer, version, manifest)
     kept.created[path] = data
     return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
 

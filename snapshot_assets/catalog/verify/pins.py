@@ -57,7 +57,7 @@ def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState
     if isinstance(found, Fault):
         if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
             yield found
-    elif found != pin_document(known, manifest_of(state)):
+    elif found != pin_document(pin, known.created_by, known.version, manifest_of(state)):
         message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
         yield Fault(FaultKind.DOCUMENT, path, message)
 

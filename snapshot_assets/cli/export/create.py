@@ -17,7 +17,7 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.cli.export import create_request as request
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import requested_range, skipped_text
 from snapshot_assets.format.names import table_text
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
             return _report(options, store, state, _nothing_done(state), hashed)
-        say(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
+        show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
         work = _export(configuration, plan, state, replace, force=options.force)
     return _report(options, store, Catalog.open(store).state, work)
@@ -100,7 +100,7 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
         work.skipped = tables
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
         with progress("exporting", len(chosen) + (not again and not plan.schema_only)) as advance:
 

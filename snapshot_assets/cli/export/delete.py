@@ -10,7 +10,7 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rules import refuse_pinned
 from snapshot_assets.cli.confirm import confirmed
 from snapshot_assets.cli.location import open_location
-from snapshot_assets.cli.output import counted, human_bytes, say, show, show_json
+from snapshot_assets.cli.output import counted, human_bytes, show, show_json, show_message
 from snapshot_assets.errors import NoSnapshotError
 
 
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     if "transactions" not in store.folders():
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
     summary = summarize(store)
-    say(
+    show_message(
         f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
         # before the confirmation; the deletion checks again
         refuse_pinned(sorted(tag.tag_name for tag in summary.tags), (each.savepoint_id for each in summary.savepoints))
     if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
-        say("Nothing was deleted.")
+        show_message("Nothing was deleted.")
         if options.json:
             show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
         return 1
     deletion = delete_snapshot(store, with_tags=options.with_tags)
     for path in deletion.foreign:
-        say(f"left alone: {path} is not part of the format")
+        show_message(f"left alone: {path} is not part of the format")
     if options.json:
         show_json({"uri": store.uri, "deleted": True} | asdict(deletion))
     else:

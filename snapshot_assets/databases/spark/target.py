@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
+from snapshot_assets.databases.ledger import not_renewable, superseded
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import translated
@@ -22,8 +23,6 @@ from snapshot_assets.databases.target import (
     OtherType,
     RestoreRecord,
     Statement,
-    not_renewable,
-    superseded,
 )
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName

@@ -23,10 +23,9 @@ from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.parquet.frames import FrameChunk
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner, SparkRunner
 from snapshot_assets.errors import (
@@ -80,7 +79,8 @@ class Lake:
         self, place: Place, *chunks: int, tables: tuple[TableName, ...] = (), **settings: bool
     ) -> dict[int, ChunkOutcome]:
         run = self.run(place, Filters(tables=tables), **settings)
-        outcomes = {each.chunk: each for each in run.restore(chunks)}
+        run.begin(chunks)
+        outcomes = {each.chunk: each for each in run.restore()}
         run.finish()
         return outcomes
 
@@ -228,12 +228,13 @@ def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lak
     record = run.begin().record
     other = Claim("f" * 32, record.location_id, READINGS, 1, (), owner=("elsewhere", 7, "other"))
     lake.ledger.append([claimed(other)])
+    run.begin([1])
     with pytest.raises(RestoreFailedError, match="being loaded by process 7 on elsewhere"):
-        list(run.restore([1]))
+        list(run.restore())
     assert list(lake.ledger.read().claims) == [other.id]
     assert lake.table("readings").num_rows == 0
     lake.ledger.append([LedgerEvent("undone", other.id)])
-    assert [outcome.status for outcome in run.restore([1])] == ["loaded"]
+    assert [outcome.status for outcome in run.restore()] == ["loaded"]
 
 
 def test_of_two_imports_that_begin_at_once_one_goes_on(
@@ -277,12 +278,13 @@ def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off
     assert lake.target.imports()[0].finished
 
 
+@pytest.mark.slow
 def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
     stalled = lake.run(exported)
     record = stalled.begin().record
     lake.ledger.append([begun(replace(record, id="e" * 32, tables=(READINGS,)))])
     with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was begun"):
-        list(stalled.restore([1]))
+        list(stalled.restore())
     assert lake.table("readings").num_rows == 0
     assert lake.ledger.read().claims == {}
 
@@ -292,11 +294,13 @@ def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Pla
     lake.restore(own, 0, 1, 2)
     before = lake.table("readings").num_rows
     run = lake.run(own)
+    run.begin([2], [2])
     with pytest.raises(RestoreFailedError, match=r"chunk 2: Rows of chunk 2 .* cannot be deleted"):
-        list(run.restore([2], again=True))
+        list(run.restore())
     assert lake.table("readings").num_rows == before
 
 
+@pytest.mark.slow
 def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(exported: Place, lake: Lake) -> None:
     half_days = Filters(
         tables=(READINGS,), start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC)
@@ -333,7 +337,7 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
 
 def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
-    assert [each.makes for each in prepared.to_make()] == [f"table main.{name}" for name in sorted(TIMES)]
+    assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
 
 
