@@ -105,7 +105,7 @@ def run_restore(
     Args:
         configuration: The target and storage options.
         plan: A plan with a target, whose windows are those of the restored revision.
-            keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
+        keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
         instance: The Dagster instance that records the run.
         restore_plan: The plan to execute.
         on_loaded: Called with every chunk once it is loaded.

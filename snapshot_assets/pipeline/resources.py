@@ -91,7 +91,7 @@ class Snapshots:
         configuration: Sources, storage options and plans.
         run_id: The Dagster run.
         session: Returns the Spark session.
-            s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
+        s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         requested: By plan name, the ends of the range as the user wrote them, if they differ from the plan's.
         force: Names of plans that start a new snapshot.
         on_outcome: Called with every chunk once it is committed.
@@ -99,7 +99,7 @@ class Snapshots:
         on_loaded: Called with every chunk once it is restored.
         on_compacted: Called with every chunk once it is compacted.
         restores: By plan name, the restore to execute; without one, the run plans it.
-            compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
+        compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, if it is known without starting a session.
     """
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.truncation import known_state
+from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
@@ -56,7 +56,7 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
         PlanError: There is no such column, or the table cannot be read by time.
         DamageError: The log is damaged.
     """
-    head = known_state(store)
+    head = existing_state(store)
     if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
