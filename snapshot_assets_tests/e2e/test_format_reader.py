@@ -1,4 +1,4 @@
-"""FORMAT.md against the package: a reader written from the specification alone agrees with every byte it writes."""
+"""Compares every byte that the package writes with a reader written from FORMAT.md alone."""
 
 import json
 import shutil
