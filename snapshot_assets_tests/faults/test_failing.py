@@ -23,14 +23,12 @@ def has_log(folder):
     return any(folder.glob("transactions/*.txn"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("fresh", "fail-after"),
-        pytest.param("fresh", "exists-after", marks=pytest.mark.slow),
-        pytest.param("fresh", "fail-before", marks=pytest.mark.slow),
-        pytest.param("fresh", "throttle", marks=pytest.mark.slow),
-        pytest.param("replaced", "fail-before", marks=pytest.mark.slow),
+        *(("fresh", kind) for kind in ("fail-after", "exists-after", "fail-before", "throttle")),
+        ("replaced", "fail-before"),
     ],
 )
 def test_a_call_of_every_kind_that_fails_damages_nothing(driver, request, scratch, name, kind):
