@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.import_request import ImportRequest, request_of
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
@@ -96,7 +96,7 @@ def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str
         here = [record for record in imports if record.location_id == state.location_id]
         kept = unpin(request.store, [record.tag for record in here if record.tag in state.tags])
     except SnapshotError as error:  # the ledger can be forgotten though its location is gone or out of reach
-        say(f"{request.store.uri} cannot be read: {error}")
+        show_message(f"{request.store.uri} cannot be read: {error}")
         here, kept = [], []
     left = [record for record in imports if record.tag in kept or (record not in here and not record.finished)]
     return [f"{record.tag} of {record.location}" for record in left]
@@ -109,7 +109,7 @@ def _restore(request: ImportRequest, plan: RestorePlan) -> tuple[Sequence[ChunkO
     from snapshot_assets.pipeline.partitions import key_of
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
     outcomes: list[ChunkOutcome] = []
     with progress("importing", len(plan.chunks)) as advance:

@@ -105,7 +105,7 @@ def list_(options: argparse.Namespace) -> int:
 
 
 def _words(tag: ListedTag, now: datetime) -> dict[str, str]:
-    """Return how a table shows how long a tag lives: outlived, it stays and keeps its revision until it is deleted."""
+    """Return the table's columns on a tag's time to live. A tag that outlived it keeps its revision until deleted."""
     expires = "never" if tag.expires_at is None else time_text(tag.expires_at)
     outlived = " (outlived)" if tag.expires_at is not None and tag.expires_at <= now else ""
     return {"time_retained": tag.time_retained or "for ever", "expires_at": expires + outlived}

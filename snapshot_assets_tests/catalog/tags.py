@@ -2,19 +2,17 @@
 
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, savepoint_document, write_pin
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, write_pin
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import new_attempt, savepoint_path
 from snapshot_assets_tests.catalog.conftest import Writer
 
 NOW = timedelta(0)
@@ -71,13 +69,8 @@ def save_older(catalog, revision, *, automatic=False):
     """Make a savepoint of an older revision than the newest seal, which no command does."""
     number = catalog.refresh().pins.last_savepoint + 1
     wanted = act.SavepointCreated(number, revision, NO_OBJECT, catalog.now(), automatic)
-    ref = write_pin(
-        catalog,
-        savepoint_path(number, new_attempt()),
-        revision,
-        lambda manifest: savepoint_document(wanted, catalog.writer_id, catalog.state.format_version, manifest),
-    )
-    catalog.commit(lambda _: [replace(wanted, object=ref)])
+    created = write_pin(catalog, wanted, catalog.state.format_version)
+    catalog.commit(lambda _: [created])
 
 
 def race(*calls):

@@ -95,7 +95,7 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
     Raises:
         VersionNotFoundError: The revision expired since it was planned.
-        ConflictError: Data changed since it was planned, another snapshot began, or the location was rolled back.
+        ConflictError: Data changed since it was planned, or the location has another snapshot or was rolled back.
         LocationDeletedError: The snapshot was deleted.
     """
     planned = plan.reversal

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from snapshot_assets.catalog.catalog import Prepare, Token
 from snapshot_assets.catalog.receipts.receipts import check_age
@@ -77,17 +78,8 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
             return None
         _check_adoptable(state, finished)
         check_age(header, finished.id, finished.opened_at, clock())
-        window = None if finished.id == UNTIMED_CHUNK else state.window(finished.id)
-        chunk = act.Chunk(
-            id=finished.id,
-            start=window.start if window else None,
-            end=window.end if window else None,
-            status=act.ChunkStatus.COMPLETED,
-            checksum=chunk_checksum((file.path, file.sha256) for file in finished.files),
-            rows=sum(file.rows for file in finished.files),
-            fence=finished.fence,
-            receipts=finished.receipts,
-            run=finished.run,
+        chunk = completed_chunk(
+            state, finished.id, finished.files, fence=finished.fence, receipts=finished.receipts, run=finished.run
         )
         return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
@@ -137,8 +129,30 @@ def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:
         check_unchanged(state, token)
         if state.completed(chunk):
             return None
-        window = None if chunk == UNTIMED_CHUNK else state.window(chunk)
-        start, end = (window.start, window.end) if window else (None, None)
-        return [act.Chunk(chunk, start, end, act.ChunkStatus.FAILED, error=error, run=run)]
+        return [chunk_action(state, chunk, act.ChunkStatus.FAILED, error=error, run=run)]
 
     return prepare
+
+
+def completed_chunk(state: State, number: int, files: Collection[DataFile], **values: Any) -> act.Chunk:
+    """Return the action that completes a chunk with these files; see `chunk_action`."""
+    checksum = chunk_checksum((file.path, file.sha256) for file in files)
+    rows = sum(file.rows for file in files)
+    return chunk_action(state, number, act.ChunkStatus.COMPLETED, checksum=checksum, rows=rows, **values)
+
+
+def chunk_action(state: State, number: int, status: act.ChunkStatus, **values: Any) -> act.Chunk:
+    """Return an action on a chunk.
+
+    Args:
+        state: Its header gives the chunk's window.
+        number: The chunk.
+        status: The new status.
+        values: Other fields of the action.
+
+    Raises:
+        PlanError: The plan has no such chunk.
+    """
+    window = None if number == UNTIMED_CHUNK else state.window(number)
+    start, end = (window.start, window.end) if window else (None, None)
+    return act.Chunk(number, start, end, status, **values)

@@ -100,9 +100,11 @@ def unreadable_beginning(entry: LogEntry, name: str) -> GapError:
     """Say that a rebuild's checkpoint is needed and not there, or damaged."""
     if entry.fills_hole:
         return GapError(
-            f"{name} only fills a hole: a rebuild began the log anew later, and its checkpoint cannot be read. Rebuild "
-            "the location once more.",
+            f"{name} only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable. Rebuild "
+            "the location again.",
             object=name,
         )
     path = checkpoint_path(entry.transaction.revision)
-    return GapError(f"{name} begins the log anew with {path}, which cannot be read. Rebuild once more.", object=path)
+    return GapError(
+        f"{name} starts a new log with {path}, which is unreadable. Rebuild the location again.", object=path
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.log.truncation import known_state, refuse_lost_log
+from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -73,7 +73,7 @@ def open_source(
         UnknownRelationError: A chosen schema or table is not in the snapshot.
     """
     scan = scan_log(store)
-    head = known_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
+    head = existing_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
     if not head.revision:
         refuse_lost_log(store)
     revision = _chosen_revision(head, store.uri, settings, records, recorded=recorded)
