@@ -13,7 +13,7 @@ from snapshot_assets_tests.cli.helpers import store_of
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as the repository's own, with a plan of two weeks."""
+    """A copy of the repository's configuration with a plan of two weeks."""
     root = tmp_path / "a project"
     root.mkdir()
     shutil.copy(demo.ROOT / "dagster.yaml", root)
@@ -47,7 +47,7 @@ def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
 
 
 def differing(project: Path) -> dict[str, int]:
-    """Return, by table, how many rows of the plan's range the restored file has not as often as the source."""
+    """Return, by table, the number of rows in the plan's range that differ between source and restored file."""
     inside = "WHERE time_hour >= TIMESTAMPTZ '2013-01-01 00:00:00Z' AND time_hour < TIMESTAMPTZ '2013-01-15 00:00:00Z'"
     ranges = {"airlines": "", "airports": "", "planes": "", "weather": inside, "flights": inside}
     found = {}

@@ -1,4 +1,4 @@
-"""Whole databases through the real thing: exported and imported by the command, by Dagster, on Spark, over S3."""
+"""Whole databases, exported and imported by the command line through Dagster, Spark and S3."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def trip(
 
 
 def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
-    """Return of every table, partition and materialized view how many rows it has, and a hash over all their texts.
+    """Return row count and content hash of each table, partition and materialized view.
 
     Sequences have their last value.
     """
@@ -99,7 +99,7 @@ def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
 
 
 def same(server: PostgresqlServer, source: str, target: str) -> None:
-    """Assert that two databases hold the same rows equally often, and that pg_dump sees no other difference."""
+    """Assert that two databases have the same rows and the same `pg_dump` schema."""
     expected = contents(server, source)
     assert len(expected) > 0
     assert contents(server, target) == expected

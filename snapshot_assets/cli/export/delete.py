@@ -15,10 +15,10 @@ from snapshot_assets.errors import NoSnapshotError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Delete a snapshot after a confirmation that is exactly `yes`; exit status 1 if it was not given.
+    """Delete a snapshot after the confirmation `yes`; exit status 1 without it.
 
     Raises:
-        PinnedError: Tags or savepoints pin it, and `--with-tags` is not given.
+        PinnedError: Tags or savepoints pin the snapshot, and `--with-tags` is not given.
     """
     store, _ = open_location(options, options.snapshot)
     if "transactions" not in store.folders():
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
     )
     if not options.with_tags:
-        # before anybody is asked; deleting looks again
+        # before the confirmation; the deletion checks again
         refuse_pinned(sorted(tag.tag_name for tag in summary.tags), (each.savepoint_id for each in summary.savepoints))
     if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
         show_message("Nothing was deleted.")

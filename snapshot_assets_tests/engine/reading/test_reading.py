@@ -130,7 +130,7 @@ def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_
     assert min(map(len, groups.values())) >= 6
     chance = random.Random(kind)
     for number in range(40):
-        if number == 20:  # from here on the log's statistics of row groups are out of sight, and footers tell
+        if number == 20:  # from here on, the log lacks statistics of row groups, and footers select them
             write_checkpoint(store, read_state(store))
         first, last = sorted(chance.sample(range(-3, 76), 2))
         offset = timedelta(microseconds=chance.choice([0, 0, 1, -1]))
@@ -194,7 +194,7 @@ def test_a_time_that_travelled_as_text_is_cut_only_at_the_bounds_of_chunks(hourl
     uri = hourly(carriers={"main.hourly.moment": "text"})
     store = open_store(parse_location(uri))
     assert numbers(planned(store, uri, start="2025-01-02T00:00:00Z")) == [*range(24, 72)]
-    with pytest.raises(PlanError, match=r"main\.hourly\.moment travelled as string.*bounds of chunks"):
+    with pytest.raises(PlanError, match=r"main\.hourly\.moment is carried as string.*bounds of chunks"):
         planned(store, uri, start="2025-01-02T00:00:01Z")
 
 
@@ -286,7 +286,7 @@ def test_credentials_come_from_the_environment_of_the_process_that_registered(
     folder = parse_location(hourly()).local_path
     for file in folder.glob("[st]*/**/*.*"):
         open_store(parse_location(s3_location), options).put(file.relative_to(folder).as_posix(), file.read_bytes())
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "unknown")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     environment = {
         "AWS_ENDPOINT_URL": options.endpoint,

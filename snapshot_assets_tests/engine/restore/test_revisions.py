@@ -125,9 +125,9 @@ def test_preparing_refuses_a_changed_chunk_and_records_nothing(exported, into):
 def test_preparing_refuses_a_time_range_over_times_carried_as_text(place, duck):
     place.export(carriers={"main.events.moment": "text"})
     noon = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC))
-    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+    with pytest.raises(PlanError, match=r"events\.moment is carried as"):
         duck.run(place.store, filters=noon).prepare()
-    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+    with pytest.raises(PlanError, match=r"events\.moment is carried as"):
         duck.restore(place.store, filters=noon)
     assert duck.imports() == []
 
