@@ -19,9 +19,8 @@ from snapshot_assets.databases.duckdb.ddl.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.failures import translated
 from snapshot_assets.databases.duckdb.ingest import ingest
-from snapshot_assets.databases.duckdb.names import Schemas
-from snapshot_assets.databases.duckdb.session import session_config
-from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.duckdb.session import named_rows, session_config
+from snapshot_assets.databases.duckdb.sql import Schemas, identifier, literal
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
@@ -196,9 +195,7 @@ class DuckDBTarget(SqlTarget):
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         with self._translated(doing):
-            cursor = self._connection.execute(sql)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return named_rows(self._connection.execute(sql))
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for statement in statements:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.spark.address import catalog_path
 from snapshot_assets.databases.spark.introspect import SparkRelations, translated
@@ -53,9 +53,10 @@ class SparkCatalogDatabase:
         check_selection(selection, self._catalog.namespaces, columns)
         selected = sorted(name for name in relations if selects(selection, name))
         tables = [name for name in selected if not relations[name].is_view or name in selection.tables]
+        names = selected_schemas(selection, selected, self._catalog.namespaces)
         return DatabaseSchema(
             database=self.kind,
-            schemas=tuple(Schema(name=name) for name in self._schemas(selection, selected)),
+            schemas=tuple(Schema(name=name) for name in names),
             tables=tuple(self._table(name, selection) for name in tables),
             views=tuple(self._view(name, selection) for name in selected if name not in tables),
         )
@@ -97,11 +98,6 @@ class SparkCatalogDatabase:
 
     def close(self) -> None:
         """Do nothing: the session belongs to whoever made it."""
-
-    def _schemas(self, selection: Selection, selected: list[TableName]) -> list[str]:
-        if selection.tables:
-            return sorted({name.schema for name in selected})
-        return sorted(selection.schemas or self._catalog.namespaces)
 
     def _column_names(self, name: TableName) -> tuple[str, ...]:
         return tuple(self._catalog.schema(name).names)
