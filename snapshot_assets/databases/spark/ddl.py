@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.databases.spark.sql import identifier, literal
-from snapshot_assets.databases.spark.types import type_text
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.spark.introspect import translated
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import literal, qualified
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName

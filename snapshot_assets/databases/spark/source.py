@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.spark.address import catalog_path
-from snapshot_assets.databases.spark.introspect import SparkRelations, translated
+from snapshot_assets.databases.spark.failures import translated
+from snapshot_assets.databases.spark.introspect import SparkRelations
 from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.time_column import time_range

@@ -11,7 +11,7 @@ from pyspark.sql.functions import lit
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.address import catalog_path
-from snapshot_assets.databases.spark.introspect import translated
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, begun, claimed
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
