@@ -98,7 +98,7 @@ class SparkRelations:
             return self._spark.table(self.sql_name(name)).schema
 
     def details(self, name: TableName) -> dict[str, str]:
-        """Return what the catalog has besides the columns, such as `Provider` and `View Text`."""
+        """Return the properties of a relation in the catalog, such as `Provider` and `View Text`."""
         rows = self.rows(f"DESCRIBE TABLE EXTENDED {self.sql_name(name)}", f"looking at {name}")
         names = [row["col_name"] for row in rows]
         begin = names.index(_DETAILS) + 1 if _DETAILS in names else len(rows)

@@ -1,4 +1,4 @@
-"""A Spark catalog as a source: described like every database, read as DataFrames."""
+"""A Spark catalog as a source, which is read as DataFrames."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _TIME_ZONE = "spark.sql.session.timeZone"
 
 
 class SparkCatalogDatabase:
-    """The tables of one catalog, or of one namespace of it. See `SchemaSource`.
+    """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
-    Nothing here is held: each scan reads what the catalog shows at that time.
+    No state is held: each scan reads the state of its time.
 
     Args:
-        address: Which catalog.
+        address: The catalog.
         spark: The session; its time zone is UTC.
 
     Raises:
-        DatabaseError: The session's time zone is another one.
+        DatabaseError: The session has another time zone.
         UnknownRelationError: There is no such catalog or namespace.
     """
 
@@ -48,7 +48,7 @@ class SparkCatalogDatabase:
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
         relations = self._catalog.relations
-        # Looking at a table costs a round trip: only those are looked at that the plan says something about.
+        # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
         special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
         columns = {name: self._column_names(name) if name in special else () for name in relations}
         check_selection(selection, self._catalog.namespaces, columns)
@@ -94,11 +94,11 @@ class SparkCatalogDatabase:
         return time_range(bounds)
 
     def fence(self) -> dict[str, str]:
-        """Return where the rows come from; catalogs have no common word for the state they show."""
+        """Return the catalog and Spark's version; catalogs have no common identifier of their state."""
         return {"spark_catalog": ".".join((self._path, *self._namespace)), "spark": self._spark.version}
 
     def close(self) -> None:
-        """Do nothing: the session belongs to whoever made it."""
+        """Do nothing: the session belongs to the caller."""
 
     def _column_names(self, name: TableName) -> tuple[str, ...]:
         return tuple(self._catalog.schema(name).names)
@@ -124,9 +124,9 @@ class SparkCatalogDatabase:
         )
 
     def _view_columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it works no longer or has a type that no file can hold.
+        """Return a view's columns; none if it no longer works or has a type without a carrier.
 
-        Such a view still is worth exporting: its definition is. Only its rows could not be exported.
+        The definition of such a view is exported all the same.
         """
         try:
             return schema_columns(name, self._catalog.schema(name), selection)
