@@ -13,8 +13,11 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
 from benchmarks.catalog import HEADER, START, data_file, store_of
 from snapshot_assets.catalog import catalog as catalogs
@@ -22,13 +25,15 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import Expiry, expire
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
+from snapshot_assets.catalog.operations.expire import execute_expiry, plan_expiry
 from snapshot_assets.catalog.pins.tags import delete_tag
+from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import pretty_json
 
+T = TypeVar("T")
 REPLACED = 10
 KEPT = 10
 OBJECT = pretty_json({"version": 1, "manifest": {}})
@@ -76,16 +81,13 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
             shutil.copytree(f"{folder}/made", f"{folder}/{number}")
             copy = store_of(f"{folder}/{number}")
             catalog = Catalog(copy, read_state(copy))
-            decided.append(seconds(catalog, dry_run=True)[0])
-            took, done = seconds(catalog, dry_run=False)
+            took, plan = seconds(partial(plan_expiry, catalog, Retention(KEPT)))
+            decided.append(took)
+            took, done = seconds(partial(execute_expiry, catalog, plan))
             committed.append(took)
         for number in range(tags):
             delete_tag(catalog, f"t{number}")
-        looked_for = []
-        for _ in range(rounds):
-            started = time.process_time()
-            collect_garbage(catalog, dry_run=True)
-            looked_for.append(time.process_time() - started)
+        looked_for = [seconds(partial(plan_collection, catalog))[0] for _ in range(rounds)]
     assert len(done.expired) == revisions - KEPT
     return {
         "revisions": revisions,
@@ -94,15 +96,15 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
         "decided s": statistics.median(decided),
         "committed s": statistics.median(committed),
         "garbage s": statistics.median(looked_for),
-        "freed objects": len(done.freed),
+        "freed objects": len(done.released),
     }
 
 
-def seconds(catalog: Catalog, *, dry_run: bool) -> tuple[float, Expiry]:
-    """Return how long an expiry took this process, whatever else the machine did, and what it gave up."""
+def seconds(work: Callable[[], T]) -> tuple[float, T]:
+    """Return how much processor time some work took this process, and its result."""
     started = time.process_time()
-    done = expire(catalog, keep_last=KEPT, dry_run=dry_run)
-    return time.process_time() - started, done
+    result = work()
+    return time.process_time() - started, result
 
 
 def main() -> None:

@@ -1,9 +1,8 @@
-"""Every exception the package raises, by name.
+"""All exceptions of the package.
 
-Two questions are answered by type, never by message: may a retry help (`TransientError`), and is the call
-itself wrong (`UsageError`, exit status 2). Every message names the thing, what was found, what was expected
-and what to do. Attributes given to the constructor travel with the exception, across pickling too, because
-Spark carries exceptions from task to driver.
+Code decides by type, never by message: `TransientError` may be retried, and `UsageError` means that the call is wrong
+(exit status 2). A message names the thing, what was found, what was expected and what to do. Attributes survive
+pickling, because Spark sends exceptions from task to driver.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ class SnapshotError(Exception):
 
     Args:
         message: What is wrong and what to do about it.
-        **attributes: The facts behind the message, readable as `error.attributes["name"]`.
+        **attributes: Values that the message mentions, readable as `error.attributes["name"]`.
     """
 
     def __init__(self, message: str, **attributes: Any) -> None:
@@ -32,22 +31,22 @@ def _rebuild(kind: type[SnapshotError], message: str, attributes: dict[str, Any]
 
 
 class TransientError(SnapshotError):
-    """The same call may succeed later; a retry is worth it."""
+    """The same call may succeed later, so a retry is useful."""
 
 
 class UsageError(SnapshotError):
-    """The call, the plan or a name in it is wrong; nothing was done."""
+    """The call, the plan or a name in it is wrong; the command changed nothing."""
 
 
-# What the user wrote
+# The call and the plan
 
 
 class PlanError(UsageError):
-    """A field of a plan is missing, wrong, or contradicts another one."""
+    """A field of a plan is missing or wrong, or contradicts another field."""
 
 
 class LocationUriError(UsageError):
-    """A location URI is not one that snapshots may live at."""
+    """A URI cannot be a location of snapshots."""
 
 
 class UnknownSourceError(UsageError):
@@ -67,27 +66,27 @@ class UnsupportedTypeError(UsageError):
 
 
 class SnapshotExistsError(UsageError):
-    """The location holds a snapshot made with another plan."""
+    """The location contains a snapshot of another plan."""
 
 
 class VersionNotFoundError(UsageError):
-    """A version names no readable state of the location."""
+    """A version does not name a readable state of the location."""
 
 
 class TagExistsError(UsageError):
-    """The name of a tag is taken, by another revision, with another time to live, or by a rule."""
+    """A tag of this name exists with another revision, with another time to live, or from a retention rule."""
 
 
 class LogWholeError(UsageError):
-    """A rebuild was asked for where the log is whole."""
+    """A rebuild was requested, but the log is complete."""
 
 
 class AcceptanceNeededError(UsageError):
-    """Data that was removed, replaced or deleted may come back, by a rebuild or a rollback."""
+    """A rebuild or rollback may bring back data that was removed, replaced or deleted, and needs an explicit option."""
 
 
 class PinnedError(UsageError):
-    """Tags or savepoints pin what is to be deleted."""
+    """Tags or savepoints pin the data that the call would delete."""
 
 
 # Object storage
@@ -102,11 +101,11 @@ class ObjectNotFoundError(StorageError):
 
 
 class ObjectExistsError(StorageError):
-    """A conditional create found the object there already."""
+    """A conditional create failed because the object exists."""
 
 
 class StoreUnavailableError(StorageError, TransientError):
-    """The store did not answer, throttled, or failed in a way that may pass."""
+    """The store did not answer, throttled the call, or failed temporarily."""
 
 
 class StoreDeniedError(StorageError):
@@ -114,26 +113,26 @@ class StoreDeniedError(StorageError):
 
 
 class StoreFullError(StorageError):
-    """No space is left, or a quota is used up."""
+    """No space is left, or a quota is exhausted."""
 
 
 class ConditionalCreateUnsupportedError(StorageError):
-    """The store does not honour conditional creates, so two writers could both win a revision."""
+    """The store ignores the condition of a create, so two writers could both commit one revision."""
 
 
 class OutcomeUnknownError(StorageError):
-    """A commit was sent, and whether it took effect could not be read back."""
+    """A commit was sent, and reading it back failed, so its outcome is unknown."""
 
 
-# What lies on storage
+# The storage format
 
 
 class DamageError(SnapshotError):
-    """Base of everything that says: this location is not as it was written."""
+    """Base of all errors that report damage at a location."""
 
 
 class DocumentError(DamageError):
-    """A document cannot be parsed or contradicts its own rules."""
+    """A document cannot be parsed or is invalid."""
 
 
 class UnsafePathError(DamageError):
@@ -141,15 +140,15 @@ class UnsafePathError(DamageError):
 
 
 class LimitExceededError(DamageError):
-    """A document is larger or deeper than any that is written, or would be: then it was not written."""
+    """A document is, or would be, larger or deeper than readers accept; in the second case it was not written."""
 
 
 class UnsupportedVersionError(SnapshotError):
-    """A document was written by a newer format than this code reads."""
+    """A document has a newer format version than this code reads."""
 
 
 class ForkError(DamageError):
-    """Two transactions claim one revision, or a revision follows another than its predecessor."""
+    """Two transactions claim one revision, or a transaction links to one that is not its predecessor."""
 
 
 class GapError(DamageError):
@@ -169,7 +168,7 @@ class TornObjectError(DamageError):
 
 
 class LostLogError(DamageError):
-    """There is data at the location, but no log, or its end is lost."""
+    """The location contains data, but the log or its end is lost."""
 
 
 class ChecksumMismatchError(DamageError):
@@ -188,23 +187,23 @@ class ConflictError(SnapshotError):
 
 
 class SupersededError(ConflictError):
-    """Another writer began, upgraded or deleted the snapshot since the plan was read."""
+    """Another writer started, upgraded or deleted the snapshot after this run opened it."""
 
 
 class LocationDeletedError(ConflictError):
-    """The snapshot was deleted; the location accepts nothing more."""
+    """The snapshot was deleted; the location accepts no further transactions."""
 
 
 class UnsealedError(ConflictError):
-    """A savepoint was asked for while the head is not sealed."""
+    """A savepoint was requested, but the head is not sealed."""
 
 
 class ClockError(SnapshotError):
-    """This machine's clock is too far from the store's."""
+    """This machine's clock differs too much from the store's."""
 
 
 class IncompleteError(SnapshotError):
-    """A seal or a rollback was asked for while windows are missing or files are damaged."""
+    """A seal or a rollback was requested, but windows are missing or files are damaged."""
 
 
 class FederationError(SnapshotError):
@@ -231,18 +230,18 @@ class DatabaseLockedError(DatabaseError):
 
 
 class CarrierError(DatabaseError):
-    """A value cannot be held exactly by its column's native carrier."""
+    """The native carrier of a column cannot represent a value exactly."""
 
 
 class ConsistencyLostError(DatabaseError):
-    """The exported database snapshot that a run reads is gone."""
+    """The exported database snapshot that a run reads no longer exists."""
 
 
 # Running
 
 
 class RestoreError(SnapshotError):
-    """A snapshot, or a part of it, could not be restored."""
+    """A snapshot or a part of it could not be restored."""
 
 
 class RestoreFailedError(SnapshotError):
@@ -250,7 +249,7 @@ class RestoreFailedError(SnapshotError):
 
 
 class TargetNotEmptyError(UsageError):
-    """A table of the target holds rows that no import of this location put there."""
+    """A table of the target contains rows that no import of this location loaded."""
 
 
 class OtherImportError(UsageError):
@@ -258,11 +257,11 @@ class OtherImportError(UsageError):
 
 
 class TaskFailedError(SnapshotError):
-    """A Spark task raised an error that no retry mends."""
+    """A Spark task raised a permanent error."""
 
 
 class TaskLostError(TransientError):
-    """A Spark task died, with its worker or executor, more often than Spark retries."""
+    """A Spark task died with its worker or executor more often than Spark retries."""
 
 
 class ExportFailedError(SnapshotError):

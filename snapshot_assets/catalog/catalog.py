@@ -138,12 +138,12 @@ class Catalog:
                     entry = read_entry(self.store, self.state.revision + 1)
                 except ObjectNotFoundError:
                     return self.state
-                if entry.begins_anew:
+                if entry.starts_log:
                     self.state = read_state(self.store)
                 else:
                     self.state.apply(entry, transaction_path(self.state.revision + 1))
 
-    def begun(self) -> State:
+    def require_snapshot(self) -> State:
         """Return the state of a location that holds a snapshot.
 
         Raises:
@@ -158,7 +158,7 @@ class Catalog:
 
     def token(self) -> Token:
         """Return what a writer has to remember of the snapshot it plans for."""
-        state = self.begun()
+        state = self.require_snapshot()
         return Token(state.snapshot_id, state.revision, state.schema_id)
 
     def now(self) -> datetime:

@@ -11,14 +11,14 @@ import pyarrow as pa
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.diff import difference
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.revisions import revision_facts
+from snapshot_assets.catalog.state.totals import revision_summaries
 from snapshot_assets.format.windows import Window
 
 _TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
-class Asked:
+class TableRequest:
     """What a metadata table is read of.
 
     Attributes:
@@ -43,10 +43,10 @@ class MetadataTable:
     """
 
     schema: pa.Schema
-    rows: Callable[[Asked], Iterator[tuple[Any, ...]]]
+    rows: Callable[[TableRequest], Iterator[tuple[Any, ...]]]
     versioned: bool = False
 
-    def read(self, asked: Asked) -> pa.Table:
+    def read(self, asked: TableRequest) -> pa.Table:
         """Return the table."""
         columns = zip(*self.rows(asked), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=False)]
@@ -57,8 +57,8 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def _snapshots(asked: Asked) -> Iterator[tuple[Any, ...]]:
-    facts = revision_facts(asked.head)
+def _snapshots(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
+    facts = revision_summaries(asked.head)
     for known in asked.head.readable():
         fact, seal = facts[known.revision], known.seal
         outside = sum(item.rows for item in seal.rows_outside)
@@ -76,19 +76,19 @@ def _snapshots(asked: Asked) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _tags(asked: Asked) -> Iterator[tuple[Any, ...]]:
+def _tags(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
     yield from map(astuple, list_tags(asked.head))
 
 
-def _savepoints(asked: Asked) -> Iterator[tuple[Any, ...]]:
+def _savepoints(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
     yield from map(astuple, list_savepoints(asked.head))
 
 
-def _diff(asked: Asked) -> Iterator[tuple[Any, ...]]:
+def _diff(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
     yield from map(astuple, difference(asked.head, asked.since, asked.state.revision).rows)
 
 
-def _chunks(asked: Asked) -> Iterator[tuple[Any, ...]]:
+def _chunks(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
     state = asked.state
     windows: dict[int, Window] = {window.id: window for window in state.windows()}
     for number in sorted({*state.expected_chunks(), *state.chunks, *state.in_progress}):
@@ -110,7 +110,7 @@ def _chunks(asked: Asked) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _files(asked: Asked) -> Iterator[tuple[Any, ...]]:
+def _files(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
     for known in asked.state.live_files():
         file = known.file
         yield (

@@ -1,12 +1,18 @@
-"""Asking before something is deleted."""
+"""Shows what a command will do, asks, and does it."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
 from snapshot_assets.cli.output import say
+
+_Plan = TypeVar("_Plan")
 
 
 def confirmed(question: str) -> bool:
-    """Ask on stderr, and tell whether the answer is exactly `yes`.
+    """Ask on stderr, and return whether the answer is exactly `yes`.
 
     Args:
         question: What will happen, as a sentence.
@@ -16,3 +22,37 @@ def confirmed(question: str) -> bool:
         return input() == "yes"
     except EOFError:
         return False
+
+
+def execute_confirmed(
+    options: argparse.Namespace,
+    plan: _Plan,
+    execute: Callable[[_Plan], _Plan],
+    report: Callable[[_Plan, bool], None],
+    *,
+    question: str = "",
+    refusal: str = "Nothing was deleted.",
+) -> int:
+    """Execute a plan after a confirmation that is exactly `yes`; a dry run only reports it.
+
+    Args:
+        options: The call.
+        plan: What the operation planned.
+        execute: Carries the plan out, and returns it as it was carried out.
+        report: Prints a plan, and whether it was carried out.
+        question: What will happen, as a sentence; "" if nothing needs a confirmation.
+        refusal: What to print if the confirmation was not given.
+
+    Returns:
+        Exit status: 1 if the confirmation was not given.
+    """
+    if options.dry_run:
+        report(plan, False)
+        return 0
+    if question and not options.yes and not confirmed(question):
+        say(refusal)
+        if options.json:
+            report(plan, False)
+        return 1
+    report(execute(plan), True)
+    return 0

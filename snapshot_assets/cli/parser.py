@@ -171,17 +171,18 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     show = described(commands, "show", "what a state holds: chunks, tables, tags, seals, and the size of the log")
     show.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
-    _catalog_command(show, "show")
+    _catalog_command(show, "show", "show_state")
     table = described(commands, "table", "show a metadata table, as Spark shows it under its name with a $ before it")
     table.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
     table.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
     table.add_argument("--since", metavar="VERSION", help="of diff: the version to begin at")
-    _catalog_command(table, "table")
+    _catalog_command(table, "show", "table")
     checkpoint = described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
     single_writer(checkpoint)
-    _catalog_command(checkpoint, "checkpoint")
-    _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc")
-    _collecting(described(commands, "prune", "delete the log's beginning, which a checkpoint holds"), "prune")
+    _catalog_command(checkpoint, "maintain", "checkpoint")
+    _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc", "run")
+    prune = described(commands, "prune", "delete the oldest part of the log, which a checkpoint also holds")
+    _collecting(prune, "maintain", "prune")
     add_expire(described(commands, "expire", "give up old sealed revisions, and tags that outlived their time"))
     _rollback(described(commands, "rollback", "give the newest state the data of an older version"))
     _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
@@ -195,21 +196,21 @@ def _catalog(parser: argparse.ArgumentParser) -> None:
     rebuild.add_argument("--from-files", action="store_true", help="let data files stand for receipts that are gone")
     dry_run(rebuild, "tell what would be done, touch nothing")
     single_writer(rebuild)
-    _catalog_command(rebuild, "rebuild")
+    _catalog_command(rebuild, "maintain", "rebuild")
     upgrade = described(commands, "upgrade", "raise the format version; older code then reads it no longer")
     upgrade.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
     dry_run(upgrade, "tell what would be done, touch nothing")
     single_writer(upgrade)
-    _catalog_command(upgrade, "upgrade")
+    _catalog_command(upgrade, "maintain", "upgrade")
 
 
-def _catalog_command(parser: argparse.ArgumentParser, module: str, **defaults: Any) -> None:
+def _catalog_command(parser: argparse.ArgumentParser, module: str, function: str = "run", **defaults: Any) -> None:
     snapshot(parser)
     as_json(parser)
-    parser.set_defaults(run=command(f"catalog.{module}"), **defaults)
+    parser.set_defaults(run=command(f"catalog.{module}", function), **defaults)
 
 
-def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
+def _collecting(parser: argparse.ArgumentParser, module: str, function: str) -> None:
     parser.add_argument(
         "--grace", metavar="D", help="delete only what is older: 24h, 7d, … (default: the plan's grace)"
     )
@@ -219,7 +220,7 @@ def _collecting(parser: argparse.ArgumentParser, module: str) -> None:
     dry_run(parser, "list what would be deleted, touch nothing")
     single_writer(parser)
     yes(parser)
-    _catalog_command(parser, module, interrupted="run the same command again to finish")
+    _catalog_command(parser, module, function, interrupted="run the same command again to finish")
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:

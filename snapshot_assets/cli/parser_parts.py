@@ -58,11 +58,16 @@ def count(text: str) -> int:
     return int(text)
 
 
-def command(module: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command that imports its module only when it runs."""
+def command(module: str, function: str = "run") -> Callable[[argparse.Namespace], int]:
+    """Return a command that imports its module only when it runs.
+
+    Args:
+        module: The module below `snapshot_assets.cli`.
+        function: Its function that runs the command.
+    """
 
     def run(options: argparse.Namespace) -> int:
-        status: int = import_module(f"snapshot_assets.cli.{module}").run(options)
+        status: int = getattr(import_module(f"snapshot_assets.cli.{module}"), function)(options)
         return status
 
     return run

@@ -25,7 +25,7 @@ def add_tag(parser: argparse.ArgumentParser) -> None:
     _pinning(create, "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)")
     _writing(create, "tag", "create")
     list_ = described(commands, "list", "list the tags by commit time of the revisions that they name")
-    _reading(list_, "tag", "list")
+    _reading(list_, "tag", "list_")
     delete = described(commands, "delete", "delete a tag; garbage collection frees what nothing else needs")
     _name(delete)
     _ending(delete)
@@ -48,9 +48,9 @@ def add_savepoint(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     create = described(commands, "create", "compact everything, leave deleted rows out, and keep the result")
     dry_run(create, "tell what would be compacted and pinned, touch nothing")
-    _writing(create, "savepoint_create", "create", interrupted="run the same command again to go on")
+    _writing(create, "savepoint_create", "run", interrupted="run the same command again to go on")
     list_ = described(commands, "list", "list the savepoints by commit time of the revisions that they keep")
-    _reading(list_, "savepoint", "list")
+    _reading(list_, "savepoint", "list_")
     delete = described(commands, "delete", "delete a savepoint; garbage collection frees what nothing else needs")
     delete.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
     _ending(delete)
@@ -86,12 +86,12 @@ def _name(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
     parser.add_argument("name", metavar=metavar, help="the tag: a letter or _, then letters, digits, _ . -")
 
 
-def _writing(parser: argparse.ArgumentParser, module: str, action: str, **defaults: Any) -> None:
+def _writing(parser: argparse.ArgumentParser, module: str, function: str, **defaults: Any) -> None:
     single_writer(parser)
-    _reading(parser, module, action, **defaults)
+    _reading(parser, module, function, **defaults)
 
 
-def _reading(parser: argparse.ArgumentParser, module: str, action: str, **defaults: Any) -> None:
+def _reading(parser: argparse.ArgumentParser, module: str, function: str, **defaults: Any) -> None:
     snapshot(parser)
     as_json(parser)
-    parser.set_defaults(run=command(module), action=action, **defaults)
+    parser.set_defaults(run=command(module, function), **defaults)

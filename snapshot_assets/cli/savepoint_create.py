@@ -10,7 +10,7 @@ from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.catalog.compact import compact, groups_json, show_groups
 from snapshot_assets.cli.catalog.describe import plain
-from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, show, show_json
 from snapshot_assets.engine.compact.plan import CompactionPlan, Group, Wanted
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from functools import partial
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins.listing import ListedTag, list_tags
 from snapshot_assets.catalog.pins.objects import ttl_text
-from snapshot_assets.catalog.pins.tags import Tag, create_tag, delete_tag, known_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.state.released import end_of_pin
+from snapshot_assets.catalog.pins.tags import Tag, create_tag, known_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.state.unreferenced import end_of_pin
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.cli.catalog.describe import plain
-from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import show, show_json
-from snapshot_assets.cli.pins import agreed, delete_pin, not_done, show_pins
+from snapshot_assets.cli.pins import delete_pin, loss_question, show_ends, show_pins
 from snapshot_assets.format.units import parse_duration, time_text
 
 _COLUMNS = {
@@ -29,38 +29,37 @@ _COLUMNS = {
 }
 
 
-def run(options: argparse.Namespace) -> int:
-    """Do what the command says; exit status 1 only of `exists`, where there is no such tag."""
-    actions = {
-        "create": _create,
-        "list": _list,
-        "delete": _delete,
-        "rename": _rename,
-        "replace": _replace,
-        "exists": _exists,
-    }
-    return actions[options.action](options)
-
-
-def _create(options: argparse.Namespace) -> int:
+def create(options: argparse.Namespace) -> int:
+    """Create a tag."""
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=True)
     tag = create_tag(catalog, options.name, version_to_pin(options.at, catalog.state), ttl)
     return _report(options, catalog, tag, "" if tag.new else ", as before")
 
 
-def _replace(options: argparse.Namespace) -> int:
+def replace(options: argparse.Namespace) -> int:
+    """Let a tag pin another revision; ask first if a revision becomes unreadable."""
     ttl = _ttl(options)
     catalog = open_catalog(options, writing=not options.dry_run)
     known, revision = known_tag(catalog.state, options.name), version_to_pin(options.at, catalog.state)
     ends, uri = end_of_pin(catalog.state, known, replaced_by=revision), catalog.store.uri
-    if options.dry_run or not agreed(options, uri, known, ends):
-        facts = {"uri": uri, "tag_name": options.name, "tagged_snapshot_id": revision, "replaced": False}
-        return not_done(options, facts, f"{known.pin} would pin revision {revision}", ends)
-    return _report(options, catalog, replace_tag(catalog, options.name, revision, ttl))
+
+    def report(tag: Tag | None, done: bool) -> None:
+        if tag is not None:
+            _report(options, catalog, tag)
+        else:
+            facts = {"uri": uri, "tag_name": options.name, "tagged_snapshot_id": revision, "replaced": False}
+            show_ends(options, facts, f"{known.pin} would pin revision {revision}", ends)
+
+    def execute(_: Tag | None) -> Tag | None:
+        return replace_tag(catalog, options.name, revision, ttl)
+
+    question = loss_question(uri, known, ends)
+    return execute_confirmed(options, None, execute, report, question=question, refusal="Nothing was changed.")
 
 
-def _rename(options: argparse.Namespace) -> int:
+def rename(options: argparse.Namespace) -> int:
+    """Rename a tag."""
     catalog = open_catalog(options, writing=True)
     return _report(options, catalog, rename_tag(catalog, options.name, options.new_name))
 
@@ -80,13 +79,14 @@ def _report(options: argparse.Namespace, catalog: Catalog, tag: Tag, remark: str
     return 0
 
 
-def _delete(options: argparse.Namespace) -> int:
+def delete(options: argparse.Namespace) -> int:
+    """Delete a tag; ask first if a revision becomes unreadable."""
     catalog = open_catalog(options, writing=not options.dry_run)
-    known = known_tag(catalog.state, options.name)  # a wrong name is told with those that are near
-    return delete_pin(options, catalog, known, partial(delete_tag, catalog, options.name), tag_name=options.name)
+    return delete_pin(options, catalog, known_tag(catalog.state, options.name), tag_name=options.name)
 
 
-def _exists(options: argparse.Namespace) -> int:
+def exists(options: argparse.Namespace) -> int:
+    """Print whether there is a tag; exit status 1 if not."""
     catalog = open_catalog(options, writing=False)
     found = options.name in catalog.state.tags
     if options.json:
@@ -96,7 +96,8 @@ def _exists(options: argparse.Namespace) -> int:
     return 0 if found else 1
 
 
-def _list(options: argparse.Namespace) -> int:
+def list_(options: argparse.Namespace) -> int:
+    """List the tags."""
     catalog = open_catalog(options, writing=False)
     tags = list_tags(catalog.state)
     found = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in tags]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.state.released import Freed
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.cli.output import counted, human_bytes, show, show_table
 
 
@@ -42,7 +42,7 @@ def sizes(found: Sequence[Reasoned]) -> str:
     return f"{counted(len(found), 'object')}, {human_bytes(sum(each.bytes for each in found))}"
 
 
-def freed_json(found: Sequence[Freed]) -> dict[str, Any]:
+def released_json(found: Sequence[ReleasedObject]) -> dict[str, Any]:
     """Return what goes as JSON holds it, its sums as those of `gc`."""
     return {
         "objects": len(found),
@@ -52,13 +52,13 @@ def freed_json(found: Sequence[Freed]) -> dict[str, Any]:
     }
 
 
-def show_objects(found: Sequence[Freed]) -> None:
+def show_objects(found: Sequence[ReleasedObject]) -> None:
     """Print each object with its reason and size."""
     if found:
         show_table(("Reason", "Bytes", "Object"), [(each.reason, each.bytes, each.path) for each in found])
 
 
-def show_freed(found: Sequence[Freed], *, done: bool) -> None:
+def show_released(found: Sequence[ReleasedObject], *, done: bool) -> None:
     """Print the sums of what nothing needs, by reason, and who deletes it.
 
     Args:

@@ -1,4 +1,4 @@
-"""The actions of a transaction as plain values: what the catalog decides and folds, apart from how it is encoded."""
+"""The actions of a transaction as plain values; `format.transactions` encodes them."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from snapshot_assets.format.predicates import Predicate
 
 @dataclass(frozen=True)
 class Header:
-    """What a snapshot id stands for: the plan's part that every writer of the snapshot must agree on.
+    """The part of the plan that all writers of a snapshot id must agree on.
 
     Attributes:
         name: The plan's name.
         source: Alias of the source database.
         catalog: The plan's catalog name, or "".
-        schemas: Schemas of the database when the snapshot began, in order.
-        start: Range start; None where a snapshot has no timed table and nobody named one.
+        schemas: Schemas of the database when the snapshot started, in order.
+        start: Range start; None if the snapshot has no timed table and the plan names no start.
         end: Range end; None while a continuous plan has closed no window.
         chunk_time_window: Window length in microseconds.
         kind: `once` or `continuous`.
         format: `parquet`.
-        schema_only: Whether data is refused.
-        time_zone: Zone in which timestamps without one are read.
+        schema_only: Whether the snapshot contains no data.
+        time_zone: Time zone of timestamps without a zone.
         null_time: `chunk0` or `fail`.
         untimed_tables: `export`, `skip` or `fail`.
         grace: Grace period of garbage collection, microseconds.
         requested_schemas: The plan's own list; empty for all.
         requested_tables: The plan's own list; empty for all.
-        requested_start: RFC 3339, or "" where the user left it open.
-        requested_end: RFC 3339, or "" where the user left it open.
+        requested_start: RFC 3339, or "" if the plan has none.
+        requested_end: RFC 3339, or "" if the plan has none.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Header:
 
 @dataclass(frozen=True)
 class ObjectRef:
-    """An immutable object, named with its checksum."""
+    """An immutable object: its path, checksum and size in bytes."""
 
     path: str
     sha256: str
@@ -68,7 +68,7 @@ class ObjectRef:
 
 @dataclass(frozen=True)
 class Begin:
-    """A snapshot id begins; with `force` everything of the one before it leaves the state."""
+    """Starts a snapshot id; with `force`, removes the previous snapshot from the state."""
 
     snapshot_id: str
     header: Header
@@ -77,14 +77,14 @@ class Begin:
 
 @dataclass(frozen=True)
 class Extend:
-    """The range's end of a continuous plan moves forward."""
+    """Moves the range's end of a continuous plan forward."""
 
     end: datetime
 
 
 @dataclass(frozen=True)
 class SchemaAdded:
-    """Schema documents get the next integer schema id."""
+    """Gives schema documents the next integer schema id."""
 
     schema_id: int
     folder: str
@@ -94,7 +94,7 @@ class SchemaAdded:
 
 @dataclass(frozen=True)
 class ChunksInProgress:
-    """A run says which chunks it works on: information, never a lock."""
+    """Records the chunks that a run works on; it is not a lock."""
 
     chunks: tuple[int, ...]
     run: str
@@ -111,7 +111,7 @@ class ChunkStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk finished or failed.
+    """Completes a chunk or records its failure.
 
     Attributes:
         start: Window start; None for chunk 0.
@@ -119,10 +119,10 @@ class Chunk:
         status: `COMPLETED` or `FAILED`.
         checksum: Chunk checksum, "" for a failed one.
         error: Scrubbed error text of a failed one.
-        fence: What identifies the database state that was read.
-        receipts: The receipts that this commit rests on.
-        run: The run that did it.
-        exported: Of a compaction the revision that exported the rows; 0 of an export.
+        fence: Identifies the database state that the export read.
+        receipts: The receipts that this commit adopts.
+        run: The run that exported the chunk.
+        exported: For a compaction, the revision that exported the rows; 0 for an export.
     """
 
     id: int
@@ -140,21 +140,21 @@ class Chunk:
 
 @dataclass(frozen=True)
 class AddFile:
-    """A data file becomes part of the state."""
+    """Adds a data file to the state."""
 
     file: DataFile
 
 
 @dataclass(frozen=True)
 class RemoveFile:
-    """A data file leaves the state; the object stays until garbage collection."""
+    """Removes a data file from the state; its object stays until garbage collection."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class RowsOutside:
-    """Rows of a table whose time lies before the range's start or not before its end."""
+    """Number of a table's rows whose time is outside the range."""
 
     schema: str
     table: str
@@ -163,7 +163,7 @@ class RowsOutside:
 
 @dataclass(frozen=True)
 class Seal:
-    """A complete, verified state is declared."""
+    """Declares the state complete and verified."""
 
     verified_revision: int
     checksum: str
@@ -173,19 +173,19 @@ class Seal:
 
 @dataclass(frozen=True)
 class Deleted:
-    """The snapshot is deleted; the location accepts nothing more."""
+    """Deletes the snapshot; the location accepts no further transactions."""
 
 
 @dataclass(frozen=True)
 class TagCreated:
-    """A sealed revision gets a name, and stays readable for as long as it has one.
+    """Gives a sealed revision a name; the revision stays readable while the tag exists.
 
     Attributes:
         revision: The sealed revision.
         object: The object that holds the revision's manifest.
         created_at: UTC, whole milliseconds.
-        ttl: How long it lives from `created_at`, in whole seconds; None for ever.
-        automatic: Whether a rule made it, and may delete it.
+        ttl: Time to live from `created_at`, in whole seconds; None if the tag never expires.
+        automatic: Whether a retention rule created it and may delete it.
     """
 
     name: str
@@ -201,14 +201,14 @@ class TagCreated:
 
 @dataclass(frozen=True)
 class TagDeleted:
-    """A tag is gone; its object may still be there for a while."""
+    """Deletes a tag; garbage collection deletes its object later."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TagRenamed:
-    """A tag has another name from here on; its revision, time of creation and time to live stay.
+    """Renames a tag; its revision, time of creation and time to live stay.
 
     Attributes:
         name: The old name.
@@ -221,21 +221,21 @@ class TagRenamed:
 
 @dataclass(frozen=True)
 class TagReplaced:
-    """A tag pins another revision from here on."""
+    """Moves a tag to another revision."""
 
     tag: TagCreated
 
 
 @dataclass(frozen=True)
 class SavepointCreated:
-    """A sealed revision gets a number, and stays readable for as long as it has one.
+    """Gives a sealed revision a number; the revision stays readable while the savepoint exists.
 
     Attributes:
-        id: Greater than that of any savepoint before.
+        id: Greater than the id of every earlier savepoint.
         revision: The sealed revision.
         object: The object that holds the revision's manifest.
         created_at: UTC, whole milliseconds.
-        automatic: Whether a rule made it, and may delete it.
+        automatic: Whether a retention rule created it and may delete it.
     """
 
     id: int
@@ -250,22 +250,22 @@ class SavepointCreated:
 
 @dataclass(frozen=True)
 class SavepointDeleted:
-    """A savepoint is gone; its object may still be there for a while."""
+    """Deletes a savepoint; garbage collection deletes its object later."""
 
     id: int
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """The head's data becomes that of an older revision; plans made before are aborted.
+    """Gives the head the data of an older revision and aborts operations that were prepared earlier.
 
-    Behind it in the same transaction stand all schemas and chunks of that revision, as they were, the files that leave
-    and return, and a seal.
+    The same transaction then repeats all schemas and chunks of that revision, lists the files that leave and return,
+    and seals.
 
     Attributes:
         revision: The sealed revision.
-        snapshot_id: Its snapshot, whose header and beginning follow.
-        tombstones: Its tombstones by the revision that had them first.
+        snapshot_id: The snapshot of that revision; `header`, `created_at` and `created_by` are those of its start.
+        tombstones: Tombstones of that revision, by the revision that first recorded each.
     """
 
     revision: int
@@ -278,28 +278,28 @@ class Rollback:
 
 @dataclass(frozen=True)
 class ReturnedFiles:
-    """Files that were removed are live again."""
+    """Makes removed files live again."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Expired:
-    """Sealed revisions need not be readable any more, unless a tag or savepoint pins them."""
+    """Releases sealed revisions from retention, except those that a tag or savepoint pins."""
 
     revisions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Tombstone:
-    """Rows of one table are deleted: those of which a predicate is true, in the files that are there.
+    """Deletes the rows of one table for which a predicate is true, in the files that are live now.
 
-    Readers leave them out; the files stay as they are until a compaction writes them anew. A file whose
-    `tombstones_through` is not below the tombstone's revision is not concerned: it was exported later, or the rows were
-    left out when it was written.
+    Readers omit these rows. The files stay unchanged until a compaction rewrites them. A tombstone does not apply to
+    a file whose `tombstones_through` is at or above the tombstone's revision: that file was exported later, or was
+    written without the rows.
 
     Attributes:
-        predicate: On the columns of the table as the newest schema has it.
+        predicate: Predicate on the table's columns in the newest schema.
     """
 
     schema: str
@@ -309,10 +309,10 @@ class Tombstone:
 
 @dataclass(frozen=True)
 class Purged:
-    """Garbage collection gave files up: no retained revision and no pin needs them, and their objects go.
+    """Records files that garbage collection deletes, because no retained revision and no pin needs them.
 
     Attributes:
-        paths: Data files, none of them live.
+        paths: Paths of data files that are not live.
     """
 
     paths: tuple[str, ...]
@@ -320,11 +320,11 @@ class Purged:
 
 @dataclass(frozen=True)
 class Upgraded:
-    """The location has a newer format version from here on; plans made before are aborted.
+    """Raises the location's format version and aborts operations that were prepared earlier.
 
     Attributes:
-        version: The version that this transaction and all later ones carry.
-        previous: The one before.
+        version: Version of this transaction and all later ones.
+        previous: The version before.
     """
 
     version: int
@@ -333,11 +333,11 @@ class Upgraded:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """The log begins anew, with the checkpoint of this revision; plans made before are aborted.
+    """Restarts the log at this revision's checkpoint and aborts operations that were prepared earlier.
 
     Attributes:
-        snapshot_id: The snapshot that was found, "" where this only fills a hole below the new beginning.
-        lost: What could not be proved, in words.
+        snapshot_id: The recovered snapshot; "" if this transaction only fills a gap below the new start.
+        lost: Descriptions of what the rebuild could not prove.
     """
 
     snapshot_id: str

@@ -1,7 +1,7 @@
 """Arrow types as text and back: the `arrow_type` of a column in `tables.json`.
 
-The text is what Arrow itself prints, restricted to the types that data files hold; parsing is the inverse on
-exactly that set, so that a document never names a type that a reader has to guess.
+The text is Arrow's own, restricted to the types that data files use. Parsing is the exact inverse, so a document never
+names a type that a reader has to guess.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def arrow_type_text(arrow_type: pa.DataType) -> str:
     """Return the text of a type.
 
     Raises:
-        DocumentError: The type is not one that data files hold.
+        DocumentError: Data files do not use this type.
     """
     if pa.types.is_list(arrow_type):
         return f"list<{arrow_type_text(arrow_type.value_type)}>"
@@ -60,14 +60,14 @@ def arrow_type_text(arrow_type: pa.DataType) -> str:
     text = str(arrow_type)
     if text in _SIMPLE or _DECIMAL.fullmatch(text) or _FIXED.fullmatch(text):
         return text
-    raise DocumentError(f"Arrow type {text} is not one that data files hold.", arrow_type=text)
+    raise DocumentError(f"Data files cannot hold Arrow type {text}.", arrow_type=text)
 
 
 def parse_arrow_type(text: str) -> pa.DataType:
     """Return the type that `arrow_type_text` wrote as `text`.
 
     Raises:
-        DocumentError: The text names no such type.
+        DocumentError: The text does not name such a type.
     """
     parser = _Parser(text)
     arrow_type = parser.type(0)
@@ -161,11 +161,11 @@ _LADDERS = (
     (pa.string(), pa.large_string()),
     (pa.binary(), pa.large_binary()),
 )
-"""Types of which each holds every value of those before it."""
+"""Each type in a ladder represents every value of the types before it."""
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the one of two types that holds every value of both; None if neither does."""
+    """Return the one of two types that represents every value of both, or None."""
     if one == other:
         return one
     for ladder in _LADDERS:

@@ -1,27 +1,23 @@
-"""Checkpoints as bytes: a Protobuf header, and Arrow sections that are read when they are needed (FORMAT.md)."""
+"""Checkpoints as bytes: a Protobuf header, and Arrow sections that readers fetch on demand (FORMAT.md, section 7)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 
 from snapshot_assets.errors import DocumentError, LimitExceededError, TornObjectError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format import codec
-from snapshot_assets.format import log_pb2 as pb
-from snapshot_assets.format.codec import from_micros, to_micros
-from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_version, check_writable
+from snapshot_assets.format import codec, transactions  # noqa: F401  transactions registers codecs of actions
+from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable
 from snapshot_assets.format.layout import checkpoint_path
-from snapshot_assets.format.transactions import decode_action, encode_action
 
 MAGIC = b"SNAPCKPT"
 MAX_SECTION_BYTES = 2 << 30
-"""Most bytes that a section may unpack to: ten million files."""
+"""Most bytes that a section may unpack to: enough for ten million files."""
 
 _ADVICE = "Expire revisions and collect garbage, or compact chunks into fewer files."
 
@@ -29,16 +25,16 @@ _LENGTH, _DIGEST = 4, 32
 _HEAD = len(MAGIC) + _LENGTH
 
 ReadRange = Callable[[int, int], bytes]
-"""Returns bytes of the object by place and length."""
+"""Returns bytes of the object, given an offset and a length."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What a revision said that files do not tell: its transaction without what it added and removed of them.
+    """One revision's transaction without the actions that add and remove files; those are in the section `files`.
 
     Attributes:
         committed_at: UTC.
-        changes_data: Whether it changed range, schema, chunks or files.
+        changes_data: Whether the transaction changed range, schema, chunks or files.
     """
 
     revision: int
@@ -54,10 +50,10 @@ class Section:
 
     Attributes:
         name: `files`, or `bounds` of a column.
-        offset: Its place behind the header.
-        size: Its length there.
-        unpacked: Its length, unpacked.
-        sha256: Of the bytes there, hex.
+        offset: Offset of its first byte from the end of the header, in bytes.
+        size: Stored length in bytes.
+        unpacked: Uncompressed length in bytes.
+        sha256: Of the stored bytes, hex.
     """
 
     name: str
@@ -78,10 +74,10 @@ class Checkpoint:
         location_id: Hex.
         revision: The last revision it covers.
         uuid: Of that revision's transaction, hex.
-        sha256: The trailing checksum of it, hex.
-        committed_at: Of it, UTC.
+        sha256: That transaction's trailing checksum, hex.
+        committed_at: Time of that transaction, UTC.
         data_revision: The last revision that changed range, schema, chunks or files.
-        events: What revisions said, in their order.
+        events: One per covered revision, in order.
         version: Format version.
     """
 
@@ -100,11 +96,11 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
     """Return the object's bytes.
 
     Args:
-        checkpoint: The header; its sections are not looked at.
+        checkpoint: The header; its `sections` are ignored and computed from `tables`.
         tables: Name, column and kind of each section, and its rows.
 
     Raises:
-        LimitExceededError: A part of it is larger than readers take.
+        LimitExceededError: A part is larger than readers accept.
     """
     where = checkpoint_path(checkpoint.revision)
     body = bytearray()
@@ -113,23 +109,11 @@ def encode_checkpoint(checkpoint: Checkpoint, tables: Iterable[tuple[str, str, s
         stream = _ipc(table)
         packed = pa.compress(stream, "zstd", asbytes=True)
         check_writable(max(stream.size, len(packed)), MAX_SECTION_BYTES, f"Section {name} of {where}", _ADVICE)
-        section = pb.Section(name=name, column=column, kind=kind, offset=len(body), size=len(packed))
-        section.unpacked, section.rows = stream.size, table.num_rows
-        section.sha256 = hashlib.sha256(packed).digest()
-        sections.append(section)
+        digest = hashlib.sha256(packed).hexdigest()
+        sections.append(Section(name, column, kind, len(body), len(packed), stream.size, digest, table.num_rows))
         body += packed
-    message = pb.Checkpoint(
-        version=checkpoint.version,
-        location_id=bytes.fromhex(checkpoint.location_id),
-        revision=checkpoint.revision,
-        uuid=bytes.fromhex(checkpoint.uuid),
-        sha256=bytes.fromhex(checkpoint.sha256),
-        committed_at=to_micros(checkpoint.committed_at),
-        data_revision=checkpoint.data_revision,
-        events=map(_encode_event, checkpoint.events),
-        sections=sections,
-    )
-    header = message.SerializeToString(deterministic=True)
+    message = codec.encode(replace(checkpoint, sections=tuple(sections)))
+    header: bytes = message.SerializeToString(deterministic=True)
     check_writable(len(header), MAX_DOCUMENT_BYTES, f"The header of {where}", _ADVICE)
     head = MAGIC + len(header).to_bytes(_LENGTH, "little") + header
     return head + hashlib.sha256(head).digest() + bytes(body)
@@ -142,18 +126,8 @@ def _ipc(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _encode_event(event: Event) -> pb.Event:
-    return pb.Event(
-        revision=event.revision,
-        committed_at=to_micros(event.committed_at),
-        writer_id=event.writer_id,
-        changes_data=event.changes_data,
-        actions=map(encode_action, event.actions),
-    )
-
-
 def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
-    """Return a checkpoint's header and where its sections begin.
+    """Return a checkpoint's header and the offset of its first section.
 
     Args:
         read: Reads the object.
@@ -161,65 +135,32 @@ def read_header(read: ReadRange, name: str) -> tuple[Checkpoint, int]:
 
     Raises:
         TornObjectError: The bytes do not match their own checksum.
-        UnsupportedVersionError: A newer format, or an action of a kind that this code does not know.
-        DocumentError: The bytes are whole but no checkpoint.
+        UnsupportedVersionError: The format is newer, or this code does not know the kind of an action.
+        DocumentError: The bytes match their checksum but are not a valid checkpoint.
     """
     start = read(0, _HEAD)
     length = int.from_bytes(start[len(MAGIC) :], "little")
     if start[: len(MAGIC)] != MAGIC or len(start) < _HEAD:
-        raise TornObjectError(f"{name} does not begin as a checkpoint does.", object=name)
+        raise TornObjectError(f"{name} does not start like a checkpoint.", object=name)
     if length > MAX_DOCUMENT_BYTES:
         raise LimitExceededError(f"{name} has a header of {length} bytes; at most {MAX_DOCUMENT_BYTES}.", object=name)
     rest = read(_HEAD, length + _DIGEST)
     header, digest = rest[:length], rest[length:]
     if hashlib.sha256(start + header).digest() != digest:
         raise TornObjectError(f"{name} does not match its own checksum ({len(rest)} bytes read).", object=name)
-    message = pb.Checkpoint()
-    try:
-        message.ParseFromString(header)
-    except DecodeError as cause:
-        raise DocumentError(f"{name} is no checkpoint: {cause}.", object=name) from cause
-    check_version(message.version, name)
-    try:
-        return _decode(message, name), _HEAD + len(rest)
-    except (OverflowError, ValueError) as cause:
-        raise DocumentError(f"{name} holds a value out of range: {cause}.", object=name) from cause
-
-
-def _decode(message: pb.Checkpoint, name: str) -> Checkpoint:
-    return Checkpoint(
-        location_id=message.location_id.hex(),
-        revision=message.revision,
-        uuid=message.uuid.hex(),
-        sha256=message.sha256.hex(),
-        committed_at=from_micros(message.committed_at),
-        data_revision=message.data_revision,
-        events=tuple(_decode_event(event, name) for event in message.events),
-        sections=tuple(codec.decode(Section, section) for section in message.sections),
-        version=message.version,
-    )
-
-
-def _decode_event(message: pb.Event, name: str) -> Event:
-    return Event(
-        revision=message.revision,
-        committed_at=from_micros(message.committed_at),
-        writer_id=message.writer_id,
-        actions=tuple(decode_action(action, name) for action in message.actions),
-        changes_data=message.changes_data,
-    )
+    return codec.decode_document(Checkpoint, header, name), _HEAD + len(rest)
 
 
 def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> None:
-    """Check that a checkpoint is its header and its sections, one behind the other, and not a byte besides.
+    """Check that a checkpoint consists of its header and its sections, without gaps and without other bytes.
 
-    Readers look only at what they need; this is for verification.
+    Only verification calls this; readers fetch only the sections that they need.
 
     Args:
         read: Reads the object.
         size: The object's size.
         name: Its path, for messages.
-        sections: Read every section too, also those that this code does not use, and compare their checksums.
+        sections: Also read every section, even those that this code does not use, and compare checksums.
 
     Raises:
         TornObjectError: Bytes are missing or appended, or do not match their checksum.
@@ -230,7 +171,7 @@ def check_bytes(read: ReadRange, size: int, name: str, *, sections: bool) -> Non
     for section in header.sections:
         if start + section.offset != end:
             raise DocumentError(
-                f"{_title(section, name)} begins at byte {start + section.offset}; expected {end}.", object=name
+                f"{_title(section, name)} starts at byte {start + section.offset}; expected {end}.", object=name
             )
         end += section.size
     if size != end:
@@ -260,15 +201,15 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
 
     Args:
         read: Reads the object.
-        start: Where sections begin in it.
-        section: Which one.
-        schema: The columns that it must have.
+        start: Offset of the first section in the object.
+        section: The section to read.
+        schema: The columns that the section must have.
         name: The object's path, for messages.
 
     Raises:
-        LimitExceededError: It is larger than any that is written.
-        TornObjectError: Its bytes do not match their checksum.
-        DocumentError: They are whole but not these columns.
+        LimitExceededError: The section is larger than writers allow.
+        TornObjectError: The bytes do not match their checksum.
+        DocumentError: The bytes match their checksum but do not hold these columns.
     """
     which = _title(section, name)
     packed = _read_packed(read, start, section, name)
@@ -277,7 +218,7 @@ def read_section(read: ReadRange, start: int, section: Section, schema: pa.Schem
         table = pa.ipc.open_stream(stream).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError) as cause:
-        raise DocumentError(f"{which} is not what it should be: {cause}.", object=name) from cause
+        raise DocumentError(f"{which} is not a valid Arrow stream: {cause}.", object=name) from cause
     if table.schema != schema or table.num_rows != section.rows:
         raise DocumentError(
             f"{which} has {table.num_rows} rows of {table.schema.names}; expected {section.rows} of {schema.names}.",

@@ -1,4 +1,4 @@
-"""Three layers of SHA-256 (GreptimeDB RFC, "Data Integrity") and the canonical JSON they rest on."""
+"""Three layers of SHA-256 (GreptimeDB RFC, "Data Integrity"), and the canonical JSON that they hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def sha256_hex(data: bytes) -> str:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return UTF-8 JSON with sorted keys and no spaces, so that equal values are equal bytes."""
+    """Return UTF-8 JSON with sorted keys and no spaces: equal values have equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -24,7 +24,7 @@ def sums_line(sha256: str, name: str) -> str:
 
 
 def chunk_checksum(files: Iterable[tuple[str, str]]) -> str:
-    """Return the chunk layer: SHA-256 over the lines of its files, sorted by path.
+    """Return the checksum of a chunk: SHA-256 over the `sha256sum` lines of its files, sorted by path.
 
     Args:
         files: Path and SHA-256 of each file.
@@ -39,13 +39,13 @@ def snapshot_checksum(
     tombstones: Mapping[int, Any],
     header: Mapping[str, Any],
 ) -> str:
-    """Return the snapshot layer, over schema files, chunk checksums, pending tombstones and the header, in this order.
+    """Return the checksum of a snapshot: schema files, chunk checksums, pending tombstones and header, in this order.
 
     Args:
-        schema_files: Path and SHA-256 of every schema file the snapshot uses.
+        schema_files: Path and SHA-256 of each schema file that the snapshot uses.
         chunks: Chunk checksum by chunk id.
         tombstones: Pending tombstones by revision, as JSON values.
-        header: catalog, schemas, time_range, chunk_time_window, empty_windows, format, schema_only.
+        header: The manifest's catalog, schemas, time_range, chunk_time_window, empty_windows, format, schema_only.
     """
     lines = [sums_line(sha256, path) for path, sha256 in sorted(schema_files)]
     lines += [sums_line(checksum, f"data/{chunk}") for chunk, checksum in sorted(chunks.items())]

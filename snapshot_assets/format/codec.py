@@ -2,7 +2,7 @@
 
 Values differ only in how the message holds them: ids and checksums in `bytes` fields are hex text, times are
 microseconds since 1970, durations microseconds, and a pair `start`, `end` is one `TimeRange`. `format.transactions`
-registers the two kinds of values that need code of their own: data files and predicates.
+registers the values that need their own code.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from enum import StrEnum
 from typing import Any, get_args, get_origin, get_type_hints
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from snapshot_assets.errors import DocumentError, UnsupportedVersionError
 from snapshot_assets.format import log_pb2 as pb
+from snapshot_assets.format.documents import check_version
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _RANGE = ("start", "end")
 
-Convert = Callable[[Any], Any]
-
 
 @dataclass(frozen=True)
 class Codec:
-    """How a kind of value becomes a part of a message, and back.
+    """Converts one kind of value to a part of a message and back.
 
     Attributes:
         encode: From the dataclass's value to the message's.
-        decode: Back. It raises ValueError, OverflowError or DocumentError for a value that is out of range.
+        decode: From the message's value to the dataclass's. It raises ValueError, OverflowError or DocumentError for
+            a value that is out of range.
     """
 
-    encode: Convert
-    decode: Convert
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
 
 
 def _same(value: Any) -> Any:
@@ -47,7 +48,7 @@ _registered: dict[Any, Codec] = {}
 
 
 def register(kind: Any, codec: Codec) -> None:
-    """Use a codec of its own for a type, as it is written in dataclass fields."""
+    """Use a codec for a type, given as dataclass fields annotate it."""
     _registered[kind] = codec
 
 
@@ -70,16 +71,42 @@ _DURATION = Codec(
 
 def encode(value: Any) -> Any:
     """Return the message of a dataclass instance."""
-    return codec_of(type(value)).encode(value)
+    return _codec_of(type(value)).encode(value)
 
 
 def decode(kind: type, message: Message) -> Any:
     """Return the instance of a dataclass that a message holds."""
-    return codec_of(kind).decode(message)
+    return _codec_of(kind).decode(message)
 
 
-def codec_of(kind: Any) -> Codec:
-    """Return the codec of a dataclass whose message has the same name; it is made once."""
+def decode_document(kind: type, data: bytes, name: str) -> Any:
+    """Return the instance of a dataclass that an object's Protobuf bytes hold, after checking their format version.
+
+    Args:
+        kind: The dataclass; its message has a field `version`.
+        data: The message's bytes.
+        name: The object's path, for messages.
+
+    Raises:
+        UnsupportedVersionError: The format is newer, or a part is of a kind that this code does not know.
+        DocumentError: The bytes are not such a message, or a value is invalid.
+    """
+    message = getattr(pb, kind.__name__)()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as cause:
+        raise DocumentError(f"{name} is not a valid {kind.__name__.lower()}: {cause}.", object=name) from cause
+    check_version(message.version, name)
+    try:
+        return decode(kind, message)
+    except (DocumentError, UnsupportedVersionError) as fault:
+        raise type(fault)(f"{name}: {fault}", object=name) from fault
+    except (OverflowError, ValueError) as cause:
+        raise DocumentError(f"{name} holds a value out of range: {cause}.", object=name) from cause
+
+
+def _codec_of(kind: Any) -> Codec:
+    """Return the cached codec of a dataclass whose message has the same name."""
     if kind not in _registered:
         _registered[kind] = _of_dataclass(kind)
     return _registered[kind]
@@ -97,17 +124,17 @@ def _of_dataclass(kind: Any) -> Codec:
     window = next((name for name, each in descriptors.items() if _is_range(each)), None)
 
     def encode_fields(value: Any) -> Message:
-        held = {name: part.encode(getattr(value, name)) for name, part in parts.items()}
+        values = {name: part.encode(getattr(value, name)) for name, part in parts.items()}
         if window:
-            held[window] = _encode_range(value.start, value.end)
-        message: Message = message_type(**held)
+            values[window] = _encode_range(value.start, value.end)
+        message: Message = message_type(**values)
         return message
 
     def decode_fields(message: Message) -> Any:
-        held = {name: part.decode(getattr(message, name)) for name, part in parts.items()}
+        values = {name: part.decode(getattr(message, name)) for name, part in parts.items()}
         if window:
-            held |= zip(_RANGE, _decode_range(getattr(message, window)), strict=True)
-        return kind(**held)
+            values |= zip(_RANGE, _decode_range(getattr(message, window)), strict=True)
+        return kind(**values)
 
     return Codec(encode_fields, decode_fields)
 
@@ -130,7 +157,7 @@ def _decode_range(message: pb.TimeRange) -> tuple[datetime | None, datetime | No
 def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
     """Return the codec of one field by its type in the dataclass and in the message."""
     if hint in _registered or is_dataclass(hint):
-        return codec_of(hint)
+        return _codec_of(hint)
     if get_origin(hint) is tuple:
         return _repeated(_of_field(get_args(hint)[0], field))
     if get_origin(hint) is Mapping:
@@ -147,11 +174,14 @@ def _of_field(hint: Any, field: FieldDescriptor) -> Codec:
 def _repeated(item: Codec) -> Codec:
     if item is _SAME:
         return Codec(_same, tuple)
-    return Codec(lambda values: [item.encode(value) for value in values], lambda held: tuple(map(item.decode, held)))
+    return Codec(
+        lambda values: [item.encode(value) for value in values],
+        lambda messages: tuple(map(item.decode, messages)),
+    )
 
 
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> Codec:
-    """Return the codec of an enum: members that the message lacks never get into the log."""
+    """Return the codec of an enum. The log never contains members that the message lacks."""
     values = field.enum_type.values_by_name if field.enum_type else {}
     numbers = {kind[name]: each.number for name, each in values.items() if name in kind.__members__}
     members = {number: member for member, number in numbers.items()}

@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else may have written: limits and version first, then the content."""
+"""JSON documents of untrusted origin: the reader checks limits and format version before the content."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 
 
 def check_writable(size: int, limit: int, name: str, advice: str) -> None:
-    """Refuse to write an object that no reader would take.
+    """Refuse to write an object that readers would reject.
 
     Args:
-        size: Its bytes.
-        limit: The most that are read.
+        size: Its size in bytes.
+        limit: The largest size that readers accept, in bytes.
         name: Its path, for the message.
-        advice: What can be done instead.
+        advice: What the user can do instead.
 
     Raises:
-        LimitExceededError: It is larger.
+        LimitExceededError: The object is larger than the limit.
     """
     if size > limit:
         raise LimitExceededError(
@@ -42,7 +42,7 @@ def check_writable(size: int, limit: int, name: str, advice: str) -> None:
 
 
 def pretty_json(value: Any) -> bytes:
-    """Return UTF-8 JSON for people: two spaces of indent, keys as given, a final newline."""
+    """Return readable UTF-8 JSON: two spaces of indent, keys in the given order, a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -54,9 +54,9 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
         name: Its path, for messages.
 
     Raises:
-        LimitExceededError: It is larger or deeper than anything that is written.
+        LimitExceededError: It is larger or deeper than readers accept.
         DocumentError: It is not a JSON object.
-        UnsupportedVersionError: Its version is newer than this code.
+        UnsupportedVersionError: Its format version is newer than this code.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise LimitExceededError(f"{name} has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are read.", object=name)
@@ -74,11 +74,11 @@ def parse_json(data: bytes, name: str) -> dict[str, Any]:
 
 
 def check_version(found: Any, name: str) -> None:
-    """Refuse a document whose format version this code does not read; checked before anything else in it.
+    """Refuse a document whose format version this code does not read.
 
     Raises:
-        DocumentError: There is no version.
-        UnsupportedVersionError: It is newer; the message names both numbers.
+        DocumentError: The version is missing or invalid.
+        UnsupportedVersionError: The version is newer; the message names both numbers.
     """
     if isinstance(found, bool) or not isinstance(found, int) or found < 1:
         raise DocumentError(f"{name} has version {found!r}; expected {FORMAT_VERSION}.", object=name)

@@ -1,4 +1,4 @@
-"""Which rows a predicate is true of, computed on Arrow batches with SQL's three answers: true, false, not known."""
+"""Evaluates predicates on Arrow batches with SQL's three-valued logic: true, false, NULL."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _WITH_EQUAL = (Operator.EQUAL, Operator.LESS_EQUAL, Operator.GREATER_EQUAL)
 
 
 def true_rows(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-    """Tell of each row whether a predicate is true of it; of one where that is not known it is not."""
+    """Return for each row whether a predicate is true; NULL counts as false."""
     return pc.fill_null(evaluate(predicate, columns, rows), False)
 
 
 def evaluate(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
-    """Return a predicate's answer for each row, NULL where it is not known.
+    """Return a predicate's value for each row: true, false or NULL.
 
     Args:
-        predicate: It.
-        columns: The columns that it asks for, in the types that it compares them in; see `predicates.columns_of`.
-        rows: How many rows there are.
+        predicate: The predicate.
+        columns: The columns that it uses, in the types of its literals; see `predicates.columns_of`.
+        rows: Number of rows.
     """
     match predicate:
         case Comparison():
@@ -57,9 +57,9 @@ def evaluate(predicate: Predicate, columns: Mapping[str, pa.Array], rows: int) -
 def _compared(values: pa.Array, operator: Operator, literal: Literal) -> pa.Array:
     if not pa.types.is_floating(values.type):
         return _COMPARE[operator](values, literal.scalar())
-    is_nan = pc.is_nan(values)  # NULL where the value is
+    is_nan = pc.is_nan(values)  # NULL where the value is NULL
     if literal.value != literal.value:
-        # No number is greater than a NaN: all are less, or equal to it.
+        # NaN is the greatest number: every other number is less.
         equal = is_nan if operator in _WITH_EQUAL else pc.and_(is_nan, False)
         return pc.or_(equal, pc.invert(is_nan)) if operator in _WITH_LESS else equal
     compared = _COMPARE[operator](values, literal.scalar())
@@ -68,8 +68,8 @@ def _compared(values: pa.Array, operator: Operator, literal: Literal) -> pa.Arra
 
 def _is_in(values: pa.Array, literals: Sequence[Literal]) -> pa.Array:
     wanted = pa.array([literal.scalar() for literal in literals], values.type)
-    if pa.types.is_floating(values.type):  # one zero
+    if pa.types.is_floating(values.type):  # -0 equals 0
         zero = pa.scalar(0.0, values.type)
         values, wanted = pc.add(values, zero), pc.add(wanted, zero)
-    found = pc.is_in(values, value_set=wanted)
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.bool_()))
+    is_in = pc.is_in(values, value_set=wanted)
+    return pc.if_else(values.is_valid(), is_in, pa.scalar(None, pa.bool_()))

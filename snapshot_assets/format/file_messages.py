@@ -1,4 +1,4 @@
-"""The message of an add-file action, which transactions and receipts carry, and the statistics in it."""
+"""Encodes and decodes add-file actions with their statistics, for transactions and receipts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Item = TypeVar("_Item")
 
 
 class _Lazy(Sequence[_Item]):
-    """Messages that become values when somebody looks: opening a location decodes statistics that few ask for."""
+    """Decodes messages on access, because opening a location reads statistics that few callers use."""
 
     def __init__(self, messages: Sequence[Any], decode: Callable[[Any], _Item]) -> None:
         self._messages = messages

@@ -1,4 +1,4 @@
-"""What is known of one data file: the facts that an add-file action, a receipt and the manifest share."""
+"""The description of one data file, shared by add-file actions, receipts and the manifest."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Physical = bool | int | float | bytes
-"""A statistic's value as Parquet's physical type holds it: an INT32/INT64, a BYTE_ARRAY, …"""
+"""A statistic's value in Parquet's physical type: INT32/INT64, BYTE_ARRAY, …"""
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Bounds of one column over a file or a row group; a bound is None where none is known.
+    """Bounds of one column over a file or a row group; an unknown bound is None.
 
-    A NaN lies outside the bounds, which are those of the other values. Unsigned integers stand in the
-    signed types of Parquet.
+    The bounds ignore NaN values. Unsigned integers are stored in Parquet's signed types.
 
     Attributes:
         column: Column name; only top-level columns of a non-nested type have bounds.
-        null_count: NULLs, or None if not known.
-        minimum: A value not above any value there. A BYTE_ARRAY longer than 64 bytes is cut.
-        maximum: A value not below any value there. A BYTE_ARRAY longer than 64 bytes is cut and its last byte raised.
+        null_count: Number of NULLs, or None if unknown.
+        minimum: Lower bound of the values. A BYTE_ARRAY longer than 64 bytes is truncated.
+        maximum: Upper bound of the values. A BYTE_ARRAY longer than 64 bytes is truncated and its last byte raised.
     """
 
     column: str
@@ -31,7 +30,7 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group: its rows, bytes in the file, and bounds."""
+    """One row group: its row count, size in bytes, and bounds."""
 
     rows: int
     bytes: int
@@ -40,21 +39,21 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file, written once and never altered.
+    """One data file; it is immutable.
 
     Attributes:
-        path: Relative to the location.
-        schema: True schema name of its table.
-        table: True table name.
+        path: Path relative to the location.
+        schema: Schema of its table, unquoted.
+        table: Name of its table, unquoted.
         chunk: Chunk id.
         attempt: 8 hex digits of the task attempt that wrote it.
-        rows: Physical rows.
-        bytes: Object size.
-        sha256: 64 hex digits, of the object's bytes, computed as they were written.
-        schema_id: Schema it was written with.
-        tombstones_through: Newest tombstone revision physically applied; for an export its base revision.
-        columns: Bounds over the file.
-        row_groups: Bounds by row group.
+        rows: Rows in the file, deleted ones included.
+        bytes: Size of the object.
+        sha256: 64 hex digits; SHA-256 of the object's bytes, computed while writing.
+        schema_id: Id of the schema that it was written with.
+        tombstones_through: Newest tombstone revision whose rows the file omits; for an export, its base revision.
+        columns: Bounds over the whole file.
+        row_groups: Bounds of each row group.
     """
 
     path: str

@@ -1,7 +1,7 @@
-"""Names of objects below a location, and the guard that reads them back.
+"""Paths of objects below a location: builds, parses and checks them.
 
-Every path that a document names is checked against this layout before it is used, so that a hostile document
-can reach nothing outside its location.
+Code checks every path in a document against this layout before using it, so a malicious document cannot reach objects
+outside its location.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from snapshot_assets.errors import UnsafePathError
-from snapshot_assets.format.names import TAG_NAME
-from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.temporary_names import TEMPORARY_NAME
+
+if TYPE_CHECKING:  # importing it loads Arrow and pydantic, and the local store needs neither
+    from snapshot_assets.format.relations import TableName
 
 MANIFEST = "manifest.json"
 CHECKSUMS = "SHA256SUMS"
@@ -23,6 +24,10 @@ DATA_FORMATS = ("parquet", "csv", "json")
 TRANSACTIONS = "transactions/"
 UNTIMED_CHUNK = 0
 """Chunk id of tables without a time index and of rows without a finite time."""
+TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
+"""Pattern of tag names: neither a revision nor a time, and safe in a path without escapes."""
+TEMPORARY_NAME = r"\.tmp-[0-9a-f]{16}"
+"""Pattern of the local driver's temporary files (FORMAT.md, section 8)."""
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _MAX_STEM = 160
@@ -42,7 +47,7 @@ _SAVEPOINT = re.compile(r"savepoint/savepoint-([1-9]\d*)-[0-9a-f]{8}", re.ASCII)
 
 
 def new_attempt() -> str:
-    """Return 8 fresh hex digits, so that no two task attempts can want the same name."""
+    """Return 8 random hex digits that make the object names of one task attempt unique."""
     return secrets.token_hex(4)
 
 
@@ -52,7 +57,7 @@ def encode_segment(text: str) -> str:
 
 
 def table_stem(name: TableName) -> str:
-    """Return `<schema>.<table>` encoded; one longer than 160 bytes is cut there, plus `~` and 16 hex of its SHA-256."""
+    """Return `<schema>.<table>` encoded; above 160 bytes, the first 160, `~` and 16 hex digits of its SHA-256."""
     stem = f"{encode_segment(name.schema)}.{encode_segment(name.table)}"
     if len(stem) <= _MAX_STEM:
         return stem
@@ -60,7 +65,7 @@ def table_stem(name: TableName) -> str:
 
 
 def data_file_stem(chunk: int, name: TableName, attempt: str) -> str:
-    """Return the path of an attempt's data files without part and extension."""
+    """Return the path of an attempt's data files, without part number and extension."""
     return f"data/{chunk}/{table_stem(name)}-{attempt}"
 
 
@@ -70,12 +75,12 @@ def receipt_path(chunk: int, attempt: str) -> str:
 
 
 def tag_path(name: str, attempt: str) -> str:
-    """Return the path of a tag's object; the attempt keeps apart all tags that ever had this name."""
+    """Return the path of a tag's object; the attempt distinguishes all tags that ever had this name."""
     return f"tag/tag-{name}-{attempt}"
 
 
 def savepoint_path(number: int, attempt: str) -> str:
-    """Return the path of a savepoint's object; the attempt keeps apart what several writers made of one number."""
+    """Return the path of a savepoint's object; the attempt distinguishes several writers of one number."""
     return f"savepoint/savepoint-{number}-{attempt}"
 
 
@@ -95,13 +100,13 @@ def checkpoint_path(revision: int) -> str:
 
 
 def checkpointed_revision(path: str) -> int | None:
-    """Return the revision whose checkpoint lies at `path`, or None if it is no checkpoint."""
+    """Return the revision of the checkpoint at `path`, or None for another object."""
     match = _CHECKPOINT.fullmatch(path)
     return int(match[1]) if match else None
 
 
 def revision_of(path: str) -> int | None:
-    """Return the revision whose transaction lies at `path`, or None if it is no transaction."""
+    """Return the revision of the transaction at `path`, or None for another object."""
     match = _TRANSACTION.fullmatch(path)
     return int(match[1]) if match else None
 
@@ -112,17 +117,17 @@ def log_revision(path: str) -> int:
 
 
 def is_receipt(path: str) -> bool:
-    """Tell whether `path` is a receipt's."""
+    """Return whether `path` is that of a receipt."""
     return _RECEIPT.fullmatch(path) is not None
 
 
 def is_probe(path: str) -> bool:
-    """Tell whether `path` is one at which writers prove that they may write."""
+    """Return whether `path` is that of a probe, with which writers test their right to write."""
     return _PROBE.fullmatch(path) is not None
 
 
 def is_temporary(path: str) -> bool:
-    """Tell whether `path` is that of a temporary file beside an object of this format."""
+    """Return whether `path` is that of a temporary file of the local driver."""
     return _TEMPORARY.fullmatch(path) is not None
 
 
@@ -139,7 +144,7 @@ def attempt_of(path: str) -> str:
 
 
 def in_layout(path: str) -> bool:
-    """Tell whether `path` is one that this format writes: only such objects may ever be deleted."""
+    """Return whether this format writes objects at `path`; no other object may be deleted."""
     patterns = (_DATA_FILE, _RECEIPT, _SCHEMA_FILE, _TRANSACTION, _CHECKPOINT, _PROBE, _TAG, _SAVEPOINT)
     return path in (MANIFEST, CHECKSUMS) or any(pattern.fullmatch(path) for pattern in patterns)
 
@@ -148,7 +153,7 @@ def check_data_path(path: str, chunk: int) -> str:
     """Return `path` if it is a data file of that chunk.
 
     Raises:
-        UnsafePathError: It is anything else, such as absolute, with `..`, a scheme or a backslash.
+        UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
     """
     match = _DATA_FILE.fullmatch(path)
     if match is None or int(match[1]) != chunk:

@@ -1,6 +1,6 @@
-"""Typed literals of predicates: a value as the storage of its Arrow type holds it, and how people write one.
+"""Typed literals of predicates: values in the storage form of their Arrow type, and their conversion from user input.
 
-A literal always has the type of the column that it is compared with, so nothing is converted while rows are compared.
+A literal has the type of the column that it is compared with, so evaluation converts nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from snapshot_assets.errors import DocumentError, PlanError
 from snapshot_assets.format.arrow_types import arrow_type_text, parse_arrow_type
 
 Value = bool | int | float | str | bytes
-"""By type: a boolean; an integer, of times in their unit since 1970 or midnight, of dates in days; a float; a text, and
-of a decimal too, with all digits of its scale; bytes."""
+"""The value by type. Timestamps and times are integers in their unit since 1970 or midnight, and dates in days. A
+decimal is text with all digits of its scale."""
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _CLOCK = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
@@ -37,14 +37,14 @@ class Literal:
 
     Attributes:
         type: The type, as `arrow_types.arrow_type_text` writes it.
-        value: The value as the type's storage holds it.
+        value: The value in the type's storage form.
     """
 
     type: str
     value: Value
 
     def __eq__(self, other: object) -> bool:
-        # A NaN is a value like others here, and 0 another than -0 and false.
+        # By repr: NaN equals NaN, and 0, -0 and false differ.
         return isinstance(other, Literal) and (self.type, repr(self.value)) == (other.type, repr(other.value))
 
     def __hash__(self) -> int:
@@ -57,23 +57,23 @@ class Literal:
 
     @property
     def unscaled(self) -> int:
-        """All digits of a decimal as one number."""
+        """A decimal's digits as one integer."""
         return int(Decimal(str(self.value)).scaleb(self.arrow_type.scale, _DIGITS))
 
     def scalar(self) -> pa.Scalar:
-        """Return the value for Arrow.
+        """Return the value as an Arrow scalar.
 
         Raises:
-            DocumentError: It is none of its type.
+            DocumentError: The value does not belong to the type.
         """
         try:
             return _scalar(self.value, self.arrow_type)
         except (pa.ArrowException, ArithmeticError, ValueError, TypeError, OverflowError) as cause:
-            raise DocumentError(f"{self.value!r} is no value of type {self.type}: {cause}.") from cause
+            raise DocumentError(f"{self.value!r} is not a value of type {self.type}: {cause}.") from cause
 
 
 def storage_of(arrow_type: pa.DataType) -> type | None:
-    """Return the Python type of a literal's value; None for types that are not compared: nested ones and NULL's own."""
+    """Return the Python type of a literal's value; None for nested types and null, which cannot be compared."""
     is_ = pa.types
     if is_.is_boolean(arrow_type):
         return bool
@@ -91,7 +91,7 @@ def storage_of(arrow_type: pa.DataType) -> type | None:
 def _scalar(value: Value, arrow_type: pa.DataType) -> pa.Scalar:
     wanted = storage_of(arrow_type)
     if type(value) is not wanted:
-        raise TypeError(f"expected {'nothing to compare with' if wanted is None else wanted.__name__}")
+        raise TypeError(f"expected {'no value of this type' if wanted is None else wanted.__name__}")
     if pa.types.is_decimal(arrow_type):
         number = Decimal(str(value))
         if not number.is_finite() or str(value) != decimal_text(number, arrow_type):
@@ -106,7 +106,7 @@ def _scalar(value: Value, arrow_type: pa.DataType) -> pa.Scalar:
 
 
 def decimal_text(number: Decimal, arrow_type: pa.DataType) -> str:
-    """Return a decimal's one text: all digits of its scale, no exponent, no minus before 0.
+    """Return a decimal's canonical text: all digits of its scale, no exponent, no minus before 0.
 
     Raises:
         ValueError: It has more digits than the type.
@@ -122,33 +122,31 @@ def decimal_text(number: Decimal, arrow_type: pa.DataType) -> str:
     return f"-{text}" if number.is_signed() and unscaled else text
 
 
-# What people write
-
 Given = bool | Decimal | str | bytes
-"""A value as it is given: true or false, a number, a text, bytes."""
+"""A value in a predicate's text: a boolean, number, text or bytes."""
 
 
 def coerced(given: Given, arrow_type: pa.DataType, column: str) -> Literal:
-    """Return what is given as a literal of a column's type, without loss but for the rounding of floats.
+    """Convert a value to a literal of a column's type, exactly except for the rounding of floats.
 
     Args:
-        given: A number, a text, … Times, dates and the floats NaN, Infinity and -Infinity are given as text.
+        given: The value. Times, dates and the floats NaN, Infinity and -Infinity are text.
         arrow_type: The column's type.
         column: Its name, for messages.
 
     Raises:
-        PlanError: It is none of that type; names both.
+        PlanError: The value does not fit the type; the message names both.
     """
     kind = arrow_type_text(arrow_type) if storage_of(arrow_type) else str(arrow_type)
     if storage_of(arrow_type) is None:
-        raise PlanError(f"column {column!r} is {kind}, which is compared with nothing; only 'is null' can be asked")
+        raise PlanError(f"column {column!r} is {kind}, a type that cannot be compared; only 'is null' works")
     try:
         literal = Literal(kind, _value(given, arrow_type))
         literal.scalar()
     except (ValueError, DocumentError) as cause:
         reason = "" if isinstance(cause, DocumentError) else f": {cause}"
         raise PlanError(
-            f"column {column!r} is {kind}, and {_shown(given)} is no value of that type{reason}; {_hint(arrow_type)}"
+            f"column {column!r} is {kind}, and {_shown(given)} is not a value of that type{reason}; {_hint(arrow_type)}"
         ) from None
     return literal
 
@@ -221,19 +219,19 @@ def _rounded(number: Decimal, arrow_type: pa.DataType) -> float:
 
 
 def _moment(text: str, arrow_type: pa.DataType) -> int:
-    """Return a time, date or timestamp as its storage holds it."""
+    """Convert a time, date or timestamp to its storage form."""
     if pa.types.is_date(arrow_type):
         if not _DATE.fullmatch(text):
-            raise ValueError("it is no date")
+            raise ValueError("it is not a date")
         return (date.fromisoformat(text) - date(1970, 1, 1)).days
     if pa.types.is_time(arrow_type):
         match = _TIME.fullmatch(text)
         if match is None or int(match[1]) >= 24 or int(match[2]) >= 60 or int(match[3]) >= 60:
-            raise ValueError("it is no time of day")
+            raise ValueError("it is not a time of day")
         return _units(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]), match[4], arrow_type.unit)
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
-        raise ValueError("it is no time")
+        raise ValueError("it is not a time")
     if bool(match[6]) != bool(arrow_type.tz):
         raise ValueError("it has a zone" if match[6] else "it has no zone")
     zone = "+00:00" if match[6] in (None, "Z", "z") else match[6]

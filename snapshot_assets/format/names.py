@@ -1,6 +1,6 @@
-"""Names as people write them: of tags, and of tables and columns as `schema.table`, quoted where a part holds a dot.
+"""Parses and writes names of tags, tables (`schema.table`) and columns (`schema.table.column`).
 
-The quoting is SQL's: `"a.b"."c"`, with a quote inside doubled. Names are true names: case is kept, nothing is folded.
+A part that contains a dot is quoted as in SQL: `"a.b"."c"`, with quotes inside doubled. Case is preserved.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import TAG_NAME
 from snapshot_assets.format.relations import TableName
-
-TAG_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,99}"
-"""What a tag may be called: something that is neither a revision nor a time, nor needs escaping in a path."""
 
 _TAG_NAME = re.compile(TAG_NAME, re.ASCII)
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
@@ -27,13 +25,13 @@ class ColumnPath(NamedTuple):
 
 
 def parse_table(value: object) -> TableName:
-    """Return the table a text names.
+    """Return the table that a text names.
 
     Args:
         value: `schema.table`, `"sche.ma"."ta.ble"`, or a mapping of `schema` and `table`.
 
     Raises:
-        PlanError: It does not name a schema and a table.
+        PlanError: The value does not name a schema and a table.
     """
     if isinstance(value, TableName):
         return value
@@ -56,10 +54,10 @@ def table_text(name: TableName) -> str:
 
 
 def parse_column(value: object) -> ColumnPath:
-    """Return the column a text such as `schema.table.column` names.
+    """Return the column that a text such as `schema.table.column` names.
 
     Raises:
-        PlanError: It does not name a schema, a table and a column.
+        PlanError: The value does not name a schema, a table and a column.
     """
     if isinstance(value, ColumnPath):
         return value
@@ -78,10 +76,10 @@ def column_text(path: ColumnPath) -> str:
 
 
 def check_tag_name(name: str) -> str:
-    """Return `name` if a tag may be called so.
+    """Return `name` if it is a valid tag name.
 
     Raises:
-        PlanError: It may not.
+        PlanError: It is invalid.
     """
     if _TAG_NAME.fullmatch(name) is None:
         raise PlanError(
@@ -93,7 +91,7 @@ def check_tag_name(name: str) -> str:
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    """Return the dotted parts of a text, unquoted; none if it is no dotted name."""
+    """Return the dotted parts of a name, unquoted; an empty tuple for an invalid name."""
     parts: list[str] = []
     position = 0
     while match := _PART.match(text, position):

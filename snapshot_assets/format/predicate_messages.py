@@ -1,4 +1,4 @@
-"""The message of a predicate, which a tombstone carries."""
+"""Encodes and decodes the predicates of tombstones."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def encode_predicate(predicate: pred.Predicate) -> pb.Predicate:
 
 
 def decode_predicate(message: pb.Predicate) -> pred.Predicate:
-    """Return the predicate in a message; Protobuf limits its depth before it comes here.
+    """Return the predicate in a message; Protobuf has already limited its depth.
 
     Raises:
-        DocumentError: It is not sound; see `predicates.check_predicate`.
-        UnsupportedVersionError: It has a part of a kind that this code does not know.
+        DocumentError: The predicate is invalid; see `predicates.check_predicate`.
+        UnsupportedVersionError: This code does not know the kind of a part.
     """
     return pred.check_predicate(_decode(message))
 
@@ -57,10 +57,11 @@ def _encode_all(predicates: Iterable[pred.Predicate]) -> pb.Predicates:
 def _decode(message: pb.Predicate) -> pred.Predicate:
     match message.WhichOneof("kind"):
         case "comparison":
-            found = message.comparison
+            comparison = message.comparison
             operators = {number: operator for operator, number in _OPERATORS.items()}
-            if found.operator in operators:
-                return pred.Comparison(found.column, operators[found.operator], _decode_literal(found.value))
+            if comparison.operator in operators:
+                value = _decode_literal(comparison.value)
+                return pred.Comparison(comparison.column, operators[comparison.operator], value)
         case "is_in":
             values = tuple(_decode_literal(value) for value in message.is_in.values)
             return pred.IsIn(message.is_in.column, values)

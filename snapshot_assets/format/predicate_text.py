@@ -1,7 +1,7 @@
-"""Predicates as people write them: `level < 3 and (name = 'x' or name is null)`.
+"""Predicates as text: `level < 3 and (name = 'x' or name is null)`.
 
-A column is named as it is, or in double quotes; a text stands in single quotes, each doubled within; numbers, `true`
-and `false` stand as they are, bytes as `x'00ff'`. Words may be in upper case. `and` binds closer than `or`, `not` most.
+Column names may be in double quotes. Text literals are in single quotes, and a quote inside is doubled. Bytes are
+written `x'00ff'`. Keywords ignore case. `not` binds closest, then `and`, then `or`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _OPERATORS = {operator.value: operator for operator in Operator} | {"<>": Operat
 
 @dataclass(frozen=True)
 class _Token:
-    """A piece of the text.
+    """A token of the text.
 
     Attributes:
-        kind: `name`, `word` (one of the language's own, in lower case), `sign`, `value` or `end`.
-        at: Where it begins.
+        kind: `name`, `word` (a keyword, in lower case), `sign`, `value` or `end`.
+        at: Offset of its first character.
     """
 
     kind: str
@@ -66,16 +66,16 @@ class _Token:
 
 
 def parse_predicate(text: str, schema: pa.Schema, table: str) -> Predicate:
-    """Return the predicate that a text stands for, its literals in the types of the columns.
+    """Parse a predicate and convert its literals to the types of the columns.
 
     Args:
-        text: It.
+        text: The predicate's text.
         schema: The table's columns.
         table: The table's name, for messages.
 
     Raises:
-        PlanError: The text is none, a column does not exist, or a literal is none of its column's type; names the
-            position, from 1.
+        PlanError: The text is invalid, a column does not exist, or a literal does not fit its column's type. The
+            message names the position, from 1.
     """
     if len(text) > MAX_TEXT:
         raise PlanError(f"the predicate has {len(text)} characters; at most {MAX_TEXT} are read")
@@ -96,12 +96,12 @@ def _tokens(text: str) -> Iterator[_Token]:
         if match is None:
             at += len(text[at:]) - len(text[at:].lstrip())
             raise PlanError(
-                f"the predicate cannot be read at position {at + 1}: {text[at : at + 20]!r} is no name, number, text in"
-                " single quotes or operator"
+                f"the predicate cannot be read at position {at + 1}: {text[at : at + 20]!r} is not a name, number, text"
+                " in single quotes or operator"
             )
         kind = match.lastgroup or "end"
-        at, found = match.end(), match[kind]
-        yield _token(kind, found, match.start(kind))
+        at = match.end()
+        yield _token(kind, match[kind], match.start(kind))
         if kind == "end":
             return
 
@@ -125,7 +125,7 @@ def _token(kind: str, text: str, at: int) -> _Token:
 
 
 class _Parser:
-    """Recursive descent over the pieces of a text."""
+    """Recursive descent over the tokens of a text."""
 
     def __init__(self, tokens: list[_Token], schema: pa.Schema, table: str) -> None:
         self._tokens = iter(tokens)
@@ -187,17 +187,17 @@ class _Parser:
 
     def _list(self, field: pa.Field) -> tuple[Literal, ...]:
         self._need("sign", "(")
-        found = [self._literal(field)]
+        literals = [self._literal(field)]
         while self._take("sign", ","):
-            found.append(self._literal(field))
+            literals.append(self._literal(field))
         self._need("sign", ")")
-        return tuple(found)
+        return tuple(literals)
 
     def _literal(self, field: pa.Field) -> Literal:
         token = self.next
         if token.kind != "value" or token.value is None:
             null = token.kind == "word" and token.text == "null"
-            hint = "to look for NULL write 'is null'" if null else "a text stands in single quotes"
+            hint = "to look for NULL write 'is null'" if null else "put text in single quotes"
             raise self.expected(f"a value ({hint})")
         value = token.value
         self._advance()
@@ -221,3 +221,42 @@ class _Parser:
 
     def _advance(self) -> None:
         self.next = next(self._tokens, self.next)
+
+
+def predicate_text(predicate: Predicate) -> str:
+    """Return the text that `parse_predicate` reads; it quotes every column and puts every operand in parentheses."""
+    match predicate:
+        case Comparison():
+            return f"{_quoted(predicate.column)} {predicate.operator} {_literal_text(predicate.value)}"
+        case IsIn():
+            return f"{_quoted(predicate.column)} in ({', '.join(map(_literal_text, predicate.values))})"
+        case IsNull():
+            return f"{_quoted(predicate.column)} is null"
+        case Not():
+            return f"not ({predicate_text(predicate.predicate)})"
+        case And():
+            return _joined_text(" and ", predicate.predicates) or "true"
+        case Or():
+            return _joined_text(" or ", predicate.predicates) or "false"
+
+
+def _joined_text(word: str, parts: tuple[Predicate, ...]) -> str:
+    return word.join(f"({predicate_text(part)})" for part in parts)
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal_text(literal: Literal) -> str:
+    kind, value = literal.arrow_type, literal.value
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if pa.types.is_boolean(kind):
+        return str(value).lower()
+    if pa.types.is_temporal(kind):
+        text = str(literal.scalar().cast(pa.string()).as_py())
+        return "'" + (text.replace(" ", "T") if pa.types.is_timestamp(kind) else text) + "'"
+    if isinstance(value, str) and not pa.types.is_decimal(kind):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value)

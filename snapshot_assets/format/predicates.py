@@ -1,7 +1,7 @@
 """Predicates on the rows of one table: a closed expression tree (FORMAT.md, section 6).
 
-A predicate is data. It is evaluated by this package alone and never becomes SQL text, so nothing in it can mean more
-than what it says. Like SQL it knows a third answer: whether a NULL is less than 3 is not known, nor whether it is not.
+A predicate is data. Only this package evaluates it, and it never becomes SQL text, so it cannot inject SQL. As in SQL,
+comparing NULL gives NULL.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.literals import Literal, Value, storage_of
 
 MAX_DEPTH = 24
-"""How deep a predicate may be nested."""
+"""Greatest nesting depth of a predicate."""
 MAX_SIZE = 10_000
-"""How many operators and literals it may have."""
+"""Greatest number of operators and literals of a predicate."""
 
 
 class Operator(StrEnum):
-    """How a column is compared with a literal."""
+    """A comparison operator."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -36,10 +36,10 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column compared with a literal of its type; not known where it is NULL.
+    """Compares a column with a literal of its type; NULL where the column is NULL.
 
-    Texts and bytes are compared byte by byte. A NaN equals itself and is greater than any other number, and -0 equals
-    0, as databases have it.
+    Text and bytes are compared byte by byte. As in PostgreSQL, NaN equals itself and is greater than any other number,
+    and -0 equals 0.
     """
 
     column: str
@@ -49,7 +49,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class IsIn:
-    """Whether a column equals one of several literals, all of its type; not known where it is NULL."""
+    """Whether a column equals one of several literals of its type; NULL where the column is NULL."""
 
     column: str
     values: tuple[Literal, ...]
@@ -57,28 +57,28 @@ class IsIn:
 
 @dataclass(frozen=True)
 class IsNull:
-    """Whether a column is NULL; always known."""
+    """Whether a column is NULL."""
 
     column: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """The opposite; not known where the predicate is not."""
+    """Negates a predicate; NULL where the predicate is NULL."""
 
     predicate: Predicate
 
 
 @dataclass(frozen=True)
 class And:
-    """Whether all are true: false if one is false, true if there are none."""
+    """Whether all predicates are true: false if one is false, true for an empty list."""
 
     predicates: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """Whether one is true: true if one is, false if there are none."""
+    """Whether at least one predicate is true; false for an empty list."""
 
     predicates: tuple[Predicate, ...]
 
@@ -87,7 +87,7 @@ Predicate = Comparison | IsIn | IsNull | Not | And | Or
 
 
 def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Return the predicates that one is made of."""
+    """Return the direct operands of a predicate."""
     match predicate:
         case Not():
             return (predicate.predicate,)
@@ -97,7 +97,7 @@ def parts_of(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def walk(predicate: Predicate) -> Iterator[tuple[Predicate, int]]:
-    """Yield a predicate and all that it is made of, each with its depth from 1; recursion is not what ends it."""
+    """Yield a predicate and all its parts, each with its depth from 1, without recursion."""
     todo = [(predicate, 1)]
     while todo:
         one, depth = todo.pop()
@@ -106,24 +106,24 @@ def walk(predicate: Predicate) -> Iterator[tuple[Predicate, int]]:
 
 
 def columns_of(predicate: Predicate) -> dict[str, pa.DataType | None]:
-    """Return the columns that a predicate asks for, with the type that it compares them in; None where any will do."""
-    found: dict[str, pa.DataType | None] = {}
+    """Return the columns that a predicate uses, with the type of its literals; None where only IS NULL uses them."""
+    columns: dict[str, pa.DataType | None] = {}
     for one, _ in walk(predicate):
         match one:
             case Comparison():
-                found[one.column] = one.value.arrow_type
+                columns[one.column] = one.value.arrow_type
             case IsIn():
-                found[one.column] = one.values[0].arrow_type
+                columns[one.column] = one.values[0].arrow_type
             case IsNull():
-                found.setdefault(one.column, None)
-    return found
+                columns.setdefault(one.column, None)
+    return columns
 
 
 def check_predicate(predicate: Predicate) -> Predicate:
-    """Return a predicate of which every part is sound in itself.
+    """Return a predicate after checking that it is valid without regard to a table.
 
     Raises:
-        DocumentError: It is too large or too deep, a literal is none of its type, or a column is compared with
+        DocumentError: It is too large or too deep, a literal does not fit its type, or a column is compared with
             literals of several types.
     """
     types: dict[str, str] = {}
@@ -136,7 +136,7 @@ def check_predicate(predicate: Predicate) -> Predicate:
                 f"A predicate is nested more than {MAX_DEPTH} deep, or has more than {MAX_SIZE} operators and literals."
             )
         if isinstance(one, IsIn) and not literals:
-            raise DocumentError(f"A predicate looks for column {one.column!r} in nothing.")
+            raise DocumentError(f"A predicate looks for column {one.column!r} in an empty list.")
         for literal in literals:
             literal.scalar()
             if types.setdefault(one.column, literal.type) != literal.type:  # type: ignore[union-attr]
@@ -157,10 +157,10 @@ def _literals(predicate: Predicate) -> tuple[Literal, ...]:
 
 
 def check_columns(predicate: Predicate, schema: pa.Schema, table: str) -> None:
-    """Make sure that a predicate fits a table.
+    """Check that a table has a predicate's columns in the types of its literals.
 
     Raises:
-        PlanError: The table lacks a column, or has it in another type than the literals; names both types.
+        PlanError: The table lacks a column or has it in another type; the message names both types.
     """
     for column, kind in columns_of(predicate).items():
         field = field_of(column, schema, table)
@@ -172,23 +172,20 @@ def field_of(column: str, schema: pa.Schema, table: str) -> pa.Field:
     """Return a table's column.
 
     Raises:
-        PlanError: There is none of that name, or more than one; names those that are there.
+        PlanError: No column or more than one column has that name; the message lists the columns.
     """
     names = schema.names
     places = [place for place, name in enumerate(names) if name == column]
     if len(places) > 1:
-        raise PlanError(f"table {table} has {len(places)} columns {column!r}, so it cannot be told which is meant")
+        raise PlanError(f"table {table} has {len(places)} columns {column!r}, so the name is ambiguous")
     if not places:
-        looks = "" if column.isascii() else f" ({column!a})"  # letters of another script may look the same
+        looks = "" if column.isascii() else f" ({column!a})"  # letters of another script may look identical
         raise PlanError(f"table {table} has no column {column!r}{looks}; it has {', '.join(names) or 'none'}")
     return schema.field(places[0])
 
 
-# JSON
-
-
 def predicate_json(predicate: Predicate) -> dict[str, Any]:
-    """Return a predicate as a JSON value, the one in the manifest; of the same predicate always the same."""
+    """Return a predicate as the JSON value of the manifest; equal predicates give equal values."""
     match predicate:
         case Comparison():
             literal = predicate.value
@@ -212,15 +209,15 @@ def predicate_json(predicate: Predicate) -> dict[str, Any]:
 
 
 def parse_predicate_json(value: Any) -> Predicate:
-    """Return the predicate that `predicate_json` wrote; its depth is limited by that of the document.
+    """Return the predicate that `predicate_json` wrote; the document's limit also limits its depth.
 
     Raises:
-        DocumentError: It is none.
+        DocumentError: The value is not a valid predicate.
     """
     try:
         return check_predicate(_from_json(value))
     except (KeyError, TypeError, ValueError) as cause:
-        raise DocumentError(f"{value!r:.200} is no predicate: {cause!r}.") from cause
+        raise DocumentError(f"{value!r:.200} is not a valid predicate: {cause!r}.") from cause
 
 
 def _from_json(value: Mapping[str, Any]) -> Predicate:
@@ -241,7 +238,7 @@ def _from_json(value: Mapping[str, Any]) -> Predicate:
 
 
 def _to_json(value: Value) -> bool | int | float | str:
-    """Return a value as JSON has it: bytes in hexadecimal digits, and in words the floats that JSON lacks."""
+    """Return a value as JSON: bytes as hex digits, and floats that JSON lacks as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float) and value - value != 0:

@@ -1,8 +1,7 @@
-"""The JSON schema documents: what a database looks like, apart from its rows.
+"""The JSON schema documents: the definition of a database without its rows.
 
-JSON rather than SQL (GreptimeDB RFC, "Why JSON instead of SQL?"): version-agnostic and processable. Documents hold the
-source database's own words where no neutral word exists (type text, default and check expressions, view
-definitions); everything structural is structured.
+JSON instead of SQL (GreptimeDB RFC, "Why JSON instead of SQL?") is version-agnostic and easy to process. Documents hold
+SQL text of the source only where no neutral form exists: types, default and check expressions, view definitions.
 """
 
 from __future__ import annotations
@@ -29,26 +28,38 @@ class TableName(NamedTuple):
 
 
 class Document(BaseModel):
-    """Base of the schema documents: immutable, and a field nobody knows is an error."""
+    """Base of the schema documents: immutable; an unknown field is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class SchemaObject(Document):
+    """Base of everything that has a name within a schema."""
+
+    schema_name: str = Field(alias="schema")
+    name: str
+
+    @property
+    def table_name(self) -> TableName:
+        """Schema and name."""
+        return TableName(self.schema_name, self.name)
 
 
 class Carrier(StrEnum):
-    """How a column's values travel: as an Arrow type proved exact, or as the database's own text."""
+    """How data files hold a column's values: in an Arrow type that is exact, or in the database's own text form."""
 
     NATIVE = "native"
     TEXT = "text"
 
 
 class Column(Document):
-    """One column as the source defines it, and as its values lie in the data files.
+    """One column as the source defines it, and the Arrow type of its values in the data files.
 
     Attributes:
         name: True name, unquoted.
         type: The source's own text of the type, modifiers included, such as `character varying(20)`.
         arrow_type: The Arrow type in the files, as `arrow_types.arrow_type_text` writes it.
-        carrier: `native`, or `text` when values are the database's text form, restored by a cast.
+        carrier: `native`, or `text` where values are the database's text form and a restore casts them.
         nullable: False where the source forbids NULL.
         default: Default expression in the source's SQL.
         generated: Expression of a generated (stored) column.
@@ -71,7 +82,7 @@ class Column(Document):
     comment: str | None = None
 
     def arrow_field(self) -> pa.Field:
-        """Return the field as the data files hold it; nullability is the database's business, not the file's."""
+        """Return the field of the data files, which is always nullable."""
         return pa.field(self.name, parse_arrow_type(self.arrow_type))
 
 
@@ -102,7 +113,7 @@ class ForeignKey(Document):
 
 
 class Index(Document):
-    """An index that is not the shadow of a constraint: its name and the source's full definition."""
+    """An index that no constraint owns: its name and the source's full definition."""
 
     name: str
     columns: tuple[str, ...] = ()
@@ -110,15 +121,13 @@ class Index(Document):
     definition: str
 
 
-class Sequence(Document):
+class Sequence(SchemaObject):
     """A sequence that a column of the table owns or draws its default from.
 
     Attributes:
-        last_value: The value last handed out, None if the sequence was never used.
+        last_value: The last value that the sequence returned; None if it was never used.
     """
 
-    schema_name: str = Field(alias="schema")
-    name: str
     type: str | None = None
     column: str | None = None
     owned: bool = False
@@ -130,26 +139,20 @@ class Sequence(Document):
     cycle: bool = False
     last_value: int | None = None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-
-class UserType(Document):
+class UserType(SchemaObject):
     """An enum, domain, composite or range type that a column uses, in the order they must be created.
 
     Attributes:
-        kind: What it is.
+        kind: Kind of the type.
         labels: Labels of an enum, in order.
-        definition: Everything else the source needs to make it again, in its own words.
+        definition: Everything else that recreates the type, in the source's SQL.
     """
 
-    schema_name: str = Field(alias="schema")
-    name: str
     kind: Literal["enum", "domain", "composite", "range"]
     labels: tuple[str, ...] = ()
     definition: dict[str, Any] = Field(default_factory=dict)
     comment: str | None = None
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class PrimaryKey(Document):
@@ -160,16 +163,14 @@ class PrimaryKey(Document):
     definition: str | None = None
 
 
-class Table(Document):
-    """One table: columns in order and all that hangs on it.
+class Table(SchemaObject):
+    """One table: its columns in order, its keys, constraints, indexes, sequences and types.
 
     Attributes:
         time_index: The column whose value decides a row's window; None for an untimed table.
-        options: What else the source needs to make the table again (partitioning, storage parameters, …).
+        options: Everything else that recreates the table: partitioning, storage parameters, …
     """
 
-    schema_name: str = Field(alias="schema")
-    name: str
     columns: tuple[Column, ...]
     time_index: str | None = None
     primary_key: PrimaryKey | None = None
@@ -182,18 +183,11 @@ class Table(Document):
     options: dict[str, Any] = Field(default_factory=dict)
     comment: str | None = None
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    @property
-    def table_name(self) -> TableName:
-        """The table's schema and name."""
-        return TableName(self.schema_name, self.name)
-
     def column(self, name: str) -> Column:
         """Return the column of that name.
 
         Raises:
-            KeyError: There is none.
+            KeyError: No such name exists.
         """
         for column in self.columns:
             if column.name == name:
@@ -205,24 +199,15 @@ class Table(Document):
         return pa.schema([column.arrow_field() for column in self.columns])
 
 
-class View(Document):
+class View(SchemaObject):
     """One view: its defining query, its columns, and the relations that must exist before it."""
 
-    schema_name: str = Field(alias="schema")
-    name: str
     definition: str
     columns: tuple[Column, ...] = ()
     depends_on: tuple[TableName, ...] = ()
     materialized: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
     comment: str | None = None
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    @property
-    def table_name(self) -> TableName:
-        """The view's schema and name."""
-        return TableName(self.schema_name, self.name)
 
 
 class Schema(Document):
@@ -234,7 +219,7 @@ class Schema(Document):
 
 
 class DatabaseSchema(Document):
-    """Everything `schemas.json`, `tables.json` and `views.json` say; each list sorted by schema and name.
+    """The content of `schemas.json`, `tables.json` and `views.json`; each list is sorted by schema and name.
 
     Attributes:
         database: Kind of the source, such as `postgresql`; definitions are in its SQL.
@@ -249,7 +234,7 @@ class DatabaseSchema(Document):
         """Return the table of that name.
 
         Raises:
-            KeyError: There is none.
+            KeyError: No such name exists.
         """
         for table in self.tables:
             if table.table_name == name:

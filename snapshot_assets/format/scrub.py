@@ -1,7 +1,7 @@
-"""The credential scrubber: every text of foreign origin passes it before storage, a log, a tag or an event sees it.
+"""Removes credentials from text of foreign origin before it reaches storage, a log, a Dagster tag or an event.
 
-Drivers and stores put whole connection strings into their errors. Known secrets are removed wherever they stand;
-what only looks like a credential is removed too, and in doubt too much is removed rather than too little.
+Drivers and stores put whole connection strings into their errors. The scrubber removes known secrets and everything
+that looks like a credential; in doubt it removes too much.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _NAMES = (
 )
 _ASSIGNED = rf"(?:{_NAMES})[\w.\-]{{0,40}}[\"']?"
 _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)" + r'|"(?:[^"\\]|\\.|"")*(?:"|\\?\Z)'
-_MASKED = r"\*\*\*(?=[\s,;)\]}]|\Z)"  # so that a text may pass twice
+_MASKED = r"\*\*\*(?=[\s,;)\]}]|\Z)"  # scrubbing twice changes nothing
 _VALUE = rf"(?:(?:Bearer|Basic)\s{{1,8}})?(?:{_MASKED}|(?:{_QUOTED})[^\s,;)\]}}]*|(?:\\\s|\S)+)"
 _QUERY_VALUE = r"(?![\"'])[^&#\s\"<>]*"
 
-# Repetitions are bounded so that a hostile text costs no more than linear time.
+# Repetitions are bounded, so a malicious text takes at most linear time.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    # scheme://user:pass@word@host: with a colon, everything to the last @, for people forget to encode / and @.
+    # scheme://user:pass@word@host: with a colon, everything up to the last @, because users forget to encode / and @.
     (
         re.compile(
             r"([a-z][a-z0-9+.\-]{0,30}://)(?:[^\s/?#\"<>:@]{0,128}:[^\s\"<>]{0,512}|[^\s/?#\"<>]{0,512})@",
@@ -32,7 +32,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{MASK}@",
     ),
-    # A value in a query string ends at the next parameter; any other at its quote, or at white space.
+    # A value in a query string ends at the next parameter; any other value ends at its quote or at white space.
     (
         re.compile(
             rf"([?&][\w.\-]{{0,40}}?{_ASSIGNED}=)(?:{_QUERY_VALUE})|({_ASSIGNED}\s{{0,8}}[=:]\s{{0,8}})(?:{_VALUE})",
@@ -53,15 +53,15 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text without the credentials in it.
+    """Return a text with its credentials masked.
 
     Args:
         text: Any text, such as an error of a driver.
-        secrets: Values known to be secret; removed plain and percent-encoded, the longest first.
+        secrets: Known secret values; the scrubber masks them plain and percent-encoded, longest first.
 
     Returns:
-        The text with `***` in the place of user and password of URIs, of values assigned to names such as `password`
-        or `sig`, of tokens and keys of known shape, and of the known secrets.
+        The text with `***` in place of user and password of URIs, values assigned to names such as `password` or
+        `sig`, tokens and keys of known formats, and known secrets.
     """
     forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret)) if secret}
     for form in sorted(forms, key=len, reverse=True):

@@ -1,7 +1,7 @@
-"""Durations, sizes and times as people write them: parsing, and the one canonical text of each.
+"""Parses durations, sizes and times, and writes the canonical text of each.
 
-Every parser refuses what it does not understand, naming what was found and examples that work: a size or a time
-that is quietly guessed would cut a snapshot other than the one meant.
+Parsers never guess: a wrong size or time would create another snapshot than the intended one. Every refusal names the
+value and shows a valid example.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from snapshot_assets.errors import PlanError
 
 _DURATION = re.compile(r"(\d{1,18})([smhdw])", re.ASCII)
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` then read alike
+_CANONICAL_UNITS = ("d", "h", "m", "s")  # no weeks: `7d` and `30d` are easier to compare
 
 _SIZE = re.compile(r"(\d{1,19}) ?(B|kB|MB|GB|TB)?", re.ASCII)
 _BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _MAX_SIZE = (1 << 63) - 1
 MIN_FILE_SIZE, MAX_FILE_SIZE = 16 << 20, 4 << 30
-"""What a data file may be closed at, in bytes."""
+"""Limits of the size at which a data file is closed, in bytes."""
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII)
 _TIME_EXAMPLE = "write an RFC 3339 time with its zone, such as 2013-01-01T00:00:00Z or 2013-01-01T01:00:00+01:00"
 
 
 def parse_duration(text: object) -> timedelta:
-    """Return the duration a text such as `90m` stands for.
+    """Return the duration of a text such as `90m`.
 
     Args:
-        text: A whole number and one of `s`, `m`, `h`, `d`, `w`; a `timedelta` of whole seconds passes as it is.
+        text: A whole number and one of `s`, `m`, `h`, `d`, `w`; a `timedelta` of whole seconds is returned unchanged.
 
     Raises:
-        PlanError: It is anything else, negative, or too long to compute with.
+        PlanError: The text is invalid, negative, or too long for a `timedelta`.
     """
     if isinstance(text, timedelta):
         if text < timedelta(0) or text.microseconds:
@@ -53,7 +53,7 @@ def duration_text(duration: timedelta) -> str:
     """Return the canonical text of a duration: the largest of `d`, `h`, `m`, `s` that divides it.
 
     Raises:
-        PlanError: It is negative or not a whole number of seconds.
+        PlanError: The duration is negative or not a whole number of seconds.
     """
     seconds = int(parse_duration(duration).total_seconds())
     unit = next((unit for unit in _CANONICAL_UNITS if seconds and seconds % _SECONDS[unit] == 0), "s")
@@ -61,13 +61,13 @@ def duration_text(duration: timedelta) -> str:
 
 
 def parse_size(value: object) -> int:
-    """Return the bytes a size such as `256MB` stands for; the multiplier is 1024, as in PostgreSQL.
+    """Return the bytes of a size such as `256MB`; the multiplier is 1024, as in PostgreSQL.
 
     Args:
         value: A whole number of bytes, or its digits and one of `B`, `kB`, `MB`, `GB`, `TB`, case-sensitive.
 
     Raises:
-        PlanError: It is anything else.
+        PlanError: The value is not a valid size.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         size: int | None = value
@@ -88,7 +88,7 @@ def parse_file_size(text: object) -> int:
     """Return the bytes at which a data file is closed; see `parse_size`.
 
     Raises:
-        PlanError: It is no size, or one of which a snapshot would have too many files or too large ones.
+        PlanError: The size is invalid, or outside `MIN_FILE_SIZE` and `MAX_FILE_SIZE`.
     """
     size = parse_size(text)
     if not MIN_FILE_SIZE <= size <= MAX_FILE_SIZE:
@@ -105,13 +105,13 @@ def size_text(size: int) -> str:
 
 
 def parse_time(text: object) -> datetime:
-    """Return the instant an RFC 3339 text stands for, in UTC.
+    """Return the instant of an RFC 3339 text, in UTC.
 
     Args:
         text: Date, time with seconds, up to microseconds, and a zone; an aware `datetime` is converted.
 
     Raises:
-        PlanError: It is anything else, has no zone, or names no existing instant.
+        PlanError: The text is invalid, has no zone, or names an instant that does not exist.
     """
     if isinstance(text, datetime):
         return to_utc(text)
@@ -131,7 +131,7 @@ def parse_time(text: object) -> datetime:
 
 
 def time_text(instant: datetime) -> str:
-    """Return the canonical text of an instant: UTC, `Z`, a fraction only where there is one, its zeros cut.
+    """Return the canonical text of an instant: UTC with `Z`, and a fraction without trailing zeros if it is not 0.
 
     Raises:
         PlanError: The instant has no zone.
@@ -145,7 +145,7 @@ def to_utc(instant: datetime) -> datetime:
     """Return an aware instant in UTC.
 
     Raises:
-        PlanError: It has no zone (which one is meant would be a guess), or lies outside the years 1 to 9999.
+        PlanError: The instant has no zone, or is outside the years 1 to 9999.
     """
     if instant.utcoffset() is None:
         raise PlanError(f"time {instant} has no zone; give an aware datetime, such as one with tzinfo=UTC")

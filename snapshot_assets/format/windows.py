@@ -1,8 +1,8 @@
-"""Windows: how a time range is cut into chunks. Pure arithmetic, in UTC, from the plan's start.
+"""Divides a time range into windows, in UTC.
 
-Windows are half-open, follow each other without gap or overlap, and are numbered from 1 at the plan's own start;
-they align to nothing else. The last window of a bounded range is clipped to its end. An unbounded range has no last
-window: none is ever clipped, so an id means the same interval for ever.
+Windows are half-open intervals without gaps or overlap, numbered from 1 at the plan's start. They align to nothing
+else. The last window of a bounded range is clipped to the range's end. Windows of an unbounded range are never clipped,
+so an id always means the same interval.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, time_text, to_utc
 
 MAX_WINDOWS = 100_000
-"""Most windows of one plan; Dagster keeps this many partitions of an asset, and no more."""
+"""Most windows of one plan: Dagster's limit of partitions per asset."""
 
 _ROUND_LENGTHS = tuple(
     timedelta(seconds=seconds)
@@ -37,8 +37,8 @@ class Window:
 
     Attributes:
         id: 1-based index from the plan's start.
-        start: First instant inside.
-        end: First instant after.
+        start: First instant of the window.
+        end: First instant after the window.
     """
 
     id: int
@@ -58,7 +58,7 @@ def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
     """Return how many windows cover `[start, end)`.
 
     Raises:
-        PlanError: The range or the length is empty or negative, or the windows are more than `MAX_WINDOWS`.
+        PlanError: The range or the length is empty or negative, or there are more than `MAX_WINDOWS` windows.
     """
     _require_length(length)
     start, end = to_utc(start), to_utc(end)
@@ -85,23 +85,23 @@ def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Win
 
 
 def closed_windows(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> tuple[Window, ...]:
-    """Return the windows of an unbounded range that ended at least `lag` before `now`; none is clipped.
+    """Return the windows of an unbounded range that ended at least `lag` before `now`.
 
     Args:
         start: First instant of the range; aware.
         length: Length of each window.
-        now: The present; aware.
-        lag: How long after its end a window may still receive rows.
+        now: Current time; aware.
+        lag: Time after a window's end in which it may still receive rows.
 
     Raises:
-        PlanError: The length is not positive, the lag is negative, or the windows are more than `MAX_WINDOWS`.
+        PlanError: The length is not positive, the lag is negative, or there are more than `MAX_WINDOWS` windows.
     """
     count = closed_count(start, length, now, lag)
     return tuple(window_at(start, length, index) for index in range(1, count + 1))
 
 
 def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
-    """Return how many windows `closed_windows` returns, which is also the id of its last.
+    """Return the number of windows that `closed_windows` returns; also the id of the last one.
 
     Raises:
         PlanError: As `closed_windows`.
@@ -114,7 +114,7 @@ def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedel
 
 
 def window_at(start: datetime, length: timedelta, index: int, *, end: datetime | None = None) -> Window:
-    """Return the window of an id.
+    """Return the window with an id.
 
     Args:
         start: First instant of the plan's range; aware.
@@ -123,7 +123,7 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
         end: First instant after the range, which clips the last window; None for an unbounded range.
 
     Raises:
-        PlanError: There is no window of that id.
+        PlanError: No window has that id.
     """
     _require_length(length)
     start = to_utc(start)
@@ -137,7 +137,7 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
-    """Return the window an instant lies in.
+    """Return the window that contains an instant.
 
     Args:
         start: First instant of the plan's range; aware.
@@ -146,7 +146,7 @@ def window_holding(start: datetime, length: timedelta, instant: datetime, *, end
         end: First instant after the range; None for an unbounded range.
 
     Raises:
-        PlanError: The instant lies before the start, or not before the end.
+        PlanError: The instant is outside the range.
     """
     _require_length(length)
     instant, start = to_utc(instant), to_utc(start)
@@ -159,7 +159,7 @@ def window_holding(start: datetime, length: timedelta, instant: datetime, *, end
 
 
 def merge_ranges(windows: Iterable[Window]) -> tuple[TimeRange, ...]:
-    """Return the intervals of windows, in order, with neighbours joined to one."""
+    """Return the intervals of windows in order, with adjacent ones joined."""
     merged: list[TimeRange] = []
     for window in sorted(windows):
         if merged and window.start <= merged[-1].end:
@@ -170,7 +170,7 @@ def merge_ranges(windows: Iterable[Window]) -> tuple[TimeRange, ...]:
 
 
 def _arithmetic(start: datetime, length: timedelta, index: int, end: datetime | None) -> Window | None:
-    """Return the window of an id, or None if it starts at or after the end, or after the last year there is."""
+    """Return the window with an id, or None if it starts at or after the end, or after the year 9999."""
     try:
         first = start + (index - 1) * length
         last = first + (length if end is None else min(length, end - first))
@@ -185,7 +185,7 @@ def _require_length(length: timedelta) -> None:
 
 
 def _limited(count: int, span: timedelta, length: timedelta) -> int:
-    """Return the count, unless it is more than a plan may have."""
+    """Return the count if a plan may have that many windows."""
     if count > MAX_WINDOWS:
         raise PlanError(
             f"chunk_time_window {duration_text(length)} cuts the range into {count} windows; the most is "
@@ -196,7 +196,7 @@ def _limited(count: int, span: timedelta, length: timedelta) -> int:
 
 
 def _length_that_works(span: timedelta) -> timedelta:
-    """Return the shortest round length that cuts a range into few enough windows."""
+    """Return the shortest round length that gives at most `MAX_WINDOWS` windows."""
     least = -(-span // MAX_WINDOWS)
     day = timedelta(days=1)
     return next((length for length in _ROUND_LENGTHS if length >= least), -(-least // day) * day)

@@ -187,4 +187,4 @@ def _judging(check: ChunkCheck) -> Opened:
 
 def _read(context: dg.AssetCheckExecutionContext, plan: Plan) -> tuple[ObjectStore, State]:
     store = snapshots_of(context).store(plan.name)
-    return store, Catalog.open(store).begun()
+    return store, Catalog.open(store).require_snapshot()

@@ -9,7 +9,7 @@ import dagster as dg
 
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import Written
-from snapshot_assets.catalog.operations.collect_garbage import Collection
+from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
@@ -102,20 +102,20 @@ def checkpoint_metadata(written: Written) -> dict[str, Any]:
     return facts | ({"mended": list(written.mended)} if written.mended else {})
 
 
-def garbage_metadata(found: Collection, *, dry_run: bool) -> dict[str, Any]:
+def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
     """Return the metadata of a garbage collection: counts by reason, and the first 50 objects."""
     metadata: dict[str, Any] = {
         "dry_run": dry_run,
-        "objects": len(found.deleted),
-        "bytes": sum(each.bytes for each in found.deleted),
-        "waiting_objects": len(found.waiting),
-        "waiting_bytes": sum(each.bytes for each in found.waiting),
-        "foreign_objects": len(found.foreign),
-        "grace": duration_text(found.grace),
+        "objects": len(plan.deleted),
+        "bytes": sum(each.bytes for each in plan.deleted),
+        "waiting_objects": len(plan.waiting),
+        "waiting_bytes": sum(each.bytes for each in plan.waiting),
+        "foreign_objects": len(plan.foreign),
+        "grace": duration_text(plan.grace),
     }
-    for reason in sorted({each.reason for each in found.deleted}):
-        metadata[f"{reason}_bytes"] = sum(each.bytes for each in found.deleted if each.reason == reason)
-    if found.deleted:
+    for reason in sorted({each.reason for each in plan.deleted}):
+        metadata[f"{reason}_bytes"] = sum(each.bytes for each in plan.deleted if each.reason == reason)
+    if plan.deleted:
         rows = [
             dg.TableRecord(
                 {
@@ -125,7 +125,7 @@ def garbage_metadata(found: Collection, *, dry_run: bool) -> dict[str, Any]:
                     "since": time_text(each.since),
                 }
             )
-            for each in found.deleted[:_MOST_ROWS]
+            for each in plan.deleted[:_MOST_ROWS]
         ]
         metadata["garbage"] = dg.MetadataValue.table(records=rows)
     return metadata

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.pins.automatic import due, why_no_tag
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
-from snapshot_assets.catalog.state.revisions import RevisionFacts, revision_facts
+from snapshot_assets.catalog.state.totals import RevisionSummary, revision_summaries
 from snapshot_assets.catalog.state.versions import version_to_pin
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.units import duration_text, parse_duration
@@ -72,7 +72,7 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
             known = _made(catalog, context.partition_key, config)
         except SnapshotError as error:
             raise as_failure(error) from error
-        fact = revision_facts(catalog.state)[known.tag.revision]
+        fact = revision_summaries(catalog.state)[known.tag.revision]
         return dg.MaterializeResult(metadata=tag_metadata(plan, known, fact, store.uri))
 
     return tag
@@ -80,7 +80,7 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
 
 def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     """Make a tag; one that rules made is theirs, whoever of schedule and sensor was first."""
-    known = catalog.begun().tags.get(name)
+    known = catalog.require_snapshot().tags.get(name)
     if config.automatic and known is not None and known.tag.automatic:
         return known
     revision = version_to_pin(config.at, catalog.state)
@@ -88,7 +88,7 @@ def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
 
 
-def tag_metadata(plan: Plan, known: TagState, fact: RevisionFacts, uri: str) -> dict[str, Any]:
+def tag_metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
     """Return what links a tag to its snapshot in Dagster's UI; columns of `$tags` have their names.
 
     Args:
@@ -153,7 +153,7 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
         return dg.SkipReason("The plan has no rule of automatic tags (retention.tag).")
     catalog = Catalog.open(snapshots_of(context).store(plan.name))
     now = catalog.now()
-    wanted = due(catalog.begun(), now, tag=rule).tag
+    wanted = due(catalog.require_snapshot(), now, tag=rule).tag
     if wanted is None:
         return dg.SkipReason(f"No tag is due: {why_no_tag(rule, catalog.state, now)}.")
     config = TagConfig(
@@ -183,7 +183,7 @@ def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str
     """
     instance, key, partitions = context.instance, tag_key(plan), _partitions_name(plan)
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
-    facts = revision_facts(state)
+    facts = revision_summaries(state)
     for name, known in sorted(state.tags.items()):
         metadata = tag_metadata(plan, known, facts[known.tag.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:

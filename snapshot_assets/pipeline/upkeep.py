@@ -13,7 +13,7 @@ from pydantic import Field
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
 from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.errors import PlanError, SnapshotError
@@ -124,8 +124,10 @@ def _gc_op(plan: Plan) -> dg.OpDefinition:
     )
     def collect(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
-            found = collect_garbage(catalog, dry_run=config.dry_run)
-            context.add_output_metadata(garbage_metadata(found, dry_run=config.dry_run))
+            garbage = plan_collection(catalog)
+            if not config.dry_run:
+                garbage = execute_collection(catalog, garbage)
+            context.add_output_metadata(garbage_metadata(garbage, dry_run=config.dry_run))
 
     return collect
 

@@ -22,7 +22,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
-from snapshot_assets.format.temporary_names import TEMPORARY_NAME
+from snapshot_assets.format.layout import TEMPORARY_NAME
 from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.os_errors import storage_errors

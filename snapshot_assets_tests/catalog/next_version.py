@@ -1,14 +1,15 @@
-"""Code of the next format version, which only tests have."""
+"""Code of the next format version, for tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
-from snapshot_assets.format import checkpoint, documents, transactions
+from snapshot_assets.format import actions as act
+from snapshot_assets.format import checkpoint, codec, documents, transactions
 from snapshot_assets.format import log_pb2 as pb
 
 NEXT = documents.FORMAT_VERSION + 1
@@ -18,25 +19,22 @@ _NOTE = b"\xca\x02\x02hi"
 
 @dataclass(frozen=True)
 class Noted:
-    """What the next version can say besides."""
+    """An action that only the next version has."""
 
 
 @contextmanager
 def next_version() -> Iterator[None]:
-    """Code of the next version: it reads and writes that, and knows one more action."""
+    """Run code of the next version: it reads and writes that version and knows one more action."""
 
-    def decode(message: pb.Action, name: str) -> object:
-        return Noted() if message.SerializeToString() == _NOTE else known(message, name)
+    def decode(message: pb.Action) -> object:
+        return Noted() if message.SerializeToString() == _NOTE else transactions.decode_action(message)
 
     def encode(action: object) -> pb.Action:
-        return pb.Action.FromString(_NOTE) if isinstance(action, Noted) else known_encode(action)
+        return pb.Action.FromString(_NOTE) if isinstance(action, Noted) else transactions.encode_action(action)
 
-    known: Callable = transactions.decode_action
-    known_encode: Callable = transactions.encode_action
+    cached = (act.Transaction, checkpoint.Checkpoint, checkpoint.Event)
+    codecs = {kind: known for kind, known in codec._registered.items() if kind not in cached}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "FORMAT_VERSION", NEXT)
-        patch.setattr(transactions, "decode_action", decode)
-        patch.setattr(checkpoint, "decode_action", decode)
-        patch.setattr(transactions, "encode_action", encode)
-        patch.setattr(checkpoint, "encode_action", encode)
+        patch.setattr(codec, "_registered", codecs | {act.Action: codec.Codec(encode, decode)})
         yield

@@ -89,7 +89,7 @@ def test_a_deletion_killed_at_any_object_is_finished_by_the_next(writer):
             break
         except Killed:
             with pytest.raises(LocationDeletedError):
-                Catalog.open(writer.store).begun()
+                Catalog.open(writer.store).require_snapshot()
     assert list(writer.store.list()) == []
 
 

@@ -264,7 +264,7 @@ class PinnedStates(RuleBasedStateMachine):
         there = {info.path for info in self.writer.store.list() if info.path.startswith(kinds)}
         reachable = self.reachable()
         assert there == reachable, there ^ reachable
-        assert self.rebuilt or not self.catalog.state.files.unneeded(self.catalog.state.retained())
+        assert self.rebuilt or not self.catalog.state.files.unreferenced(self.catalog.state.retained())
 
     def reachable(self) -> set[str]:
         """Return what the retained states, the pins and a resume can name."""

@@ -18,11 +18,11 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
@@ -305,11 +305,11 @@ def _checkpoint_at_head(store: ObjectStore) -> bool:
 
 
 def _nothing_to_collect(store: ObjectStore) -> bool:
-    return not collect_garbage(Catalog.open(store), dry_run=True, **_NOW).deleted
+    return not plan_collection(Catalog.open(store), **_NOW).deleted
 
 
 def _nothing_to_prune(store: ObjectStore) -> bool:
-    return not prune(Catalog.open(store), dry_run=True, **_NOW).deleted
+    return not plan_pruning(Catalog.open(store), **_NOW).deleted
 
 
 def _nothing_there(store: ObjectStore) -> bool:
@@ -381,7 +381,7 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
         return None
     except DamageError:
         return DAMAGED
-    if not state.begun:
+    if not state.has_snapshot:
         return None
     return {
         "version": state.format_version,

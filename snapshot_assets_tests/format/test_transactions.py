@@ -133,5 +133,5 @@ def test_an_action_of_an_unknown_kind_stops_the_reader(number):
 def test_a_tombstone_that_is_not_sound_is_damage_that_names_the_object():
     wrong = act.Tombstone("main", "a", Comparison("a", Operator.LESS, Literal("int8", 300)))
     data = encode_transaction(replace(TRANSACTION, actions=(wrong,)))
-    with pytest.raises(DocumentError, match=r"^x\.txn: 300 is no value of type int8"):
+    with pytest.raises(DocumentError, match=r"^x\.txn: 300 is not a value of type int8"):
         decode_transaction(data, "x.txn")

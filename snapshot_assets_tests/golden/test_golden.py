@@ -99,7 +99,7 @@ def test_it_is_rebuilt_from_what_lies_beside_its_log(store: ObjectStore, known: 
 def test_a_deletion_that_was_cut_off_is_told(tmp_path: Path) -> None:
     store = copied("version_1/deleted", tmp_path)
     with pytest.raises(LocationDeletedError):
-        Catalog.open(store).begun()
+        Catalog.open(store).require_snapshot()
 
 
 def kinds(store: ObjectStore) -> Iterator[str]:

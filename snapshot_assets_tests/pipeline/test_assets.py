@@ -57,7 +57,7 @@ def test_every_check_passes_for_every_partition_of_a_range(exported):
 def test_chunks_begin_the_snapshot_and_a_single_partition_is_one_chunk(project):
     key = project.keys[1]
     assert project.run("chunks", single=key).success
-    assert project.state().begun
+    assert project.state().has_snapshot
     assert [chunk for chunk in range(7) if project.state().completed(chunk)] == [2]
     found = project.materialized()
     assert list(found) == [key]

@@ -128,7 +128,7 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
         if revision != state.revision + 1:
             _refuse_half_deleted(store, newer[-1])
             raise listing.strays[0] if listing.strays else gap(state.revision + 1, revision)
-        if entry.begins_anew and _begins_unlisted(store, revision, listing):
+        if entry.starts_log and _begins_unlisted(store, revision, listing):
             return _replayed(store, listing, through, statistics)
         state.apply(entry, transaction_path(revision))
     return state

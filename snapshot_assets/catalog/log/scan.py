@@ -169,9 +169,9 @@ class _Folding:
         if isinstance(entry, FAULTS):
             _note(self.scan, path, entry)
             self.usable = False
-        elif entry.begins_anew and self._begin_anew(entry, path):
+        elif entry.starts_log and self._begin_anew(entry, path):
             self.usable = True
-        elif self.usable or entry.begins_anew:
+        elif self.usable or entry.starts_log:
             try:
                 self.scan.state.apply(entry, path)
             except FAULTS as fault:

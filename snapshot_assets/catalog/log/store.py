@@ -86,7 +86,7 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
     check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
-    if won is Won.YES and transaction.revision > 1 and not entry.begins_anew:
+    if won is Won.YES and transaction.revision > 1 and not entry.starts_log:
         _check_follows(store, transaction)
     return won, entry
 

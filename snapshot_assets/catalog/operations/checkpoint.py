@@ -44,7 +44,7 @@ def checkpoint_head(catalog: Catalog) -> Written:
         DamageError: An older checkpoint is damaged, and the log does not give it again; all others are written.
     """
     catalog.refresh()
-    revision, store = catalog.begun().revision, catalog.store
+    revision, store = catalog.require_snapshot().revision, catalog.store
     new = is_damaged(store, revision) or not is_there(store, checkpoint_path(revision))
     path = catalog.checkpoint() if new else checkpoint_path(revision)
     written = Written(path, catalog.state.revision, store.head(path).size, new)

@@ -1,17 +1,17 @@
-"""Deleting rows: a tombstone is committed, readers leave the rows out, and a compaction writes the files anew.
+"""Deletes rows by a tombstone: readers leave the rows out, and a compaction rewrites the files without them.
 
-Nothing is read but the log and schema documents, so deleting takes as long for a terabyte as for a row.
+Only the log and schema documents are read, so the time does not depend on the size of the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_pruning import FileMatches, match_files, written_schemas
@@ -24,18 +24,20 @@ from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, Tab
 
 
 @dataclass(frozen=True)
-class RowDeletion:
-    """What a deletion deletes, as far as statistics tell.
+class RowDeletionPlan:
+    """What a deletion of rows deletes, as far as statistics show.
 
     Attributes:
-        predicate: The rows of which it is true.
+        predicate: The rows for which it is true are deleted.
         matches: The files that may hold such rows.
-        files: How many they are.
-        rows: How many rows these files have: at most so many are deleted.
-        whole_files: How many of them are deleted whole.
-        whole_rows: How many rows those have: at least so many are deleted.
-        revision: The revision of the tombstone; None for a dry run, and where no file may hold such a row or an equal
-            tombstone deletes them all already.
+        files: How many files these are.
+        rows: How many rows they have: the deletion deletes at most this many.
+        whole_files: How many of them lose all rows.
+        whole_rows: How many rows those have: the deletion deletes at least this many.
+        token: The head that this was planned on.
+        written: The table's columns, by schema id.
+        revision: The revision of the tombstone; None until then, if no file may hold such a row, or if an equal
+            tombstone deletes them already.
     """
 
     table: TableName
@@ -45,67 +47,77 @@ class RowDeletion:
     rows: int
     whole_files: int
     whole_rows: int
+    token: Token = field(repr=False)
+    written: Mapping[int, pa.Schema] = field(repr=False)
     revision: int | None = None
 
 
-def delete_rows(
-    catalog: Catalog,
-    table: TableName,
-    predicate: Predicate | str,
-    *,
-    dry_run: bool = False,
-    only: RowDeletion | None = None,
-) -> RowDeletion:
-    """Delete the rows of a table of which a predicate is true, in all files that are there; the hints follow.
+def delete_rows(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
+    """Plan a deletion of rows and execute it; see `plan_row_deletion` and `execute_row_deletion`."""
+    return execute_row_deletion(catalog, plan_row_deletion(catalog, table, predicate))
 
-    Where no file may hold such a row, or an equal deletion is there, nothing is committed.
+
+def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
+    """Return the files that may hold rows of a table for which a predicate is true; changes nothing.
 
     Args:
-        catalog: The location, opened for writing; a dry run needs no more than to read it.
+        catalog: The location.
         table: The table, as the newest schema has it.
         predicate: A predicate, or its text (see `predicate_text`).
-        dry_run: Only say what would be deleted.
-        only: What was told before: refuse if files have come since that may hold such rows.
 
     Raises:
         UnknownRelationError: There is no such table.
         PlanError: The predicate does not fit the table; see `parse_predicate`.
-        ConflictError: Another snapshot began meanwhile, another schema was added, or `only` does not hold any more.
         NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
+    token, state = catalog.token(), catalog.require_snapshot()
     documents = read_schemas(catalog.store, state)
-    known = _table(documents[state.schema_id], table)
-    checked = _checked(predicate, known)
+    checked = _checked(predicate, _table(documents[state.schema_id], table))
     written = written_schemas(documents, table)
     matches = match_files(state, table, checked, written)
     (files, rows, _), (whole_files, whole_rows, _) = matches.totals(), matches.totals(certain=True)
-    revision = None
-    if files and not dry_run:
-        prepare = rules.tombstone(token, Tombstone(table.schema, table.table, checked))
-        revision = catalog.commit(prepare if only is None else _if_told(prepare, only, written))
-        write_hints(catalog.store, catalog.state, catalog.refresh)
-    return RowDeletion(table, checked, matches, files, rows, whole_files, whole_rows, revision)
+    return RowDeletionPlan(table, checked, matches, files, rows, whole_files, whole_rows, token, written)
 
 
-def _if_told(prepare: Prepare, only: RowDeletion, written: Mapping[int, pa.Schema]) -> Prepare:
-    """Refuse to delete rows of files that were not told of."""
-    told = {match.known.file.path for match in only.matches}
+def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletionPlan:
+    """Commit the tombstone of a plan, then write the hints.
 
-    def checked(state: State) -> Sequence[Action] | None:
-        actions = prepare(state)
-        found = (match.known.file.path for match in match_files(state, only.table, only.predicate, written))
-        new = next((path for path in found if path not in told), None)
+    Commits nothing if no file may hold such a row, or an equal tombstone deletes them already.
+
+    Args:
+        catalog: The location, opened for writing.
+        plan: The plan.
+
+    Returns:
+        The plan with its revision.
+
+    Raises:
+        ConflictError: Other files were committed since that may hold such rows, another snapshot began, or another
+            schema was added; nothing was deleted.
+        LocationDeletedError: The snapshot was deleted.
+    """
+    if not plan.files:
+        return plan
+    table, planned = plan.table, {match.file.path for match in plan.matches}
+    decide = rules.tombstone(plan.token, Tombstone(table.schema, table.table, plan.predicate))
+
+    def prepare(state: State) -> Sequence[Action] | None:
+        actions = decide(state)
+        now = (match.file.path for match in match_files(state, table, plan.predicate, plan.written))
+        new = next((path for path in now if path not in planned), None)
         if new is not None:
             raise ConflictError(
-                f"{new} was committed after it was told which files of {only.table} may hold such rows; nothing was "
-                "deleted. Run again.",
-                table=str(only.table),
+                f"{new}, which may hold such rows of {table}, was committed after the deletion was planned; nothing was"
+                " deleted. Run again.",
+                table=str(table),
             )
         return actions
 
-    return checked
+    catalog.refresh()
+    revision = catalog.commit(prepare)
+    write_hints(catalog.store, catalog.state, catalog.refresh)
+    return replace(plan, revision=revision)
 
 
 def _table(schema: DatabaseSchema, name: TableName) -> Table:
@@ -138,7 +150,7 @@ def _check_ordered(table: Table, name: str) -> None:
     column = table.column(name)
     if column.carrier is Carrier.TEXT:
         raise PlanError(
-            f"column {table.table_name}.{name} is {column.type}, whose values travelled as text, and texts are not"
-            " ordered like them: compare it by = != or in",
+            f"column {table.table_name}.{name} is {column.type}, whose values are stored as text, which has another"
+            " order: compare it by = != or in",
             column=name,
         )

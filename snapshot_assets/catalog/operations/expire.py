@@ -1,99 +1,137 @@
-"""Expiry: which sealed revisions need not stay readable, and which tags have outlived their time.
+"""Expiry: declares that sealed revisions need not stay readable, and deletes tags whose time to live is over.
 
-Expiring commits a word on revisions and deletes no data; garbage collection alone does (FORMAT.md, section 6).
+Expiring only records which revisions expired. Garbage collection deletes their data (FORMAT.md, section 6).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.rules.expire import Retention, outlived_tags_deleted
+from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, TAG_DELETED, Freed, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
 
 
 @dataclass(frozen=True)
-class Expiry:
-    """What an expiry gave up, or would give up.
+class ExpiryRules:
+    """What an expiry is decided by, when it is planned and again when it is committed.
+
+    Attributes:
+        retention: Which revisions stay; None if none expires.
+        now: When it was planned.
+        version: The location's format version then.
+    """
+
+    retention: Retention | None
+    now: datetime
+    version: int
+
+    def tags(self, planned: Collection[str] | None = None) -> Prepare:
+        """Delete the tags that outlived their time; if some are planned, only those."""
+        return delete_outlived_tags(self.now, self.version, planned)
+
+    def revisions(self, planned: Collection[int] | None = None) -> Prepare:
+        """Expire the revisions that no rule keeps; if some are planned, only those."""
+        if self.retention is None:
+            return lambda _: None
+        return rules.expire(self.retention, self.now, self.version, planned)
+
+
+@dataclass(frozen=True)
+class ExpiryPlan:
+    """What an expiry ends.
 
     Attributes:
         expired: The sealed revisions that no rule keeps, ascending.
-        pinned: The pins, in words, of those among them that stay readable for that reason.
+        pinned: For each of them that a tag or savepoint keeps readable, these pins.
         kept: How many sealed revisions can be read afterwards.
-        tags: Names of the tags that had outlived their time, and are deleted first.
-        freed: What nothing needs then; garbage collection deletes it, but for the tags' own objects.
-        revision: The revision that says what expired; None for a dry run, and where nothing was left to expire.
+        tags: Names of the tags whose time to live is over; they are deleted first.
+        released: What nothing needs then. Garbage collection deletes it, except for the tags' own objects.
+        revision: The revision that records what expired; None until then, and if nothing expires.
+        rules: What decided this.
     """
 
     expired: tuple[int, ...]
     pinned: Mapping[int, tuple[str, ...]]
     kept: int
     tags: tuple[str, ...] = ()
-    freed: tuple[Freed, ...] = ()
+    released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
+    rules: ExpiryRules | None = field(default=None, repr=False, compare=False)
 
     @property
     def bytes(self) -> int:
         """Size of what garbage collection can delete then."""
-        return sum(each.bytes for each in self.freed if not each.at_once)
+        return sum(each.bytes for each in self.released if not each.at_once)
 
 
-def expire(
-    catalog: Catalog,
-    *,
-    keep_last: int | None = None,
-    keep_for: timedelta | None = None,
-    dry_run: bool = False,
-    only: Expiry | None = None,
-) -> Expiry:
-    """Delete the tags that outlived their time, then give up sealed revisions that no rule keeps.
+def expire(catalog: Catalog, *, keep_last: int | None = None, keep_for: timedelta | None = None) -> ExpiryPlan:
+    """Plan an expiry and execute it; see `Retention`, `plan_expiry` and `execute_expiry`."""
+    retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
+    return execute_expiry(catalog, plan_expiry(catalog, retention))
 
-    The newest seal and the head always stay. Without a rule no revision expires.
+
+def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State | None = None) -> ExpiryPlan:
+    """Return which tags outlived their time, and which sealed revisions no rule keeps; changes nothing.
+
+    The newest seal and the head always stay.
 
     Args:
-        catalog: The location, opened for writing; a dry run needs no more than to read it.
-        keep_last: Keep so many of the newest sealed revisions.
-        keep_for: Keep those sealed no longer ago than this.
-        dry_run: Only tell.
-        only: Delete and expire none but what was told of here, and is still to go.
+        catalog: The location.
+        retention: Which sealed revisions stay; None for all.
+        state: What the head will be when the plan is executed; None for the head as it is.
 
     Raises:
-        PlanError: A rule is none.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
         LostLogError: The log's end was lost.
-        DamageError: The log has a fault; nothing expired.
+        DamageError: The log has a fault.
     """
-    retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    state, now = catalog.begun(), catalog.now()
-    tags = outlived_tags_deleted(now, state.format_version, None if only is None else only.tags)
-    told = None if only is None else only.expired
-    revisions = _nothing if retention is None else rules.expire(retention, now, state.format_version, told)
-    first = _Step.of(state, tags)
-    second = _Step.of(first.after, revisions)
-    if first.actions or second.actions:
+    state = state or catalog.require_snapshot()
+    by = ExpiryRules(retention, catalog.now(), state.format_version)
+    tags = _Step.of(state, by.tags())
+    revisions = _Step.of(tags.after, by.revisions())
+    if tags.actions or revisions.actions:
         refuse_faults(catalog.store, "nothing expired")
-    if dry_run:
-        return _found(first, second, None)
-    first, _ = _commit(catalog, tags)
-    for name in _deleted(first):
-        catalog.store.delete(first.before.tags[name].tag.object.path)
-    return _found(first, *_commit(catalog, revisions))
+    return _plan(by, tags, revisions, None)
+
+
+def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
+    """Delete the tags of a plan, then expire its revisions; nothing but what was planned and is still due.
+
+    Args:
+        catalog: The location, opened for writing.
+        plan: The plan.
+
+    Returns:
+        The plan with what was really done, and its revision.
+
+    Raises:
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded since it was planned.
+        LostLogError: The log's end was lost.
+    """
+    assert plan.rules is not None
+    catalog.refresh()
+    refuse_lost_end(catalog.store)
+    tags, _ = _commit(catalog, plan.rules.tags(plan.tags))
+    for name in tags.deleted_tags:
+        catalog.store.delete(tags.before.tags[name].tag.object.path)
+    return _plan(plan.rules, tags, *_commit(catalog, plan.rules.revisions(plan.expired)))
 
 
 @dataclass(frozen=True)
 class _Step:
-    """Actions, and the states before and after them; these stay as they are while the head goes on."""
+    """Actions, and copies of the states before and after them."""
 
     before: State
     after: State
@@ -104,9 +142,9 @@ class _Step:
         actions = decide(state) or ()
         return cls(state.after(()), state.after(actions), actions)
 
-
-def _nothing(_: State) -> None:
-    """Decide that nothing expires."""
+    @property
+    def deleted_tags(self) -> tuple[str, ...]:
+        return tuple(action.name for action in self.actions if isinstance(action, act.TagDeleted))
 
 
 def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
@@ -121,31 +159,22 @@ def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
     return steps[-1], revision
 
 
-def _deleted(step: _Step) -> tuple[str, ...]:
-    return tuple(action.name for action in step.actions if isinstance(action, act.TagDeleted))
-
-
-def _found(tags: _Step, revisions: _Step, revision: int | None) -> Expiry:
-    """Return what both steps give up."""
+def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
+    """Return what both steps end."""
     expired = {each for action in revisions.actions if isinstance(action, act.Expired) for each in action.revisions}
-    gone = _deleted(tags)
-    return Expiry(
+    pinned = defaultdict(list)
+    for known in revisions.after.pins:
+        if known.pin.revision in expired:
+            pinned[known.pin.revision].append(str(known.pin))
+    return ExpiryPlan(
         expired=tuple(sorted(expired)),
-        pinned=_pins_of(revisions.after, expired),
+        pinned={each: tuple(pins) for each, pins in sorted(pinned.items())},
         kept=len(revisions.after.readable()),
-        tags=gone,
-        freed=(
-            *(freed(tags.before, tags.after, TAG_DELETED) if gone else ()),
-            *(freed(revisions.before, revisions.after, EXPIRED) if expired else ()),
+        tags=tags.deleted_tags,
+        released=(
+            *(released_objects(tags.before, tags.after, TAG_DELETED) if tags.deleted_tags else ()),
+            *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,
+        rules=by,
     )
-
-
-def _pins_of(state: State, revisions: Collection[int]) -> dict[int, tuple[str, ...]]:
-    """Return by revision, of those among some that have pins, these in words."""
-    found = defaultdict(list)
-    for known in state.pins:
-        if known.pin.revision in revisions:
-            found[known.pin.revision].append(str(known.pin))
-    return {revision: tuple(names) for revision, names in sorted(found.items())}

@@ -1,9 +1,9 @@
-"""Pruning: the log's beginning is deleted where a checkpoint holds all that it says (InfluxDB IOx, "Pruning")."""
+"""Pruning: deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning")."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.checkpoints import is_damaged
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.state.released import Freed
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -22,74 +22,87 @@ _KEPT = 2
 
 
 @dataclass(frozen=True)
-class Pruning:
-    """What pruning deleted, or would delete.
+class PrunePlan:
+    """What pruning deletes.
 
     Attributes:
-        freed: What goes, oldest revision first: each a `transaction` or a `checkpoint`.
-        kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 where all is kept.
+        released: What it deletes, oldest revision first: each a `transaction` or a `checkpoint`.
+        kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 if everything stays.
+        grace: How old everything is that it deletes.
     """
 
-    freed: tuple[Freed, ...]
+    released: tuple[ReleasedObject, ...]
     kept: int
+    grace: timedelta = field(default=timedelta(0), compare=False)
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        """The paths."""
-        return tuple(each.path for each in self.freed)
-
-    @property
-    def bytes(self) -> int:
-        """Size of what goes."""
-        return sum(each.bytes for each in self.freed)
+        """Paths of what it deletes."""
+        return tuple(each.path for each in self.released)
 
 
-def prune(
-    catalog: Catalog,
-    *,
-    grace: timedelta | None = None,
-    unsafe: bool = False,
-    dry_run: bool = False,
-    only: Pruning | None = None,
-) -> Pruning:
-    """Delete transactions and checkpoints from the log's beginning; every retained revision stays readable.
+def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> PrunePlan:
+    """Plan a pruning and execute it; see `plan_pruning` and `execute_pruning`."""
+    return execute_pruning(catalog, plan_pruning(catalog, grace=grace, unsafe=unsafe))
 
-    Two checkpoints that can be read stay, and all transactions from the older one on; so does revision 1, and what is
-    younger than the grace period. First the log is read and both checkpoints are compared with it; where the checkpoint
-    that it begins with is damaged, the newer one with the log since the older one. Strictly the oldest goes first, so a
-    pruning that was cut off is one of less.
+
+def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> PrunePlan:
+    """Return which transactions and checkpoints pruning would delete; changes nothing.
+
+    Two readable checkpoints stay, and all transactions since the older one. So do revision 1, and everything younger
+    than the grace period. The log is read and both checkpoints are compared with it. If the log's first checkpoint is
+    damaged, only the newer checkpoint is compared, with the log since the older one.
 
     Args:
-        catalog: The location, opened for writing; for reading if `dry_run`.
-        grace: How old what is deleted must be; None for the plan's grace period.
-        unsafe: Accept a shorter one than the plan's: no writer may be at work.
-        dry_run: Only tell.
-        only: Delete nothing but what was told of here, and may still go.
+        catalog: The location.
+        grace: How old everything must be that goes; None for the plan's own grace period.
+        unsafe: Accept a grace period that is shorter than the plan's: no writer may be at work.
 
     Raises:
         PlanError: The grace period is shorter than the plan's.
-        LostLogError: The log's end was lost; nothing was deleted.
-        DamageError: The log or a checkpoint has a fault; nothing was deleted.
+        LostLogError: The log's end was lost.
+        DamageError: The log or a checkpoint has a fault.
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
-    grace = checked_grace(catalog.begun(), grace, unsafe)
+    grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
     whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
     if len(whole) < _KEPT:
-        return Pruning((), 0)
+        return PrunePlan((), 0, grace)
     newest, kept = whole
-    now = catalog.now() if dry_run else probe(store, single_writer=True).store_time
-    gone = _prunable(store, checkpoints, kept, now - grace)
-    if only is not None:
-        told, kept = set(only.deleted), only.kept
-        gone = list(takewhile(lambda info: info.path in told, gone))
+    gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
         _refuse_faults(store, kept, newest)
-    for info in gone if not dry_run else ():
-        store.delete(info.path)
-    return Pruning(tuple(Freed(info.path, info.size, _kind(info.path)) for info in gone), kept)
+    return PrunePlan(tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone), kept, grace)
+
+
+def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
+    """Delete what was planned and is old enough on the store's clock, strictly the oldest first.
+
+    If interrupted, it has pruned less.
+
+    Args:
+        catalog: The location, opened for writing.
+        plan: The plan.
+
+    Returns:
+        The plan with what was really deleted.
+
+    Raises:
+        LostLogError: The log's end was lost.
+    """
+    if not plan.released:
+        return plan
+    store, planned = catalog.store, {each.path: each for each in plan.released}
+    refuse_lost_end(store)
+    before = probe(store, single_writer=True).store_time - plan.grace
+    old = _prunable(store, list_log(store).checkpoints, plan.kept, before)
+    gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
+    for path in gone:
+        store.delete(path)
+    return replace(plan, released=tuple(planned[path] for path in gone))
 
 
 def _kind(path: str) -> str:

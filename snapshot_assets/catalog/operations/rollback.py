@@ -1,6 +1,6 @@
-"""Going back to an older revision: the head gets its data again, and the hints follow.
+"""Rollback: gives the head the data of an older revision, and writes the hints.
 
-Nothing is copied and nothing is lost: what lay between stays readable unless it is discarded or expires.
+Nothing is copied and nothing is lost: revisions between stay readable unless they are discarded or expire.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
 from snapshot_assets.catalog.rules.rollback import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.released import EXPIRED, Freed, freed
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
 from snapshot_assets.errors import ConflictError, IncompleteError
 from snapshot_assets.format import actions as act
@@ -27,104 +27,121 @@ _REPLACED = "replaced"
 
 
 @dataclass(frozen=True)
-class RolledBack:
-    """What a rollback changed, or would change.
+class RollbackPlan:
+    """What a rollback changes.
 
     Attributes:
-        reversal: As it was planned; without actions where there is nothing to do.
-        freed: What nothing needs then, as it was planned; garbage collection deletes it.
-        revision: The revision of the rollback; None for a dry run, and where nothing was to be done.
+        reversal: The change; without actions if there is nothing to do.
+        released: What nothing needs then; garbage collection deletes it.
+        token: The head that this was planned on.
+        undelete: Whether deleted rows may come back.
+        discard_newer: Whether newer revisions expire.
+        revision: The revision of the rollback; None until then, and if there is nothing to do.
     """
 
     reversal: Reversal
-    freed: tuple[Freed, ...] = ()
+    released: tuple[ReleasedObject, ...]
+    token: Token
+    undelete: bool
+    discard_newer: bool
     revision: int | None = None
 
 
-def rollback(
-    catalog: Catalog,
-    revision: int,
-    *,
-    undelete: bool = False,
-    discard_newer: bool = False,
-    dry_run: bool = False,
-    only: RolledBack | None = None,
-) -> RolledBack:
-    """Give the head the data of an older sealed revision, sealed as that one was; then write the hints.
+def rollback(catalog: Catalog, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> RollbackPlan:
+    """Plan a rollback and execute it; see `plan_rollback` and `execute_rollback`."""
+    plan = plan_rollback(catalog, revision, undelete=undelete, discard_newer=discard_newer)
+    return execute_rollback(catalog, plan)
 
-    Tags, savepoints, expiry and the format version stay. Runs that planned before can commit nothing afterwards.
+
+def plan_rollback(
+    catalog: Catalog, revision: int, *, undelete: bool = False, discard_newer: bool = False
+) -> RollbackPlan:
+    """Return what changes if the head gets the data of an older sealed revision; changes nothing.
+
+    Tags, savepoints, expiry and the format version stay.
 
     Args:
-        catalog: The location, opened for writing; a dry run needs no more than to read it.
+        catalog: The location.
         revision: The revision to go back to.
-        undelete: Also if rows come back that were deleted since.
+        undelete: Accept that rows come back that were deleted since.
         discard_newer: Expire all newer revisions; pinned ones stay readable.
-        dry_run: Only tell.
-        only: What was told before: refuse if data has changed since.
 
     Raises:
         VersionNotFoundError: The revision is not sealed, or expired.
         AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given; names the tombstones.
         IncompleteError: Files that the revision needs are missing; names them.
-        ConflictError: Another snapshot began, the location was rolled back otherwise, or `only` does not hold any more.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
     """
     catalog.refresh()
-    token, state = catalog.token(), catalog.begun()
-    found = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
-    if found.actions:
+    token, state = catalog.token(), catalog.require_snapshot()
+    change = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
+    if change.actions:
         _check_there(catalog, state.at(revision))
-    told = _freed(catalog, state, found)
-    committed = None
-    if not dry_run:
-        decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
-        committed = catalog.commit(decide if only is None else _if_told(decide, only))
-        write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that a killed rollback left stale
-    return RolledBack(found, told, committed)
+    return RollbackPlan(change, _released(catalog, state, change), token, undelete, discard_newer)
 
 
-def _freed(catalog: Catalog, state: State, planned: Reversal) -> tuple[Freed, ...]:
-    """Return what nothing needs after a rollback.
+def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
+    """Commit a rollback, sealed as the older revision was; then write the hints.
 
-    What no resume can adopt any more is among it, and what was never sealed; the rest is only needed by revisions that
-    expire.
+    Runs that planned before the rollback cannot commit afterwards.
+
+    Args:
+        catalog: The location, opened for writing.
+        plan: The plan.
+
+    Returns:
+        The plan with its revision.
+
+    Raises:
+        VersionNotFoundError: The revision expired since it was planned.
+        ConflictError: Data changed since it was planned, another snapshot began, or the location was rolled back.
+        LocationDeletedError: The snapshot was deleted.
     """
-    if not planned.actions:
-        return ()
-    expiring = [action for action in planned.actions if isinstance(action, act.Expired)]
-    then = state.after(planned.actions)
-    unsealed = {each.path for each in freed(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
-    found = [replace(each, reason=_REPLACED) if each.path in unsealed else each for each in freed(state, then, EXPIRED)]
-    return (*found, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(found)
-
-
-def _not_adoptable(catalog: Catalog, state: State) -> Iterator[Freed]:
-    """Yield the receipts that a resume might commit before a rollback, and their files."""
-    for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
-        yield Freed(ref.path, ref.bytes, _ORPHAN)
-        yield from (Freed(file.path, file.bytes, _ORPHAN) for file in receipt.files)
-
-
-def _if_told(decide: Prepare, only: RolledBack) -> Prepare:
-    """Refuse to undo what was not told of."""
-    told = only.reversal
+    planned = plan.reversal
+    decide = rules.rollback(plan.token, planned.revision, undelete=plan.undelete, discard_newer=plan.discard_newer)
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         actions = decide(state)
-        if actions is not None and state.data_revision != told.data_revision:
+        if actions is not None and state.data_revision != planned.data_revision:
             raise ConflictError(
-                f"Revision {state.data_revision} changed data after it was told what a rollback to revision "
-                f"{told.revision} undoes; nothing was changed. Run again.",
+                f"Revision {state.data_revision} changed data after the rollback to revision {planned.revision} was "
+                f"planned on revision {planned.head}; nothing was changed. Run again.",
                 revision=state.data_revision,
             )
         return actions
 
-    return prepare
+    catalog.refresh()
+    revision = catalog.commit(prepare)
+    write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that an interrupted rollback left stale
+    return replace(plan, revision=revision)
+
+
+def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[ReleasedObject, ...]:
+    """Return what nothing needs after a rollback.
+
+    That is what revisions that expire need alone, what was never sealed, and receipts that no resume can adopt then.
+    """
+    if not planned.actions:
+        return ()
+    expiring = [action for action in planned.actions if isinstance(action, act.Expired)]
+    unsealed = {each.path for each in released_objects(state, state.after(planned.actions[len(expiring) :]), _REPLACED)}
+    gone = [
+        replace(each, reason=_REPLACED) if each.path in unsealed else each
+        for each in released_objects(state, state.after(planned.actions), EXPIRED)
+    ]
+    return (*gone, *_not_adoptable(catalog, state)) if len(expiring) < len(planned.actions) else tuple(gone)
+
+
+def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
+    """Yield the receipts that a resume could commit before a rollback, and their files."""
+    for receipt, ref in adoptable_receipts(catalog.store, state, state.missing()):
+        yield ReleasedObject(ref.path, ref.bytes, _ORPHAN)
+        yield from (ReleasedObject(file.path, file.bytes, _ORPHAN) for file in receipt.files)
 
 
 def _check_there(catalog: Catalog, then: State) -> None:
-    """Refuse to go back to a revision that is damaged: without reading data, as what is sealed was read before.
+    """Refuse to go back to a damaged revision. No data is read: the seal read it.
 
     Raises:
         IncompleteError: Files are missing or have another size, or a schema document is damaged.

@@ -1,13 +1,13 @@
-"""Upgrading a location to a newer format version, by one transaction (InfluxDB IOx, "Upgradability").
+"""Upgrades a location to a newer format version, by one transaction (InfluxDB IOx, "Upgradability").
 
-Code reads every version up to its own. It writes the version that the location has, so that older code keeps up, until
-somebody upgrades; from then on older code refuses to read and to write, naming both numbers.
+Code reads every version up to its own, and writes the version that the location has. So older code works until an
+upgrade; afterwards it refuses to read and to write, and names both versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import refuse_deleted
@@ -18,13 +18,13 @@ from snapshot_assets.format import documents
 
 
 @dataclass(frozen=True)
-class Upgrade:
-    """What an upgrade did, or would do.
+class UpgradePlan:
+    """An upgrade.
 
     Attributes:
         previous: Format version before.
         version: Format version afterwards.
-        revision: The revision that says so; None where nothing was to be done, or nothing but told.
+        revision: The revision of the upgrade; None until then, and if the location has that version already.
     """
 
     previous: int
@@ -32,15 +32,17 @@ class Upgrade:
     revision: int | None = None
 
 
-def upgrade(catalog: Catalog, version: int | None = None, *, dry_run: bool = False) -> Upgrade:
-    """Upgrade a location; one that has the version already is left as it is.
+def upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
+    """Plan an upgrade and execute it; see `plan_upgrade` and `execute_upgrade`."""
+    return execute_upgrade(catalog, plan_upgrade(catalog, version))
 
-    Nothing is rewritten. Runs that planned before the upgrade can commit nothing afterwards.
+
+def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
+    """Return which versions an upgrade goes from and to; changes nothing.
 
     Args:
-        catalog: The location, opened for writing; for reading if `dry_run`.
+        catalog: The location.
         version: The format version; None for the newest that this code writes.
-        dry_run: Only tell.
 
     Raises:
         PlanError: This code does not write that version, or the location has a newer one.
@@ -49,25 +51,41 @@ def upgrade(catalog: Catalog, version: int | None = None, *, dry_run: bool = Fal
     """
     wanted = documents.FORMAT_VERSION if version is None else version
     catalog.refresh()
-    previous = _checked(catalog.begun(), wanted)
-    if dry_run or previous == wanted:
-        return Upgrade(previous, wanted)
+    return UpgradePlan(_checked(catalog.require_snapshot(), wanted), wanted)
+
+
+def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
+    """Upgrade a location; rewrites nothing. Runs that planned before the upgrade cannot commit afterwards.
+
+    Args:
+        catalog: The location, opened for writing.
+        plan: The plan.
+
+    Returns:
+        The plan with its revision, and the version that the upgrade really replaced.
+
+    Raises:
+        PlanError: The location has a newer version.
+        LocationDeletedError: It was deleted.
+    """
+    previous = plan.previous
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         nonlocal previous
         refuse_deleted(state)
-        previous = _checked(state, wanted)
-        return [act.Upgraded(wanted, previous)] if previous < wanted else None
+        previous = _checked(state, plan.version)
+        return [act.Upgraded(plan.version, previous)] if previous < plan.version else None
 
-    return Upgrade(previous, wanted, catalog.commit(prepare))
+    revision = catalog.commit(prepare)
+    return replace(plan, previous=previous, revision=revision)
 
 
 def _checked(state: State, wanted: int) -> int:
-    """Return the version that the location has, if it can be upgraded to the one wanted."""
+    """Return the location's version if it can be upgraded to the one wanted."""
     if not state.format_version <= wanted <= documents.FORMAT_VERSION:
         raise PlanError(
             f"The location has format version {state.format_version} and this code writes up to "
-            f"{documents.FORMAT_VERSION}; format version {wanted} was asked for. There is no way back to an older one, "
-            "and a newer one takes a newer snapshot_assets."
+            f"{documents.FORMAT_VERSION}; format version {wanted} was asked for. A location cannot go back to an older "
+            "version; a newer version needs a newer snapshot_assets."
         )
     return state.format_version

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from snapshot_assets.catalog.pins.objects import ttl_text
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.revisions import revision_facts
+from snapshot_assets.catalog.state.totals import revision_summaries
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ListedTag:
         tagged_snapshot_id: The revision that it pins.
         schema_id: That revision's newest schema, 0 for none.
         commit_time: When that revision was committed.
-        record_count: That revision's rows; see `RevisionFacts`.
+        record_count: That revision's rows; see `RevisionSummary`.
         time_retained: How long it lives from `create_time`; None for ever.
         expires_at: When its time to live is over; None for never.
         automatic: Whether a rule made it, and may delete it.
@@ -61,7 +61,7 @@ def list_tags(state: State) -> list[ListedTag]:
     """Return all tags, by commit time of the revisions they pin, then by creation and name."""
     if not state.tags:
         return []
-    facts = revision_facts(state)
+    facts = revision_summaries(state)
     tags = sorted(
         (known.tag for known in state.tags.values()), key=lambda tag: (tag.revision, tag.created_at, tag.name)
     )
@@ -88,7 +88,7 @@ def list_savepoints(state: State) -> list[ListedSavepoint]:
     """Return all savepoints, by commit time of the revisions they pin, then by id."""
     if not state.pins.savepoints:
         return []
-    facts = revision_facts(state)
+    facts = revision_summaries(state)
     savepoints = sorted((known.savepoint for known in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
     neighbours = _neighbours([each.revision for each in savepoints])
     return [

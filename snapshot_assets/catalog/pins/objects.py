@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +17,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.errors import ConflictError, UsageError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
@@ -135,32 +136,66 @@ def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare, since: da
     return committed
 
 
-def delete_pin(
-    catalog: Catalog, find: Callable[[State], PinState | None], deletion: act.TagDeleted | act.SavepointDeleted
-) -> bool:
-    """Delete a pin: first in the log, then its object, which may be gone already.
+@dataclass(frozen=True)
+class PinDeletionPlan:
+    """The deletion of a tag or savepoint.
+
+    Attributes:
+        pin: The tag or savepoint.
+        ends: What ends with it.
+        deleted: Whether it was deleted; False until then, and if another writer deleted or changed it first.
+    """
+
+    pin: PinState
+    ends: PinEnd
+    deleted: bool = False
+
+
+def plan_pin_deletion(catalog: Catalog, pin: PinState) -> PinDeletionPlan:
+    """Return what ends with a tag or savepoint of the catalog's state; changes nothing."""
+    return PinDeletionPlan(pin, end_of_pin(catalog.state, pin))
+
+
+def execute_pin_deletion(catalog: Catalog, plan: PinDeletionPlan) -> PinDeletionPlan:
+    """Delete the tag or savepoint of a plan; see `delete_pin`.
 
     Args:
         catalog: The location, opened for writing.
-        find: Returns the pin as a state has it; None if it is not to be deleted.
-        deletion: What the log says of it.
+        plan: The plan.
 
     Returns:
-        Whether it was there.
+        The plan, with whether this call deleted the pin.
     """
-    deleted: list[str] = []
+    return replace(plan, deleted=delete_pin(catalog, plan.pin))
+
+
+def delete_pin(catalog: Catalog, pin: PinState | None) -> bool:
+    """Delete a pin, first in the log, then its object. A pin that was changed since it was read stays.
+
+    Args:
+        catalog: The location, opened for writing.
+        pin: The pin as a state has it; None for none.
+
+    Returns:
+        Whether this call deleted it.
+    """
+    if pin is None:
+        return False
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        known = find(state)
-        if known is None or state.deleted:
-            return None
-        deleted.append(known.pin.object.path)
-        return [deletion]
+        newest: PinState | None
+        action: act.Action
+        if isinstance(pin, TagState):
+            newest, action = state.tags.get(pin.tag.name), act.TagDeleted(pin.tag.name)
+        else:
+            newest = state.pins.savepoints.get(pin.savepoint.id)
+            action = act.SavepointDeleted(pin.savepoint.id)
+        return [action] if newest == pin and not state.deleted else None
 
     catalog.refresh()
     if catalog.commit(prepare) is None:
         return False
-    catalog.store.delete(deleted[-1])
+    catalog.store.delete(pin.pin.object.path)
     return True
 
 

@@ -47,7 +47,7 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
     """
     created_at = catalog.now()
     catalog.refresh()
-    catalog.begun()
+    catalog.require_snapshot()
     while True:
         state = catalog.state
         pinned, version = _compacted_seal(state, compacted), state.format_version
@@ -63,16 +63,12 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
 
 
 def delete_savepoint(catalog: Catalog, number: int) -> bool:
-    """Delete a savepoint; see `delete_pin`. Its number is not used again.
-
-    Args:
-        catalog: The location, opened for writing.
-        number: The savepoint's id.
+    """Delete the savepoint of a number, which is not used again; see `delete_pin`.
 
     Returns:
-        Whether there was such a savepoint.
+        Whether there was such a savepoint, and this call deleted it.
     """
-    return delete_pin(catalog, lambda state: state.pins.savepoints.get(number), act.SavepointDeleted(number))
+    return delete_pin(catalog, catalog.refresh().pins.savepoints.get(number))
 
 
 def sealed_head(state: State) -> int:

@@ -65,7 +65,7 @@ def create_tag(
     """
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     catalog.refresh()
-    known = _adoptable(catalog.begun(), wanted)
+    known = _adoptable(catalog.require_snapshot(), wanted)
     if known is not None:
         return Tag(known, new=False)
     version = catalog.state.format_version
@@ -94,7 +94,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     """
     check_tag_name(new_name)
     catalog.refresh()
-    known = known_tag(catalog.begun(), name)
+    known = known_tag(catalog.require_snapshot(), name)
     if new_name == name:
         return Tag(known, new=False)
 
@@ -125,27 +125,17 @@ def replace_tag(
     """
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     catalog.refresh()
-    catalog.begun()
+    catalog.require_snapshot()
     return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
 
 
-def delete_tag(catalog: Catalog, name: str, known: TagState | None = None) -> bool:
-    """Delete a tag; see `delete_pin`.
-
-    Args:
-        catalog: The location, opened for writing.
-        name: The tag's name.
-        known: Delete only this one: not if it was renamed, replaced, or deleted and created again since.
+def delete_tag(catalog: Catalog, name: str) -> bool:
+    """Delete the tag of a name; see `delete_pin`.
 
     Returns:
-        Whether there was such a tag.
+        Whether there was such a tag, and this call deleted it.
     """
-
-    def find(state: State) -> TagState | None:
-        found = state.tags.get(name)
-        return found if known is None or found == known else None
-
-    return delete_pin(catalog, find, act.TagDeleted(name))
+    return delete_pin(catalog, catalog.refresh().tags.get(name))
 
 
 def known_tag(state: State, name: str) -> TagState:

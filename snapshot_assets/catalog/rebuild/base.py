@@ -67,7 +67,7 @@ def _follow_log(start: State, transactions: Mapping[int, LogEntry], unreadable: 
 def _counts(manifest: StoredManifest, base: Base, inventory: Inventory) -> bool:
     """Tell whether a manifest can be the base: not one that the log contradicts, nor a pin without its files."""
     entry = inventory.transactions.get(manifest.revision)
-    if entry is not None and not entry.begins_anew:
+    if entry is not None and not entry.starts_log:
         seals = [action.checksum for action in entry.transaction.actions if isinstance(action, act.Seal)]
         if manifest.checksum not in seals:
             path = transaction_path(manifest.revision)
@@ -85,7 +85,7 @@ def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
         base.notes.append(f"{manifest.path} cannot be used: {error}")
         return
     own, following = (inventory.transactions.get(manifest.revision + behind) for behind in (0, 1))
-    if own is not None and not own.begins_anew:
+    if own is not None and not own.starts_log:
         state.uuid, state.sha256 = own.transaction.uuid, own.sha256
     elif own is None and following is not None:  # only one transaction ever was this revision
         state.uuid, state.sha256 = following.transaction.previous_uuid, following.transaction.previous_sha256

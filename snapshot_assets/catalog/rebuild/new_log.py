@@ -106,7 +106,7 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
     at = max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
     actions = [rebuilt, *recovered.actions, *kept.actions]
     fold(state, (revision, at, writer), actions, recovered.removed, recovered.added)
-    state.files.purge(state.files.unneeded(state.retained()).keys() - inventory.objects.keys())
+    state.files.purge(state.files.unreferenced(state.retained()).keys() - inventory.objects.keys())
     transaction = act.Transaction(
         location_id=state.location_id,
         revision=revision,
@@ -131,7 +131,7 @@ def _free_revisions(inventory: Inventory, end: int) -> list[int]:
 
 def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
     """Take receipts that are missing or damaged out of a state; the checksums of their chunks prove the files."""
-    actions = (action for event in needed_events(state, told=False) for action in event.actions)
+    actions = (action for event in needed_events(state, recent_expiries=False) for action in event.actions)
     lacking = {ref for action in actions if isinstance(action, act.Chunk) for ref in action.receipts} - there
 
     def without(action: act.Action) -> act.Action:

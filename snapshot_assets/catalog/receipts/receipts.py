@@ -22,6 +22,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     UnsupportedVersionError,
 )
+from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
@@ -29,7 +30,6 @@ from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES,
 from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
-from snapshot_assets.format.transactions import decode_header, encode_header
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -217,7 +217,7 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
         receipt.snapshot_id == state.snapshot_id
         and receipt.location_id in ("", state.location_id)
         and not receipt.supersedes
-        and receipt.base_revision >= state.spoken_of(receipt.chunk)
+        and receipt.base_revision >= state.last_change_of(receipt.chunk)
         and all(is_intact(store, file) for file in receipt.files)
     )
 
@@ -235,7 +235,7 @@ def _to_json(receipt: Receipt) -> dict[str, Any]:
         "version": receipt.version,
         "location_id": receipt.location_id,
         "snapshot_id": receipt.snapshot_id,
-        "header": None if receipt.header is None else _base64(encode_header(receipt.header)),
+        "header": None if receipt.header is None else _base64(codec.encode(receipt.header)),
         "base_revision": receipt.base_revision,
         "schema_sha256": receipt.schema_sha256,
         "chunk": receipt.chunk,
@@ -271,7 +271,8 @@ def _header_from_json(value: str | None) -> Header | None:
         return None
     message = pb.Header()
     message.ParseFromString(base64.b64decode(value, validate=True))
-    return decode_header(message)
+    header: Header = codec.decode(Header, message)
+    return header
 
 
 def _from_json(value: dict[str, Any], name: str) -> Receipt:

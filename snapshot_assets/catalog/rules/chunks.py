@@ -96,7 +96,7 @@ def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], da
 
 def _check_adoptable(state: State, finished: FinishedChunk) -> None:
     """Repeat on the head what made a receipt adoptable: as long as it holds, garbage collection spares the files."""
-    last = state.spoken_of(finished.id)
+    last = state.last_change_of(finished.id)
     if finished.base_revision is not None and last > finished.base_revision:
         names = ", ".join(ref.path for ref in finished.receipts)
         what = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"

@@ -43,7 +43,7 @@ class Retention:
         if self.keep_for is not None and self.keep_for < timedelta(0):
             raise PlanError(f"keep_for is {self.keep_for}; give a duration such as 30d.")
 
-    def outlived(self, state: State, now: datetime) -> list[int]:
+    def expirable(self, state: State, now: datetime) -> list[int]:
         """Return the sealed revisions that no rule keeps and that are not expired yet, ascending.
 
         The newest seal always stays (FORMAT.md, section 6).
@@ -96,7 +96,7 @@ def expire(retention: Retention, now: datetime, version: int, told: Collection[i
     def prepare(state: State) -> Sequence[act.Action] | None:
         refuse_deleted(state)
         refuse_upgraded(state, version)
-        expired = tuple(each for each in retention.outlived(state, now) if told is None or each in told)
+        expired = tuple(each for each in retention.expirable(state, now) if told is None or each in told)
         return [act.Expired(expired)] if expired else None
 
     return prepare
@@ -107,7 +107,7 @@ def is_outlived(tag: act.TagCreated, now: datetime) -> bool:
     return tag.ttl is not None and tag.created_at + tag.ttl <= now
 
 
-def outlived_tags_deleted(now: datetime, version: int, told: Collection[str] | None = None) -> Prepare:
+def delete_outlived_tags(now: datetime, version: int, told: Collection[str] | None = None) -> Prepare:
     """Delete the tags, whoever made them, that have outlived their time on the head that it is committed on.
 
     One that was renewed meanwhile stays. Prepares None where there is none. Their objects go afterwards.

@@ -51,7 +51,7 @@ def check_unchanged(state: State, token: Token) -> act.Header:
             f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
             "nothing of this run was committed to the new one. Run again."
         )
-    if token.revision < state.plans_since:
+    if token.revision < state.plans_valid_from:
         raise SupersededError(
             f"The location was {_what_happened(state)}, after this run had read "
             f"revision {token.revision}; nothing was committed since. Run again."
@@ -60,9 +60,9 @@ def check_unchanged(state: State, token: Token) -> act.Header:
 
 
 def _what_happened(state: State) -> str:
-    if state.plans_since == state.rolled_back:
-        return f"rolled back at revision {state.plans_since}"
-    return f"upgraded or rebuilt at revision {state.plans_since} (its format version is {state.format_version})"
+    if state.plans_valid_from == state.rolled_back:
+        return f"rolled back at revision {state.plans_valid_from}"
+    return f"upgraded or rebuilt at revision {state.plans_valid_from} (its format version is {state.format_version})"
 
 
 def refuse_upgraded(state: State, version: int) -> None:

@@ -109,7 +109,7 @@ def purge(paths: Sequence[str]) -> Prepare:
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         refuse_deleted(state)
-        unneeded = state.files.unneeded(state.retained())
+        unneeded = state.files.unreferenced(state.retained())
         gone = sorted(set(paths) & state.files.paths())
         needed = [path for path in gone if path not in unneeded]
         if needed:

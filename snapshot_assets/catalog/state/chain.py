@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from snapshot_assets.catalog.state.state import KnownState
+from snapshot_assets.catalog.state.state import BaseState
 from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path
@@ -18,7 +18,7 @@ class LogEntry:
     sha256: str
 
     @property
-    def begins_anew(self) -> bool:
+    def starts_log(self) -> bool:
         """Whether it follows nothing: a rebuild wrote it."""
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
@@ -28,7 +28,7 @@ class LogEntry:
         return any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in self.transaction.actions)
 
 
-def check_follows(state: KnownState, transaction: act.Transaction, name: str) -> None:
+def check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
     """Raise the one of five distinct errors that says why a transaction does not follow a state."""
     check_location(state, transaction, name)
     if transaction.revision != state.revision + 1:
@@ -50,7 +50,7 @@ def check_follows(state: KnownState, transaction: act.Transaction, name: str) ->
         raise DocumentError(f"{name} was committed before revision {state.revision}.", object=name)
 
 
-def check_location(state: KnownState, transaction: act.Transaction, name: str) -> None:
+def check_location(state: BaseState, transaction: act.Transaction, name: str) -> None:
     """Raise if a transaction belongs to another location than a state."""
     if state.revision and transaction.location_id != state.location_id:
         raise foreign_location(name, transaction.location_id, state.location_id)

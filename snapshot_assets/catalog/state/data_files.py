@@ -228,7 +228,7 @@ class FileSet:
         found = {each: names[(added <= each) & ((removed == 0) | (removed > each))] for each in revisions}
         return {revision: min(having) for revision, having in found.items() if len(having)}
 
-    def unneeded(self, retained: Sequence[int], expired: Mapping[int, Removal] | None = None) -> dict[str, Removal]:
+    def unreferenced(self, retained: Sequence[int], expired: Mapping[int, Removal] | None = None) -> dict[str, Removal]:
         """Return the paths of the files that no retained revision has, and what left each unneeded last.
 
         That is what removed it, or the expiry of a revision that has it.
@@ -246,7 +246,7 @@ class FileSet:
         times = dict(expired.values())
         return {path: (revision, times.get(revision, at)) for path, revision, at in zip(*columns, strict=True)}
 
-    def freed(self, before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
+    def released(self, before: Sequence[int], after: Sequence[int]) -> dict[str, int]:
         """Return the bytes by path of the files that one of some revisions has, and none of others.
 
         Args:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
 
@@ -244,7 +244,7 @@ def _schemas(before: State, after: State) -> Iterator[DiffRow]:
 def _tombstones(before: State, after: State) -> Iterator[DiffRow]:
     for change, state, other in ((Change.REMOVED, before, after), (Change.ADDED, after, before)):
         for revision, each in _only(state, other).items():
-            detail = f"revision {revision}: {predicate_words(each.predicate)}"
+            detail = f"revision {revision}: {predicate_text(each.predicate)}"
             yield DiffRow(Kind.TOMBSTONE, change, schema=each.schema, table=each.table, detail=detail)
 
 

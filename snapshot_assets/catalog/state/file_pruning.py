@@ -18,7 +18,7 @@ from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import Header, Tombstone
 from snapshot_assets.format.codec import to_micros
-from snapshot_assets.format.files import ColumnStatistics
+from snapshot_assets.format.files import ColumnStatistics, DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -35,14 +35,14 @@ class Match:
         certain: Whether all its rows are asked for, so that none has to be looked at.
     """
 
-    known: FileState
+    file: DataFile
     certain: bool
     _part: int
     _row: int
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FilePart:
     """Some of a state's files, and which of them may hold rows that are asked for, and hold no others."""
 
     base: FileColumns
@@ -52,16 +52,16 @@ class _Part:
 
     def matches(self, number: int) -> Iterator[Match]:
         rows = np.flatnonzero(self.may)
-        known = self.base.picked(rows) if self.files is None else (self.files[row] for row in rows)
-        for row, each in zip(rows.tolist(), known, strict=True):
-            yield Match(each, bool(self.certain[row]), number, row)
+        files = self.base.picked(rows) if self.files is None else (self.files[row] for row in rows)
+        for row, each in zip(rows.tolist(), files, strict=True):
+            yield Match(each.file, bool(self.certain[row]), number, row)
 
 
 @dataclass(frozen=True)
 class FileMatches:
     """The files that may hold rows that are asked for."""
 
-    parts: Sequence[_Part]
+    parts: Sequence[_FilePart]
 
     def __iter__(self) -> Iterator[Match]:
         """Yield them by chunk and path; files that came from a checkpoint are without their statistics."""
@@ -91,7 +91,7 @@ class FileMatches:
 
 
 def _order(match: Match) -> tuple[int, str]:
-    return match.known.file.chunk, match.known.file.path
+    return match.file.chunk, match.file.path
 
 
 def written_schemas(documents: Mapping[int, DatabaseSchema], name: TableName) -> dict[int, pa.Schema]:
@@ -139,7 +139,7 @@ def match_files(
             files_of = Files(base.column("rows"), base.column("schema_id"), base.bounds, written or {})
             of = files_of.outcomes(predicate)
             may, certain = may & of.true, certain & of.true & ~of.false & ~of.unknown
-        parts.append(_Part(base, files, may, certain))
+        parts.append(_FilePart(base, files, may, certain))
     return FileMatches(parts)
 
 
@@ -219,7 +219,7 @@ def deletions(
     for revision, tombstone in (state.tombstones if tombstones is None else tombstones).items():
         if _table_of(tombstone) == table:
             for match in match_files(state, table, tombstone.predicate, written, older_than=revision):
-                path = match.known.file.path
+                path = match.file.path
                 predicates.setdefault(path, {})[revision] = tombstone.predicate
                 if match.certain:
                     dropped.add(path)

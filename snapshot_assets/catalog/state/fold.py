@@ -9,7 +9,7 @@ from datetime import datetime
 
 from snapshot_assets.catalog.state.chain import LogEntry, check_follows, check_location, unreadable_beginning
 from snapshot_assets.catalog.state.pins import PinAction, Place
-from snapshot_assets.catalog.state.state import ChunkState, KnownState, SealState
+from snapshot_assets.catalog.state.state import BaseState, ChunkState, SealState
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
@@ -26,7 +26,7 @@ __all__ = ["DATA_ACTIONS", "SealState", "State", "first_version"]
 
 
 @dataclass
-class State(KnownState):
+class State(BaseState):
     """Everything that is true at one revision, and what one more transaction makes of it."""
 
     def apply(self, entry: LogEntry, name: str) -> None:
@@ -40,7 +40,7 @@ class State(KnownState):
             DamageError: It does not follow this state, or its actions contradict it.
         """
         check_location(self, entry.transaction, name)
-        if entry.begins_anew:
+        if entry.starts_log:
             raise unreadable_beginning(entry, name)
         check_follows(self, entry.transaction, name)
         transaction = entry.transaction
@@ -144,7 +144,7 @@ class State(KnownState):
             case act.Upgraded():
                 self._upgrade(action, name)
             case act.Rebuilt():
-                self.plans_since = self.revision
+                self.plans_valid_from = self.revision
             case act.Tombstone():
                 self._bury(action, name)
             case act.Rollback():
@@ -161,7 +161,7 @@ class State(KnownState):
         self.tombstones[self.revision] = tombstone
 
     def _begin(self, begin: act.Begin, event: Event) -> None:
-        self.forgotten = self.expiries_told_since
+        self.expiries_dropped_until = self.expiries_kept_since
         self.snapshot_id = begin.snapshot_id
         self.header = begin.header
         self.created_at = event.committed_at
@@ -171,12 +171,12 @@ class State(KnownState):
 
     def _roll_back(self, rollback: act.Rollback) -> None:
         """Go back to a snapshot's beginning; its schemas and chunks follow in the same transaction."""
-        self.forgotten = self.expiries_told_since
+        self.expiries_dropped_until = self.expiries_kept_since
         self.snapshot_id, self.header = rollback.snapshot_id, rollback.header
         self.created_at, self.created_by = rollback.created_at, rollback.created_by
         self.schemas, self.chunks, self.in_progress = {}, {}, {}
         self.tombstones = dict(rollback.tombstones)
-        self.plans_since = self.rolled_back = self.revision
+        self.plans_valid_from = self.rolled_back = self.revision
 
     def _upgrade(self, action: act.Upgraded, name: str) -> None:
         if action.previous != self.format_version or action.version <= action.previous:
@@ -185,7 +185,7 @@ class State(KnownState):
                 f"{self.format_version}.",
                 object=name,
             )
-        self.format_version, self.plans_since = action.version, self.revision
+        self.format_version, self.plans_valid_from = action.version, self.revision
 
     def _add(self, file: DataFile, name: str) -> None:
         check_data_path(file.path, file.chunk)

@@ -15,7 +15,7 @@ from snapshot_assets.format.checkpoint import Event
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def needed_events(state: State, *, told: bool = True) -> Iterator[Event]:
+def needed_events(state: State, *, recent_expiries: bool = True) -> Iterator[Event]:
     """Yield the events from which the head and every readable revision can be folded, in their order.
 
     Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
@@ -25,11 +25,11 @@ def needed_events(state: State, *, told: bool = True) -> Iterator[Event]:
 
     Args:
         state: The head.
-        told: Yield also what is only told for that reason.
+        recent_expiries: Yield also what is only kept for garbage collection.
     """
     seals = [seal.revision for seal in state.readable()]
     ends, working = _chunk_ends(state.events), _working_since(state.events)
-    since = state.expiries_told_since if told else _NEVER
+    since = state.expiries_kept_since if recent_expiries else _NEVER
     schemas = _schemas_kept(state.events, seals, since)
     for event in state.events:
         young = event.committed_at > since

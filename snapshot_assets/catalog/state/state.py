@@ -1,4 +1,4 @@
-"""What is known of a location at one revision, and the questions that this answers; `state` folds it from the log."""
+"""The state of a location at one revision: its fields and the questions it answers. `fold` computes it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.windows import Window, count_windows, plan_windows, window_at
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 @dataclass(frozen=True)
 class ChunkState:
-    """The newest word on a chunk, and when it was said."""
+    """The latest action on a chunk, and its revision."""
 
     chunk: act.Chunk
     revision: int
 
     @property
     def exported(self) -> int:
-        """The revision that exported its rows, which compactions since have written anew."""
+        """The revision that exported the chunk's rows; compactions may have rewritten its files since."""
         return self.chunk.exported or self.revision
 
 
 @dataclass(frozen=True)
 class SealState:
-    """A seal, where it stands in the log, of which snapshot, and the format version then."""
+    """A seal with its revision, its snapshot, and the format version at that revision."""
 
     seal: act.Seal
     revision: int
@@ -43,7 +45,7 @@ class SealState:
 
 @dataclass(frozen=True)
 class Token:
-    """What a writer read when it planned: every later change of it must still find the same snapshot."""
+    """What a writer read when it planned. Its later commits are refused if another snapshot replaced this one."""
 
     snapshot_id: str
     revision: int
@@ -51,24 +53,24 @@ class Token:
 
 
 @dataclass
-class KnownState:
-    """Everything that is true at one revision.
+class BaseState:
+    """The fields of a state.
 
     Attributes:
         revision: Head revision, 0 for an empty location.
-        snapshot_id: The snapshot that the last begin named, "" before the first.
-        data_revision: Last revision that changed range, schema, chunks, files or tombstones: what a seal declares.
-        files: All files, live ones and ones that older states need.
-        in_progress: Run by chunk, for chunks that a run said it works on and nobody finished since.
-        seals: All seals, of older snapshot ids too.
-        pins: All tags and savepoints, of older snapshot ids too.
-        expired: Sealed revisions that only a pin keeps readable.
-        tombstones: Tombstones of the snapshot by their revision, ascending.
-        events: What was said at each revision that an older state may need.
-        format_version: What transactions of this state carry, 0 for an empty location.
-        plans_since: The last upgrade, rebuild or rollback, 0 for none: plans that were read before it are aborted.
-        rolled_back: The last rollback's revision, 0 for none: what is no part of the state was given up by it.
-        forgotten: What expired by then is not told any more, however long a later snapshot's grace period is.
+        snapshot_id: The snapshot of the last `begin` action, "" before the first.
+        data_revision: Last revision that changed range, schema, chunks, files or tombstones. A seal declares it.
+        files: All files: live ones, and those that older states need.
+        in_progress: Run by chunk, for chunks that a run started and that have not been committed since.
+        seals: All seals, also those of older snapshots.
+        pins: All tags and savepoints, also those of older snapshots.
+        expired: Sealed revisions that are readable only while pinned.
+        tombstones: Tombstones of the snapshot by revision, ascending.
+        events: The actions of each revision, except file actions, as far as older states need them.
+        format_version: The version of this state's transactions, 0 for an empty location.
+        plans_valid_from: Revision of the last upgrade, rebuild or rollback, 0 for none. Older plans are refused.
+        rolled_back: Revision of the last rollback, 0 for none.
+        expiries_dropped_until: Checkpoints no longer record expiries up to this time, whatever the grace period is.
         checkpointed: The newest revision whose checkpoint this state was read from or written to, 0 for none.
     """
 
@@ -76,10 +78,10 @@ class KnownState:
     revision: int = 0
     uuid: str = ""
     sha256: str = ""
-    committed_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    committed_at: datetime = _EPOCH
     snapshot_id: str = ""
     header: act.Header | None = None
-    created_at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    created_at: datetime = _EPOCH
     created_by: str = ""
     data_revision: int = 0
     schemas: dict[int, act.SchemaAdded] = field(default_factory=dict)
@@ -93,19 +95,19 @@ class KnownState:
     deleted: bool = False
     events: list[Event] = field(default_factory=list)
     format_version: int = 0
-    plans_since: int = 0
+    plans_valid_from: int = 0
     rolled_back: int = 0
-    forgotten: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    expiries_dropped_until: datetime = _EPOCH
     checkpointed: int = 0
 
     @property
-    def begun(self) -> bool:
-        """Whether a snapshot is there."""
+    def has_snapshot(self) -> bool:
+        """Whether the location holds a snapshot that was not deleted."""
         return self.header is not None and not self.deleted
 
     @property
     def rebuilt_at(self) -> int:
-        """The revision of the last rebuild, 0 for none: what the log has below it is no part of it."""
+        """The revision of the last rebuild, 0 for none; older transactions do not count."""
         for event in reversed(self.events):
             if any(isinstance(action, act.Rebuilt) for action in event.actions):
                 return event.revision
@@ -127,30 +129,31 @@ class KnownState:
         return self.newest_seal is not None and self.newest_seal.revision >= self.data_revision
 
     @property
-    def expiries_told_since(self) -> datetime:
-        """The time after which a checkpoint tells what expired, though nothing has it any more: two grace periods ago.
+    def expiries_kept_since(self) -> datetime:
+        """The time after which checkpoints record expiries that no readable revision needs: two grace periods ago.
 
-        Garbage collection counts one, but on the store's clock, and a commit may be under way for half of it. The time
-        never goes back, as what one checkpoint leaves out the next one cannot tell.
+        Garbage collection waits for one grace period by the store's clock, and a commit may take half of one. The time
+        never moves back, because a checkpoint cannot restore what an older one dropped.
         """
         if self.header is None:
-            return self.forgotten
-        return max(self.forgotten, self.committed_at - 2 * timedelta(microseconds=self.header.grace))
+            return self.expiries_dropped_until
+        grace = timedelta(microseconds=self.header.grace)
+        return max(self.expiries_dropped_until, self.committed_at - 2 * grace)
 
     @property
     def schema_id(self) -> int:
-        """The newest schema id, 0 where there is none yet."""
+        """The newest schema id, 0 for none."""
         return max(self.schemas, default=0)
 
     def live_files(self, chunk: int | None = None) -> Iterator[FileState]:
-        """Yield the live files, of one chunk or of all, by chunk and path."""
+        """Yield the live files of one chunk or of all, by chunk and path."""
         if chunk is None:
             return iter(self.files)
         files = self.files.chunk(chunk)
         return iter([files[path] for path in sorted(files)])
 
     def windows(self) -> tuple[Window, ...]:
-        """Return the windows that the snapshot's range is cut into; none for an unbounded or schema-only one."""
+        """Return the windows of the snapshot's range; none for an unbounded or schema-only snapshot."""
         header = self.header
         if header is None or header.schema_only or header.start is None or header.end is None:
             return ()
@@ -160,7 +163,7 @@ class KnownState:
         """Return a chunk's window.
 
         Raises:
-            PlanError: There is none of that id.
+            PlanError: The range has no window of that id.
         """
         header = self.header
         assert header is not None
@@ -168,42 +171,37 @@ class KnownState:
         return window_at(header.start, timedelta(microseconds=header.chunk_time_window), chunk, end=header.end)
 
     def expected_chunks(self) -> list[int]:
-        """Return the ids of all chunks that a complete snapshot has: windows, and chunk 0 where it may hold rows."""
+        """Return the ids of a complete snapshot's chunks: all windows, and chunk 0 if it may hold rows."""
         header = self.header
         if header is None or header.schema_only:
             return []
         with_chunk_0 = header.untimed_tables == "export" or header.null_time == "chunk0"
-        return [UNTIMED_CHUNK] * with_chunk_0 + [*range(1, self._window_count() + 1)]
-
-    def _window_count(self) -> int:
-        header = self.header
-        if header is None or header.start is None or header.end is None:
-            return 0
-        return count_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
+        windows = 0
+        if header.start is not None and header.end is not None:
+            windows = count_windows(header.start, header.end, timedelta(microseconds=header.chunk_time_window))
+        return [UNTIMED_CHUNK] * with_chunk_0 + [*range(1, windows + 1)]
 
     def was_sealed(self, revision: int) -> bool:
-        """Tell whether a revision is sealed, expired or not."""
+        """Return whether a revision is sealed, expired or not."""
         place = bisect_left(self.seals, revision, key=attrgetter("revision"))
         return place < len(self.seals) and self.seals[place].revision == revision
 
     def readable(self) -> list[SealState]:
-        """Return the sealed revisions that can be read, ascending: those that are not expired, or are pinned."""
-        gone = self.expired - self.pins.revisions()
-        return [seal for seal in self.seals if seal.revision not in gone]
+        """Return the seals that can be read, ascending: those that are not expired, or are pinned."""
+        unreadable = self.expired - self.pins.revisions()
+        return [seal for seal in self.seals if seal.revision not in unreadable]
 
     def retained(self) -> list[int]:
-        """Return the revisions whose files must stay, ascending: sealed ones that can be read, and the head."""
+        """Return the revisions whose files must stay, ascending: readable seals, and the head."""
         return sorted({*(seal.revision for seal in self.readable()), self.revision})
 
     def completed(self, chunk: int) -> bool:
-        """Tell whether a chunk is committed as completed."""
-        known = self.chunks.get(chunk)
-        return known is not None and known.chunk.status is act.ChunkStatus.COMPLETED
+        """Return whether a chunk is committed as completed."""
+        return chunk in self.chunks and self.chunks[chunk].chunk.status is act.ChunkStatus.COMPLETED
 
-    def spoken_of(self, chunk: int) -> int:
-        """Return the newest revision that said what a chunk holds; a rollback says it of all. 0 for none."""
-        known = self.chunks.get(chunk)
-        return max(known.revision if known is not None else 0, self.rolled_back)
+    def last_change_of(self, chunk: int) -> int:
+        """Return the newest revision that changed a chunk, 0 for none; a rollback changes all chunks."""
+        return max(self.chunks[chunk].revision if chunk in self.chunks else 0, self.rolled_back)
 
     def missing(self) -> list[int]:
         """Return the ids of expected chunks that are not completed."""
@@ -211,7 +209,6 @@ class KnownState:
 
     def status(self, chunk: int) -> act.ChunkStatus:
         """Return a chunk's status as the manifest shows it."""
-        if chunk in self.in_progress:
-            return act.ChunkStatus.IN_PROGRESS if not self.completed(chunk) else act.ChunkStatus.COMPLETED
-        known = self.chunks.get(chunk)
-        return act.ChunkStatus.PENDING if known is None else known.chunk.status
+        if chunk in self.in_progress and not self.completed(chunk):
+            return act.ChunkStatus.IN_PROGRESS
+        return self.chunks[chunk].chunk.status if chunk in self.chunks else act.ChunkStatus.PENDING

@@ -1,21 +1,29 @@
-"""Totals of a state: files, rows and bytes of each table, and the number of chunks of each status."""
+"""Totals: rows, files and bytes of each table and of each readable revision, and the number of chunks by status.
+
+The totals of all revisions take one pass over the files. Folding each revision separately would take as long as the
+number of revisions times the number of files.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.format.actions import RowsOutside
+from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """A table's live files."""
+    """The totals of a table's live files."""
 
     schema: str
     table: str
@@ -25,35 +33,35 @@ class TableSize:
 
 
 def table_sizes(state: State) -> list[TableSize]:
-    """Return the live files of a state by table, in the order of names."""
+    """Return the totals of each table's live files, in the order of table names."""
     groups = live_table(state).group_by(["schema", "table"])
     counted = groups.aggregate([("path", "count"), ("rows", "sum"), ("bytes", "sum")])
-    found = (
+    sizes = (
         TableSize(str(row["schema"]), str(row["table"]), row["path_count"], row["rows_sum"], row["bytes_sum"])
         for row in counted.to_pylist()
     )
-    return sorted(found, key=lambda size: (size.schema, size.table))
+    return sorted(sizes, key=lambda size: (size.schema, size.table))
 
 
 def live_table(state: State) -> pa.Table:
-    """Return the live files of a state in the columns of `file_set.COLUMNS`, by chunk and path."""
+    """Return the live files of a state as a table of `file_columns.COLUMNS`, by chunk and path."""
     table = state.files.merged().table
     return table.filter(pc.equal(table["removed"], 0))
 
 
 def chunk_statuses(state: State) -> dict[str, int]:
-    """Return how many chunks have each status, as the manifest shows it."""
+    """Return the number of chunks by status, as the manifest shows it."""
     chunks = {*state.expected_chunks(), *state.chunks, *state.in_progress}
     return dict(sorted(Counter(str(state.status(chunk)) for chunk in chunks).items()))
 
 
-def rows_outside(state: State) -> tuple[RowsOutside, ...]:
-    """Return by table how many rows of the source lay outside the range when the snapshot was sealed last."""
+def rows_outside(state: State) -> tuple[act.RowsOutside, ...]:
+    """Return the number of source rows outside the range at the newest seal, by table."""
     return state.newest_seal.seal.rows_outside if state.newest_seal else ()
 
 
 def outside_text(state: State) -> str:
-    """Return for people how many rows outside the range were not exported; "" where all were."""
+    """Return a sentence part on the rows outside the range that were not exported; "" if there are none."""
     rows, header = sum(each.rows for each in rows_outside(state)), state.header
     if not rows or header is None or header.start is None or header.end is None:
         return ""
@@ -62,3 +70,72 @@ def outside_text(state: State) -> str:
         f"{counted} outside {time_text(header.start)} … {time_text(header.end)} {'were' if rows > 1 else 'was'} "
         "not exported"
     )
+
+
+@dataclass(frozen=True)
+class RevisionSummary:
+    """A readable revision.
+
+    Attributes:
+        committed_at: When it was sealed.
+        schema_id: Its newest schema, 0 for none.
+        rows: Rows of all its files. Rows deleted by a tombstone count until compaction drops them.
+        files: Number of its files.
+        bytes: Total size of its files.
+    """
+
+    revision: int
+    committed_at: datetime
+    snapshot_id: str
+    schema_id: int
+    rows: int
+    files: int
+    bytes: int
+
+
+def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
+    """Return a summary of each readable revision, ascending.
+
+    Args:
+        state: The head's state.
+    """
+    seals = state.readable()
+    revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
+    totals = zip(*(_totals(state.files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
+    return {
+        seal.revision: RevisionSummary(seal.revision, seal.committed_at, seal.snapshot_id, schema_id, *counts)
+        for seal, schema_id, counts in zip(seals, _schema_ids(state, revisions), totals, strict=True)
+    }
+
+
+def _totals(files: FileSet, column: str, revisions: np.ndarray) -> list[int]:
+    """Return the sum of a column over the files of each revision; without a column, their number."""
+    table = files.merged().table
+    values = np.asarray(table[column]) if column else np.ones(table.num_rows, dtype=np.int64)
+    added, removed = np.asarray(table["added"]), np.asarray(table["removed"])
+    closed = removed > 0
+    total_added = _sums_through(added, values, revisions)
+    total_removed = _sums_through(removed[closed], values[closed], revisions)
+    return [int(each) for each in total_added - total_removed]
+
+
+def _sums_through(at: np.ndarray, values: np.ndarray, revisions: np.ndarray) -> np.ndarray:
+    """Return for each revision the sum of the values at revisions up to it."""
+    order = np.argsort(at, kind="stable")
+    sums = np.concatenate([[0], np.cumsum(values[order])])
+    return np.asarray(sums[np.searchsorted(at[order], revisions, side="right")])
+
+
+def _schema_ids(state: State, revisions: np.ndarray) -> list[int]:
+    """Return the newest schema id at each of some ascending revisions."""
+    marks, ids = [0], [0]
+    for event in state.events:
+        for action in event.actions:
+            match action:
+                case act.Begin() | act.Rollback():
+                    marks.append(event.revision)
+                    ids.append(0)
+                case act.SchemaAdded():
+                    marks.append(event.revision)
+                    ids.append(max(ids[-1], action.schema_id))
+    return [ids[place - 1] for place in np.searchsorted(marks, revisions, side="right").tolist()]

@@ -62,7 +62,7 @@ def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
 
 
 def _outlived(head: State, keep_last: int) -> list[int]:
-    return Retention(keep_last).outlived(head, head.committed_at)
+    return Retention(keep_last).expirable(head, head.committed_at)
 
 
 def _keep_last(head: State, revisions: Collection[int]) -> int:

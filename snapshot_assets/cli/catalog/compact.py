@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
 from snapshot_assets.engine.compact.plan import (
     TARGET_BYTES,

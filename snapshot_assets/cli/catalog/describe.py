@@ -13,7 +13,7 @@ from snapshot_assets.cli.output import counted, human_bytes
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
@@ -127,7 +127,7 @@ def _phrase(action: act.Action) -> str:
             return f"{counted(len(action.paths), 'file')} given up to garbage collection"
         case act.Tombstone():
             table = table_text(TableName(action.schema, action.table))
-            return f"rows of {table} deleted where {predicate_words(action.predicate)}"
+            return f"rows of {table} deleted where {predicate_text(action.predicate)}"
         case act.Upgraded():
             return f"format version {action.previous} becomes {action.version}"
         case act.Rebuilt():

@@ -7,37 +7,33 @@ from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.expire import Expiry, expire
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.rules.expire import Retention
-from snapshot_assets.cli.catalog.opening import begun_catalog, open_catalog
-from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.location import with_log
-from snapshot_assets.cli.output import counted, say, show, show_json, show_table
-from snapshot_assets.cli.unreferenced import freed_json, show_freed
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import begun_catalog, open_catalog, with_log
+from snapshot_assets.cli.output import counted, show, show_json, show_table
+from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import parse_duration
 from snapshot_assets.plan.configuration import load_configuration
 
 
 def run(options: argparse.Namespace) -> int:
-    """Expire revisions after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    """Expire revisions after a confirmation."""
     catalog, retention = _of_plan(options) if options.plan else _given(options)
-    keep_last, keep_for = (None, None) if retention is None else (retention.keep_last, retention.keep_for)
-    expired = partial(expire, catalog, keep_last=keep_last, keep_for=keep_for)
-    found = expired(dry_run=True)
-    if options.dry_run:
-        return _report(options, catalog.store.uri, found, retention)
-    asked = (found.expired or found.tags) and not options.yes
-    if asked and not confirmed(f"{catalog.store.uri}: {_words(found, 'will be deleted', 'will expire')}."):
-        say("Nothing expired.")
-        if options.json:
-            _report(options, catalog.store.uri, found, retention)
-        return 1
-    return _report(options, catalog.store.uri, expired(only=found), retention, done=True)
+    uri, plan = catalog.store.uri, plan_expiry(catalog, retention)
+    return execute_confirmed(
+        options,
+        plan,
+        partial(execute_expiry, catalog),
+        partial(_report, options, uri, retention),
+        question=f"{uri}: {_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else "",
+        refusal="Nothing expired.",
+    )
 
 
 def _given(options: argparse.Namespace) -> tuple[Catalog, Retention | None]:
-    """Return the location and the rule that the call itself gives, None where it gives none."""
+    """Return the location, and the rule of the options; None if they give none."""
     keep_for = None if options.keep_for is None else parse_duration(options.keep_for)
     given = options.keep_last is not None or keep_for is not None
     retention = Retention(options.keep_last, keep_for) if given else None
@@ -45,10 +41,10 @@ def _given(options: argparse.Namespace) -> tuple[Catalog, Retention | None]:
 
 
 def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
-    """Return the location and the rule of the plan that the call names.
+    """Return the location and the rule of the plan of `--plan`.
 
     Raises:
-        PlanError: There is no such plan, it has no such rule, or the call gives another.
+        PlanError: There is no such plan, it has no such rule, or the options give another.
     """
     clashing = [f"--{name.replace('_', '-')}" for name in ("keep_last", "keep_for") if getattr(options, name)]
     if clashing:
@@ -69,55 +65,48 @@ def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
     return begun_catalog(store, writing=not options.dry_run, single_writer=single_writer), plan.retention.rule
 
 
-def _words(found: Expiry, deleted: str, expired: str) -> str:
-    """Return what becomes of tags and of revisions, with a verb for either."""
-    pinned = f", {len(found.pinned)} of them pinned and kept so," if found.pinned else ""
-    revisions = f"{counted(len(found.expired), 'sealed revision')}{pinned} of {len(found.expired) + _other(found)}"
-    tags = f"{counted(len(found.tags), 'tag')} ({', '.join(found.tags)}) past the time retained"
-    phrases = [
-        *([f"{tags} {deleted}"] if found.tags else []),
-        *([f"{revisions} {expired}"] if found.expired else []),
-    ]
+def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
+    """Return what happens to tags and to revisions, with a verb for either."""
+    pinned = f", {len(plan.pinned)} of them pinned and kept so," if plan.pinned else ""
+    sealed = len(plan.expired) + plan.kept - len(plan.pinned)
+    phrases = []
+    if plan.tags:
+        tags = f"{counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})"
+        phrases.append(f"{tags} past the time retained {deleted}")
+    if plan.expired:
+        phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed} {expired}")
     return " and ".join(phrases)
 
 
-def _other(found: Expiry) -> int:
-    """Return how many revisions the rules keep."""
-    return found.kept - len(found.pinned)
-
-
-def _report(
-    options: argparse.Namespace, uri: str, found: Expiry, retention: Retention | None, *, done: bool = False
-) -> int:
+def _report(options: argparse.Namespace, uri: str, retention: Retention | None, plan: ExpiryPlan, done: bool) -> None:
     if options.json:
-        show_json(_as_json(options, uri, found))
-        return 0
-    if not found.expired:
+        show_json(_as_json(options, uri, plan))
+        return
+    if not plan.expired:
         rule = "" if retention else "; no rule was given: --keep-last, --keep-for or --plan"
-        show(f"nothing to expire; {counted(found.kept, 'sealed revision')} can be read{rule}")
-    if found.expired or found.tags:
-        _show(found, done=done)
-    return 0
+        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{rule}")
+    if plan.expired or plan.tags:
+        _show(plan, done=done)
 
 
-def _as_json(options: argparse.Namespace, uri: str, found: Expiry) -> dict[str, Any]:
+def _as_json(options: argparse.Namespace, uri: str, plan: ExpiryPlan) -> dict[str, Any]:
     return {
         "uri": uri,
         "dry_run": options.dry_run,
-        "revision": found.revision,
-        "tags": list(found.tags),
-        "expired": list(found.expired),
-        "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in found.pinned.items()],
-        "readable": found.kept,
-    } | freed_json(found.freed)
+        "revision": plan.revision,
+        "tags": list(plan.tags),
+        "expired": list(plan.expired),
+        "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in plan.pinned.items()],
+        "readable": plan.kept,
+    } | released_json(plan.released)
 
 
-def _show(found: Expiry, *, done: bool) -> None:
-    if not done and found.expired:
-        rows = [(revision, ", ".join(found.pinned.get(revision, ())) or "nothing") for revision in found.expired]
+def _show(plan: ExpiryPlan, *, done: bool) -> None:
+    if not done and plan.expired:
+        rows = [(revision, ", ".join(plan.pinned.get(revision, ())) or "nothing") for revision in plan.expired]
         show_table(("Revision", "Kept by"), rows)
     if done:
-        show(_words(found, "deleted", f"expired as of revision {found.revision}"))
+        show(_summary(plan, "deleted", f"expired as of revision {plan.revision}"))
     else:
-        show(_words(found, "would be deleted", "would expire"))
-    show_freed(found.freed, done=done)
+        show(_summary(plan, "would be deleted", "would expire"))
+    show_released(plan.released, done=done)

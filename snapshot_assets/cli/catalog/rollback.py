@@ -6,82 +6,82 @@ import argparse
 from functools import partial
 from typing import Any
 
-from snapshot_assets.catalog.operations.rollback import RolledBack, rollback
+from snapshot_assets.catalog.operations.rollback import RollbackPlan, execute_rollback, plan_rollback
+from snapshot_assets.catalog.rules.rollback import Reversal
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.cli.catalog.opening import open_catalog
-from snapshot_assets.cli.confirm import confirmed
-from snapshot_assets.cli.output import counted, say, show, show_json
-from snapshot_assets.cli.unreferenced import freed_json, show_freed
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import open_catalog
+from snapshot_assets.cli.output import counted, show, show_json
+from snapshot_assets.cli.unreferenced import released_json, show_released
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
-    """Roll back after a confirmation that is exactly `yes`; exit status 1 if it was not given."""
+    """Roll back after a confirmation."""
     catalog = open_catalog(options, writing=not options.dry_run)
-    revision = resolve_version(options.version, catalog.state)
-    roll = partial(rollback, catalog, revision, undelete=options.undelete, discard_newer=options.discard_newer)
-    found = roll(dry_run=True)
-    if options.dry_run:
-        return _report(options, catalog.store.uri, found)
-    question = f"{catalog.store.uri}: the newest state becomes that of revision {revision}: {_words(found)}."
-    if found.reversal.actions and not options.yes and not confirmed(question):
-        say("Nothing was rolled back.")
-        if options.json:
-            _report(options, catalog.store.uri, found)
-        return 1
-    return _report(options, catalog.store.uri, roll(only=found))
+    uri, revision = catalog.store.uri, resolve_version(options.version, catalog.state)
+    plan = plan_rollback(catalog, revision, undelete=options.undelete, discard_newer=options.discard_newer)
+    question = f"{uri}: the newest state becomes that of revision {revision}: {_summary(plan.reversal)}."
+    return execute_confirmed(
+        options,
+        plan,
+        partial(execute_rollback, catalog),
+        partial(_report, options, uri),
+        question=question if plan.reversal.actions else "",
+        refusal="Nothing was rolled back.",
+    )
 
 
-def _words(found: RolledBack) -> str:
-    reversal = found.reversal
+def _summary(reversal: Reversal) -> str:
     phrases = [
         f"{counted(len(reversal.leaving), 'file')} will leave it",
         f"{counted(len(reversal.returning), 'file')} will return",
-        *([f"{counted(len(reversal.undeleted), 'deletion')} will be undone"] if reversal.undeleted else []),
-        *([f"{counted(len(reversal.expired), 'newer revision')} will expire"] if reversal.expired else []),
     ]
+    if reversal.undeleted:
+        phrases.append(f"{counted(len(reversal.undeleted), 'deletion')} will be undone")
+    if reversal.expired:
+        phrases.append(f"{counted(len(reversal.expired), 'newer revision')} will expire")
     return ", ".join(phrases)
 
 
-def _report(options: argparse.Namespace, uri: str, found: RolledBack) -> int:
-    reversal = found.reversal
+def _report(options: argparse.Namespace, uri: str, plan: RollbackPlan, done: bool) -> None:
+    reversal = plan.reversal
     if options.json:
-        show_json(_as_json(options, uri, found))
+        show_json(_as_json(options, uri, plan))
     elif not reversal.actions:
         show(f"the newest state is that of revision {reversal.revision} already; nothing to do")
-    elif found.revision is None:
-        _show(found)
+    elif not done:
+        _show(plan)
     else:
-        show(f"rolled back to revision {reversal.revision}, as of revision {found.revision}")
-    return 0
+        show(f"rolled back to revision {reversal.revision}, as of revision {plan.revision}")
 
 
-def _show(found: RolledBack) -> None:
-    reversal = found.reversal
+def _show(plan: RollbackPlan) -> None:
+    reversal = plan.reversal
     for sign, paths in (("-", reversal.leaving), ("+", reversal.returning)):
         for path in paths:
             show(f"{sign} {path}")
     for revision, each in sorted(reversal.undeleted.items()):
         table = table_text(TableName(each.schema, each.table))
-        show(f"back: rows of {table} where {predicate_words(each.predicate)}, deleted at revision {revision}")
+        show(f"back: rows of {table} where {predicate_text(each.predicate)}, deleted at revision {revision}")
     if reversal.expired:
         show(f"expires: {', '.join(map(str, reversal.expired))}")
-    show(f"to revision {reversal.revision}, from {reversal.head}: {_words(found)}")
-    show_freed(found.freed, done=False)
+    show(f"to revision {reversal.revision}, from {reversal.head}: {_summary(reversal)}")
+    show_released(plan.released, done=False)
 
 
-def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[str, Any]:
-    reversal = found.reversal
+def _as_json(options: argparse.Namespace, uri: str, plan: RollbackPlan) -> dict[str, Any]:
+    reversal = plan.reversal
     return {
         "uri": uri,
         "dry_run": options.dry_run,
         "to": reversal.revision,
         "from": reversal.head,
         "needed": bool(reversal.actions),
-        "revision": found.revision,
+        "revision": plan.revision,
         "leaving": list(reversal.leaving),
         "returning": list(reversal.returning),
         "undeleted": [
@@ -93,4 +93,4 @@ def _as_json(options: argparse.Namespace, uri: str, found: RolledBack) -> dict[s
             for revision, each in sorted(reversal.undeleted.items())
         ],
         "expired": list(reversal.expired),
-    } | freed_json(found.freed)
+    } | released_json(plan.released)

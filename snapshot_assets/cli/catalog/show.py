@@ -1,4 +1,4 @@
-"""`snapshots catalog show`."""
+"""`snapshots catalog show | table`: a state, and the metadata tables that Spark shows as `$tags` and so on."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import Any
 
 from snapshot_assets.catalog.log.listing import log_size
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
-from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
+from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import table_text
-from snapshot_assets.format.predicate_description import predicate_words
+from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN_SEALS = 5
 
 
-def run(options: argparse.Namespace) -> int:
+def show_state(options: argparse.Namespace) -> int:
     """Show what a state holds, the newest one or that of `--at`."""
     catalog = open_catalog(options, writing=False)
     state = catalog.state
@@ -74,7 +76,7 @@ def _tombstones(state: State) -> list[dict[str, Any]]:
         {
             "revision": revision,
             "table": table_text(TableName(tombstone.schema, tombstone.table)),
-            "where": predicate_words(tombstone.predicate),
+            "where": predicate_text(tombstone.predicate),
             "pending": revision in pending,
         }
         for revision, tombstone in state.tombstones.items()
@@ -143,3 +145,33 @@ def _show_tables(facts: dict[str, Any]) -> None:
         headers = ("File", "Rows", "Bytes", "Added in", "SHA-256")
         names = ("path", "rows", "bytes", "added", "sha256")
         show_table(headers, [tuple(file[name] for name in names) for file in facts["files"]])
+
+
+def table(options: argparse.Namespace) -> int:
+    """Show a metadata table."""
+    name = f"${options.table}"
+    metadata = METADATA_TABLES[name]
+    if options.at is not None and not metadata.versioned:
+        raise PlanError(f"{name} shows the whole location: leave --at out.")
+    if options.since is not None and name != "$diff":
+        raise PlanError(f"{name} shows no changes: leave --since out, or show the table diff.")
+    if name == "$diff" and options.since is None:
+        raise PlanError(
+            "$diff shows what changed since a version: name it, such as --since rev:12 or --since tag:friday."
+        )
+    catalog = open_catalog(options, writing=False)
+    head = state = catalog.state
+    if options.at is not None:
+        state = read_state(catalog.store, through=resolve_version(options.at, head))
+    since = 0 if options.since is None else resolve_version(options.since, head)
+    rows = metadata.read(TableRequest(head, state, since)).to_pylist()
+    rows = [plain(row) for row in rows]
+    if options.json:
+        show_json(rows)
+    else:
+        show_table(metadata.schema.names, [[_shown(value) for value in row.values()] for row in rows])
+    return 0
+
+
+def _shown(value: object) -> object:
+    return "" if value is None else value

@@ -9,7 +9,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.diff import Change, Difference, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
-from snapshot_assets.cli.catalog.opening import open_catalog
+from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, show, show_json, show_table
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName

@@ -102,7 +102,11 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
     return SparkCarried(_arrow(kind, everything), Carrier.TEXT, type_text(kind, cast))
 
 
-def type_text(kind: DataType, leaf: Callable[[DataType], str] = DataType.simpleString) -> str:
+def _own_text(kind: DataType) -> str:
+    return kind.simpleString()
+
+
+def type_text(kind: DataType, leaf: Callable[[DataType], str] = _own_text) -> str:
     """Return a type in Spark SQL, with quoted member names; PySpark's own text does not quote them.
 
     Args:

@@ -115,7 +115,7 @@ class CompactRun:
             NoSnapshotError: There is no snapshot.
             PlanError: What is asked for cannot be compacted; see `plan_compaction`.
         """
-        state = Catalog.open(self.store).begun()
+        state = Catalog.open(self.store).require_snapshot()
         return plan_compaction(state, SchemaDocuments(self.store, state), self.wanted)
 
     def run(self) -> Iterator[Compacted]:
@@ -127,7 +127,7 @@ class CompactRun:
             SupersededError: Another snapshot began meanwhile.
         """
         catalog = Catalog.open_for_writing(self.store, single_writer=self.single_writer)
-        state = catalog.begun()
+        state = catalog.require_snapshot()
         documents = SchemaDocuments(catalog.store, state)
         plan = plan_compaction(state, documents, self.wanted)
         origin = self._origin(catalog, state)

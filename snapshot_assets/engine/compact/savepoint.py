@@ -37,7 +37,7 @@ def compact_and_pin(
     """
     for _ in range(_TRIES):
         catalog.refresh()
-        state = catalog.begun()
+        state = catalog.require_snapshot()
         sealed_head(state)
         wanted = next(compactions(catalog.store, state), None)
         if wanted is not None:
@@ -79,5 +79,5 @@ def _still_filtered(state: State) -> Wanted | None:
     for revision, each in pending_tombstones(state).items():
         table = TableName(each.schema, each.table)
         tables.add(table)
-        chunks.update(match.known.file.chunk for match in match_files(state, table, older_than=revision))
+        chunks.update(match.file.chunk for match in match_files(state, table, older_than=revision))
     return Wanted(chunks=tuple(sorted(chunks)), tables=tuple(sorted(tables))) if tables else None

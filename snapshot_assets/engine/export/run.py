@@ -100,7 +100,7 @@ class ExportRun:
         """
         state = self.catalog.refresh()
         if state.header is not None and not self.force:
-            header = self.catalog.begun().header or state.header
+            header = self.catalog.require_snapshot().header or state.header
             rules.check_same_plan(header, self._header(header.schemas))
 
     def begin(self) -> DatabaseSchema:
@@ -176,7 +176,7 @@ class ExportRun:
             for chunk in chunks
             for name, frame in chunk.frames.items()
         }
-        known = self.committed_schema() if self.catalog.state.begun else DatabaseSchema(database="spark")
+        known = self.committed_schema() if self.catalog.state.has_snapshot else DatabaseSchema(database="spark")
         self._begin(merged_schema(known, list(tables.values())))
         plans = {
             chunk.chunk: ChunkPlan(
@@ -237,7 +237,7 @@ class ExportRun:
         if state.sealed and self._source is None and not self.force and self.plan.seal_verify != "full":
             return seal(self.catalog, rows_outside=state.newest_seal.seal.rows_outside if state.newest_seal else ())
         # A snapshot that is there is sealed as it is: neither extended nor given another schema now.
-        if not state.begun or self.force:
+        if not state.has_snapshot or self.force:
             self.begin()
         self._check_timeless()
         rows_outside = self._rows_outside()
@@ -266,12 +266,12 @@ class ExportRun:
 
     def show_progress(self) -> None:
         """Write the hints of a snapshot that was never sealed, so that manifest.json shows the work in progress."""
-        if self._catalog is not None and self._catalog.state.begun:
+        if self._catalog is not None and self._catalog.state.has_snapshot:
             write_hints(self.store, self._catalog.state, self._catalog.refresh)
 
     def committed_schema(self) -> DatabaseSchema:
         """Return the newest schema that the log knows, read from the location."""
-        state = self.catalog.begun()
+        state = self.catalog.require_snapshot()
         return read_schema(self.store, state.schemas[state.schema_id])
 
     def close(self) -> None:

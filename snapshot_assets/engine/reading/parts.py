@@ -86,20 +86,20 @@ def _in_range(
     matches = list(found)
     edges = [match for match in matches if not match.certain]
     if not edges or time_range is None or table.time_index is None:
-        yield from (FilePart(_bare(match.known.file)) for match in matches)
+        yield from (FilePart(_bare(match.file)) for match in matches)
         return
     _check_comparable(table)
     statistics = dict(zip(map(_path, edges), found.statistics(table.time_index, edges), strict=True))
     for match in matches:
         if match.certain:
-            yield FilePart(_bare(match.known.file))
+            yield FilePart(_bare(match.file))
         else:
-            kind = _type_in(written[match.known.file.schema_id], table)
-            yield from _edge(match.known.file, statistics[_path(match)], TimeBounds.of(kind, table, time_range))
+            kind = _type_in(written[match.file.schema_id], table)
+            yield from _edge(match.file, statistics[_path(match)], TimeBounds.of(kind, table, time_range))
 
 
 def _path(match: Match) -> str:
-    return match.known.file.path
+    return match.file.path
 
 
 def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import known_state
-from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, Asked
+from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -58,11 +58,11 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
         DamageError: The log is damaged.
     """
     head = known_state(store)
-    if not head.begun:
+    if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
         since = 0 if options.since is None else resolve_version(options.since, head)
-        asked = Asked(head, _state(store, head, options.version), since)
+        asked = TableRequest(head, _state(store, head, options.version), since)
         return _plan_metadata(asked, options.table, options.columns)
     if options.version is None and not head.seals:
         raise NoSnapshotError(
@@ -82,7 +82,7 @@ def _state(store: ObjectStore, head: State, version: str | None) -> State:
     return head if revision == head.revision else read_state(store, through=revision)
 
 
-def _plan_metadata(asked: Asked, name: str, columns: Sequence[str]) -> PlannedRead:
+def _plan_metadata(asked: TableRequest, name: str, columns: Sequence[str]) -> PlannedRead:
     rows = METADATA_TABLES[name].read(asked)
     rows = rows.select(chosen_columns(rows.schema, columns, name).names)
     return PlannedRead(spark_schema(rows.schema), iter, [rows.to_batches(BATCH_ROWS)])

@@ -114,7 +114,7 @@ def _refuse_damage(store: ObjectStore, revision: int, depth: Depth) -> None:
 def _revision(
     head: State, uri: str, filters: Filters, version: str | None, imports: Sequence[RestoreRecord], *, recorded: bool
 ) -> tuple[int, RestoreRecord | None]:
-    if not head.begun:
+    if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {uri}: nothing can be restored.", location=uri)
     if not head.seals:
         raise NoSnapshotError(

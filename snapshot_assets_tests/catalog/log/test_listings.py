@@ -15,7 +15,7 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.prune_log import prune
-from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -77,7 +77,7 @@ def test_an_object_that_no_listing_shows_is_not_missing(request: pytest.FixtureR
         assert manifest_of(read_state(hiding)) == head, path
         assert manifest_of(read_state(hiding, through=5)) == tagged, path
         assert damage(hiding) == [], path
-        assert rollback(Catalog.open(hiding), 5, dry_run=True).reversal.actions, path
+        assert plan_rollback(Catalog.open(hiding), 5).reversal.actions, path
 
 
 def test_a_revision_between_two_others_that_one_listing_passes_over_is_read_by_its_name(pinned: Writer) -> None:

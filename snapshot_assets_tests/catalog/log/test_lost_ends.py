@@ -13,7 +13,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
@@ -156,7 +156,7 @@ def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_repo
     before = objects(writer.store)
     time.sleep(0.02)
     for change in (
-        lambda: collect_garbage(stale, grace=NOW, unsafe=True, dry_run=True),
+        lambda: plan_collection(stale, grace=NOW, unsafe=True),
         lambda: collect_garbage(stale, grace=NOW, unsafe=True),
         lambda: prune(stale, grace=NOW, unsafe=True),
         lambda: expire(stale, keep_last=1),
@@ -277,7 +277,7 @@ def test_commits_while_the_location_is_opened_verified_and_collected_are_no_loss
     busy = Changed(writer.store, list=meanwhile)
     assert Catalog.open_for_writing(busy).state.revision in (1, 2)
     assert not [fault for fault in verify(busy).faults if fault.kind == "log"]
-    collect_garbage(Catalog.open(busy), grace=NOW, unsafe=True, dry_run=True)
+    plan_collection(Catalog.open(busy), grace=NOW, unsafe=True)
     assert next(turns, None) is None
 
 

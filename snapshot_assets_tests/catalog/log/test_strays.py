@@ -16,11 +16,12 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
+from snapshot_assets.catalog.operations.expire import expire, plan_expiry
 from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ForeignLocationError, ForkError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, is_probe, transaction_path
@@ -162,10 +163,10 @@ def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
             Catalog.open_for_writing(own.store)
     for opened in (lambda: own.catalog, lambda: Catalog.open(own.store)):
         for change in (
-            lambda catalog: collect_garbage(catalog, grace=NOW, unsafe=True, dry_run=True),
+            lambda catalog: plan_collection(catalog, grace=NOW, unsafe=True),
             lambda catalog: collect_garbage(catalog, grace=NOW, unsafe=True),
             lambda catalog: prune(catalog, grace=NOW, unsafe=True),
-            lambda catalog: expire(catalog, keep_last=1, dry_run=True),
+            lambda catalog: plan_expiry(catalog, Retention(keep_last=1)),
             lambda catalog: expire(catalog, keep_last=1),
         ):
             with pytest.raises(DamageError) as refused:

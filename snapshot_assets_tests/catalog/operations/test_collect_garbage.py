@@ -15,8 +15,12 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.collect_garbage import (
+    collect_garbage,
+    execute_collection,
+    plan_collection,
+)
+from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -106,7 +110,7 @@ def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store:
         for _ in range(2):
             replaced(writer, 3)
             write_checkpoint(writer.store, writer.catalog.state)
-        assert transaction_path(5) in prune(writer.catalog, grace=NOW, unsafe=True).deleted
+        assert transaction_path(5) in prune(Catalog.open_for_writing(store), grace=NOW, unsafe=True).deleted
     found = collect_garbage(Catalog.open_for_writing(writer.store))
     assert found.deleted == ()
     assert old in {each.path for each in found.waiting}
@@ -119,13 +123,14 @@ def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: 
         call(writer.catalog, grace=timedelta(days=2))
 
 
-def test_a_dry_run_touches_nothing(writer: Writer) -> None:
+def test_planning_changes_nothing_and_executing_deletes_what_was_planned(writer: Writer) -> None:
     writer.fill()
     replaced(writer)
     before = {info.path: info.modified for info in writer.store.list()}
-    told = collected(writer, dry_run=True)
+    plan = plan_collection(writer.catalog, grace=NOW, unsafe=True)
     assert {info.path: info.modified for info in writer.store.list()} == before
-    assert collected(writer) == told
+    assert execute_collection(writer.catalog, plan) == plan
+    assert {each.path for each in plan.deleted} == before.keys() - {info.path for info in writer.store.list()}
 
 
 def test_a_receipt_that_a_resume_may_adopt_keeps_its_files_and_goes_when_the_chunk_is_done(writer: Writer) -> None:
@@ -208,7 +213,7 @@ def many(writer: Writer) -> list[int]:
 def test_pruning_keeps_two_checkpoints_the_log_after_them_and_every_retained_state(writer: Writer) -> None:
     seals = many(writer)
     before = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals}
-    told = prune(writer.catalog, grace=NOW, unsafe=True, dry_run=True)
+    told = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
     done = prune(writer.catalog, grace=NOW, unsafe=True)
     assert (done, done.kept) == (told, seals[1])
     expected = [path(r) for r in range(2, seals[1]) for path in (checkpoint_path, transaction_path)]
@@ -241,7 +246,7 @@ def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(writer: Writer, w
 
 def test_a_pruning_cut_off_anywhere_leaves_a_log_that_opens_and_verifies(writer: Writer) -> None:
     seals = many(writer)
-    gone = prune(writer.catalog, grace=NOW, unsafe=True, dry_run=True).deleted
+    gone = plan_pruning(writer.catalog, grace=NOW, unsafe=True).deleted
     head = manifest_of(writer.catalog.state)
     for path in gone:
         writer.store.delete(path)

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.delete_rows import delete_rows, execute_row_deletion, plan_row_deletion
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
@@ -61,9 +61,9 @@ def no_damage(store) -> bool:
 def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer) -> None:
     before = sealed.catalog.state.revision
     reader = Catalog.open(sealed.store)
-    found = delete_rows(reader, M, "t < '2025-01-03T12:00:00Z'", dry_run=True)
+    found = plan_row_deletion(reader, M, "t < '2025-01-03T12:00:00Z'")
     assert (found.files, found.rows, found.whole_files, found.whole_rows, found.revision) == (2, 4, 1, 2, None)
-    assert [(match.known.file.chunk, match.certain) for match in found.matches] == [(1, True), (3, False)]
+    assert [(match.file.chunk, match.certain) for match in found.matches] == [(1, True), (3, False)]
     assert read_state(sealed.store).revision == before
 
 
@@ -71,7 +71,7 @@ def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer
 def test_rows_of_files_that_were_not_told_of_are_not_deleted(
     sealed: Writer, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    told = delete_rows(sealed.catalog, M, OLD, dry_run=True)
+    told = plan_row_deletion(sealed.catalog, M, OLD)
     other = Writer(sealed.store)
 
     def late() -> None:
@@ -82,13 +82,13 @@ def test_rows_of_files_that_were_not_told_of_are_not_deleted(
     else:
         commit = sealed.catalog.commit
         monkeypatch.setattr(sealed.catalog, "commit", lambda prepare: (late(), commit(prepare))[1])
-    with pytest.raises(ConflictError, match=r"data/2/.* was committed after it was told"):
-        delete_rows(sealed.catalog, M, OLD, only=told)
+    with pytest.raises(ConflictError, match=r"data/2/.* which may hold such rows of main\.m, was committed after"):
+        execute_row_deletion(sealed.catalog, told)
     assert not read_state(sealed.store).tombstones
     monkeypatch.undo()
-    again = delete_rows(sealed.catalog, M, OLD, dry_run=True)
+    again = plan_row_deletion(sealed.catalog, M, OLD)
     assert (told.files, again.files) == (1, 2)
-    assert delete_rows(sealed.catalog, M, OLD, only=again).revision
+    assert execute_row_deletion(sealed.catalog, again).revision
 
 
 def test_where_no_file_may_hold_such_a_row_nothing_is_committed(sealed: Writer) -> None:
@@ -246,7 +246,7 @@ def test_predicates_that_do_not_fit_the_table_are_refused(sealed: Writer) -> Non
         delete_rows(sealed.catalog, M, "x is null")
     with pytest.raises(PlanError, match=r"timestamp\[us, tz=UTC\], and the predicate compares it with int64"):
         delete_rows(sealed.catalog, M, Comparison("t", Operator.LESS, Literal("int64", 3)))
-    with pytest.raises(PlanError, match="is no value of type int8"):
+    with pytest.raises(PlanError, match="is not a value of type int8"):
         delete_rows(sealed.catalog, M, Comparison("t", Operator.LESS, Literal("int8", 300)))
 
 
@@ -257,7 +257,7 @@ def test_texts_that_stand_for_other_values_are_not_ordered(store) -> None:
     writer = Writer(store)
     writer.begin(schema=SCHEMA.model_copy(update={"tables": (wider,)}))
     writer.complete(1, writer.file(1))
-    with pytest.raises(PlanError, match="n is numeric, whose values travelled as text"):
+    with pytest.raises(PlanError, match="n is numeric, whose values are stored as text"):
         delete_rows(writer.catalog, M, "n < '5'")
     assert delete_rows(writer.catalog, M, "n = '5'").files == 1
 

@@ -12,11 +12,12 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import Expiry, expire
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, expire, plan_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
+from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import PlanError, VersionNotFoundError
 from snapshot_assets.format.actions import ChunksInProgress, Expired
@@ -52,11 +53,11 @@ def sealed(writer: Writer) -> Writer:
 )
 def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, expired: tuple[int, ...]) -> None:
     before = sealed.catalog.state.revision
-    told = expire(sealed.catalog, **rules, dry_run=True)
+    told = plan_expiry(sealed.catalog, Retention(**rules))
     assert (told.expired, told.revision, told.kept) == (expired, None, 4 - len(expired))
     assert read_state(sealed.store).revision == before
     done = expire(sealed.catalog, **rules)
-    assert (done.expired, done.freed, done.kept) == (told.expired, told.freed, told.kept)
+    assert (done.expired, done.released, done.kept) == (told.expired, told.released, told.kept)
     assert done.revision == (before + 1 if expired else None)
     assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
 
@@ -65,7 +66,7 @@ def test_what_was_only_compacted_counts_as_one_with_what_it_was_made_of(sealed: 
     """A compaction seals for each chunk: it must not push out what was exported."""
     merged = [merge(sealed, chunk) for chunk in (1, 2)]
     assert (merged, readable(sealed.store)) == ([12, 13], [5, 7, 9, 11, 12, 13])
-    assert expire(sealed.catalog, keep_last=4, dry_run=True).expired == (11, 12)
+    assert plan_expiry(sealed.catalog, Retention(keep_last=4)).expired == (11, 12)
     write_checkpoint(sealed.store, sealed.catalog.state)
     assert expire(Catalog.open_for_writing(sealed.store), keep_last=2).expired == (5, 7, 11, 12)
     assert readable(sealed.store) == [9, 13]
@@ -86,7 +87,7 @@ def merge(writer: Writer, chunk: int) -> int | None:
 def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:
     times = {seal.revision: seal.committed_at for seal in sealed.catalog.state.seals}
     sealed.catalog._clock = lambda: times[9] + DAY  # exactly as old as what is kept
-    assert expire(sealed.catalog, keep_for=DAY, dry_run=True).expired == (5, 7)
+    assert plan_expiry(sealed.catalog, Retention(keep_for=DAY)).expired == (5, 7)
 
 
 @pytest.mark.parametrize("rules", [{"keep_last": 0}, {"keep_for": -DAY}])
@@ -98,15 +99,15 @@ def test_a_rule_that_is_none_is_refused(sealed: Writer, rules: dict) -> None:
 
 def test_what_nothing_needs_after_an_expiry_is_told_and_collected_later(sealed: Writer) -> None:
     gone = {file_of(sealed, 5), file_of(sealed, 7)}
-    told = expire(sealed.catalog, keep_last=2, dry_run=True)
-    assert {each.path for each in told.freed if not is_receipt(each.path)} == gone
-    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.freed)
+    told = plan_expiry(sealed.catalog, Retention(keep_last=2))
+    assert {each.path for each in told.released if not is_receipt(each.path)} == gone
+    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.released)
     assert collected(sealed) == set()
     expire(sealed.catalog, keep_last=2)
     assert all(sealed.store.head(path) for path in gone)  # expiring deletes nothing
     assert collected(sealed) == gone
     assert not verify(sealed.store).faults
-    assert expire(sealed.catalog, keep_last=2) == Expiry((), {}, 2)  # once is enough
+    assert expire(sealed.catalog, keep_last=2) == ExpiryPlan((), {}, 2)  # once is enough
 
 
 def test_a_head_that_is_not_sealed_and_the_newest_seal_both_stay(sealed: Writer) -> None:
@@ -127,15 +128,15 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     pinned = file_of(sealed, 7)
     done = expire(sealed.catalog, keep_last=1)
     assert (done.expired, done.pinned, done.kept) == ((5, 7, 9), {7: ("tag 'one'", "tag 'two'")}, 2)
-    assert {each.path for each in done.freed} > {file_of(sealed, 5), file_of(sealed, 9)}
-    assert collected(sealed) == {each.path for each in done.freed if not is_receipt(each.path)}
+    assert {each.path for each in done.released} > {file_of(sealed, 5), file_of(sealed, 9)}
+    assert collected(sealed) == {each.path for each in done.released if not is_receipt(each.path)}
     write_checkpoint(sealed.store, sealed.catalog.refresh())
     delete_tag(sealed.catalog, "one")
     assert (readable(sealed.store), collected(sealed)) == ([7, 11], set())
     state = sealed.catalog.state
     [two] = [known for known in state.pins if known.pin.revision == 7]
     ends = end_of_pin(state, two)
-    assert Freed(pinned, len(b"late rows"), "tag deleted") in ends.freed
+    assert ReleasedObject(pinned, len(b"late rows"), "tag deleted") in ends.released
     assert ends.unreadable == 7
     delete_tag(sealed.catalog, "two")
     assert (readable(sealed.store), collected(sealed)) == ([11], {pinned})
@@ -167,27 +168,23 @@ def test_an_expiry_is_told_by_checkpoints_for_two_grace_periods(sealed: Writer) 
         assert [action.revisions for action in actions if isinstance(action, Expired)] == told
 
 
-def test_only_what_was_told_of_expires(sealed: Writer) -> None:
-    told = expire(sealed.catalog, keep_last=3, dry_run=True)
-    reseal(Writer(sealed.store))
-    assert expire(sealed.catalog, keep_last=3, only=told).expired == (5,)
-    assert expire(sealed.catalog, keep_last=3).expired == (7,)
-
-
-def test_which_revisions_expire_is_decided_on_the_head_that_it_is_committed_on(sealed: Writer) -> None:
-    other = Writer(sealed.store)
-    raced: list[int] = []
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_only_what_was_planned_expires(sealed: Writer, when: str) -> None:
+    plan, other, raced = plan_expiry(sealed.catalog, Retention(keep_last=3)), Writer(sealed.store), list[int]()
 
     def create(path: str, data: bytes) -> None:
         if not raced:
             raced.append(0)
-            other.token = other.catalog.token()
             raced.append(reseal(other))
         sealed.store.create(path, data)
 
-    sealed.catalog.store = Changed(sealed.store, create=create)
-    done = expire(sealed.catalog, keep_last=2)
-    assert (done.expired, readable(sealed.store)) == ((5, 7, 9), [11, 13])
+    if when == "before":
+        reseal(other)
+    else:
+        sealed.catalog.store = Changed(sealed.store, create=create)
+    assert execute_expiry(sealed.catalog, plan).expired == (5,)
+    assert readable(sealed.store) == [7, 9, 11, 13]
+    assert expire(sealed.catalog, keep_last=3).expired == (7,)
 
 
 @pytest.mark.parametrize("first", ["tag", "expire"])
@@ -219,7 +216,7 @@ def test_a_tag_and_an_expiry_that_race_never_leave_a_pin_with_missing_files(
     else:
         assert actions[late](slow).pinned == {5: ("tag 'old'",)}
     state = read_state(writer.store)
-    assert state.files.unneeded(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
+    assert state.files.unreferenced(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
     collected(writer)
     assert not verify(writer.store).faults
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.expire import plan_expiry
 from snapshot_assets.catalog.pins.automatic import TagRule, due
+from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.format import actions as act
@@ -69,7 +70,7 @@ class Head:
 
 def expiry_decided(revisions: int, tags: int) -> int:
     head: Any = Head(revisions, tags)
-    count, found = calls(lambda: expire(head, keep_last=10, dry_run=True))
+    count, found = calls(lambda: plan_expiry(head, Retention(keep_last=10)))
     assert (len(found.expired), len(found.pinned)) == (revisions - 10, sum(at < revisions - 10 for at in head.places))
     return count
 

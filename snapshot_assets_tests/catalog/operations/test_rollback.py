@@ -16,7 +16,7 @@ from snapshot_assets.catalog.manifest import manifest_of, sums_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.rollback import execute_rollback, plan_rollback, rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
@@ -60,7 +60,7 @@ def same(one: State, other: State) -> bool:
         same_states(one, other)
         and manifest_of(one) == manifest_of(other)
         and (one.readable(), one.pins, one.tombstones) == (other.readable(), other.pins, other.tombstones)
-        and (one.plans_since, one.rolled_back) == (other.plans_since, other.rolled_back)
+        and (one.plans_valid_from, one.rolled_back) == (other.plans_valid_from, other.rolled_back)
     )
 
 
@@ -134,10 +134,10 @@ def test_a_rollback_to_what_the_head_is_commits_nothing(sealed: Writer) -> None:
 
 def test_a_dry_run_tells_all_and_changes_nothing(sealed: Writer) -> None:
     objects = {info.path: info.size for info in sealed.store.list()}
-    told = rollback(Catalog.open(sealed.store), SEAL, discard_newer=True, dry_run=True)
+    told = plan_rollback(Catalog.open(sealed.store), SEAL, discard_newer=True)
     assert (told.revision, told.reversal.expired) == (None, (7,))
     assert {info.path: info.size for info in sealed.store.list()} == objects
-    assert rollback(sealed.catalog, SEAL, discard_newer=True, only=told).reversal == told.reversal
+    assert execute_rollback(sealed.catalog, told).reversal == told.reversal
 
 
 def test_an_unsealed_head_is_given_up(sealed: Writer) -> None:
@@ -211,7 +211,7 @@ def test_rows_that_were_deleted_come_back_only_when_asked_for(sealed: Writer) ->
         with pytest.raises(AcceptanceNeededError, match=rf"deleted, by revision {deleted} \(rows of main.m\)"):
             rollback(sealed.catalog, 7)
         with pytest.raises(AcceptanceNeededError):
-            rollback(sealed.catalog, 7, dry_run=True)
+            plan_rollback(sealed.catalog, 7)
     assert rollback(sealed.catalog, deleted).reversal.undeleted == {}
     assert list(sealed.catalog.state.tombstones) == [deleted]
     check(sealed)
@@ -295,28 +295,24 @@ def test_what_was_planned_before_a_rollback_is_aborted(any_location, plan: str) 
     check(sealed)
 
 
-def test_a_rollback_is_computed_anew_on_the_head_that_it_is_committed_on(sealed: Writer) -> None:
-    other, raced = Writer(sealed.store), []
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_data_that_changed_since_the_plan_is_not_undone(sealed: Writer, when: str) -> None:
+    slow, other, raced = Catalog.open_for_writing(sealed.store), Writer(sealed.store), list[int]()
+    plan = plan_rollback(slow, SEAL)
 
     def create(path: str, data: bytes) -> None:
         if not raced:
             raced.append(reseal(other))
         sealed.store.create(path, data)
 
-    other.token = other.catalog.token()
-    slow = Catalog.open_for_writing(sealed.store)
-    slow.store = Changed(sealed.store, create=create)
-    assert rollback(slow, SEAL).revision == raced[0] + 1
-    assert content(read_state(sealed.store)) == content(read_state(sealed.store, through=SEAL))
-    check(sealed)
-
-
-def test_what_was_not_told_of_is_not_undone(sealed: Writer) -> None:
-    told = rollback(sealed.catalog, SEAL, dry_run=True)
-    reseal(Writer(sealed.store))
-    with pytest.raises(ConflictError, match="Revision 8 changed data after it was told"):
-        rollback(sealed.catalog, SEAL, only=told)
+    if when == "before":
+        reseal(other)
+    else:
+        slow.store = Changed(sealed.store, create=create)
+    with pytest.raises(ConflictError, match="Revision 8 changed data after the rollback to revision 5 was planned on"):
+        execute_rollback(slow, plan)
     assert read_state(sealed.store).revision == 9
+    check(sealed)
 
 
 def test_files_that_were_collected_are_never_gone_back_to(sealed: Writer) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
@@ -84,7 +84,7 @@ def test_temporary_files_are_collected_once_they_are_older_than_the_grace_period
         age(left[path])
     with sealed.store.open_writer("data/1/main.m-89abcdef-0000.parquet") as writer:
         writer.write(b"alive")
-        found = collect_garbage(sealed.catalog, dry_run=True)
+        found = plan_collection(sealed.catalog)
         assert {each.path: each.reason for each in found.deleted} == dict.fromkeys(old, "temporary")
         assert young in {each.path for each in found.waiting if each.reason == "temporary"}
         assert all(path.exists() for path in left.values())

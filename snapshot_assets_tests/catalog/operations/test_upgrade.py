@@ -14,7 +14,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.operations.upgrade import Upgrade, upgrade
+from snapshot_assets.catalog.operations.upgrade import UpgradePlan, plan_upgrade, upgrade
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
@@ -55,9 +55,9 @@ def test_one_transaction_upgrades_and_everything_stays_readable(sealed: Writer) 
     then = manifest_of(sealed.catalog.state)
     with next_version():
         catalog = Catalog.open_for_writing(sealed.store)
-        assert upgrade(catalog, dry_run=True) == Upgrade(1, NEXT)
-        assert upgrade(catalog) == Upgrade(1, NEXT, 7)
-        assert upgrade(catalog) == Upgrade(NEXT, NEXT)
+        assert plan_upgrade(catalog) == UpgradePlan(1, NEXT)
+        assert upgrade(catalog) == UpgradePlan(1, NEXT, 7)
+        assert upgrade(catalog) == UpgradePlan(NEXT, NEXT)
         catalog.commit(lambda _: [Noted()])
         assert manifest_of(catalog.state) == then
         writer = Writer(sealed.store)

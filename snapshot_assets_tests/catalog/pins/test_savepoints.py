@@ -9,7 +9,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_savepoints
@@ -193,7 +193,7 @@ def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_b
 
 def garbage(writer):
     """Return what is garbage, however young: on S3 even what is just written has an age of up to a second."""
-    found = collect_garbage(Catalog.open(writer.store), grace=0 * DAY, unsafe=True, dry_run=True)
+    found = plan_collection(Catalog.open(writer.store), grace=0 * DAY, unsafe=True)
     return {each.path: each.reason for each in (*found.deleted, *found.waiting) if "probe" not in each.path}
 
 

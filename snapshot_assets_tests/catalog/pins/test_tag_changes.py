@@ -10,6 +10,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
+from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
@@ -207,17 +208,18 @@ def test_a_rename_that_meets_a_replacement_renames_what_replaced_it(sealed):
     assert faults(sealed.store) == set()
 
 
-def test_only_the_tag_that_is_known_is_deleted(sealed):
+def test_a_deletion_deletes_only_the_tag_that_was_read(sealed):
     old = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known
     new = replace_tag(Catalog.open_for_writing(sealed.store), "nightly", SEAL).known
-    assert not delete_tag(sealed.catalog, "nightly", old)
+    assert not delete_pin(sealed.catalog, old)
     assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({"nightly": new}, [new.tag.object.path])
-    assert delete_tag(sealed.catalog, "nightly", new)
-    assert not delete_tag(sealed.catalog, "nightly", new)
+    assert delete_pin(sealed.catalog, new)
+    assert not delete_pin(sealed.catalog, new)
+    assert not delete_tag(sealed.catalog, "nightly")
     assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [])
 
 
-def test_a_tag_that_is_renewed_while_the_known_one_is_deleted_stays(sealed):
+def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):
     old = create_tag(sealed.catalog, "nightly", SEAL, WEEK).known
     made = []
 
@@ -227,7 +229,7 @@ def test_a_tag_that_is_renewed_while_the_known_one_is_deleted_stays(sealed):
         sealed.store.create(path, data)
 
     other = Catalog(Changed(sealed.store, create=create), read_state(sealed.store))
-    assert not delete_tag(other, "nightly", old)
+    assert not delete_pin(other, old)
     assert read_state(sealed.store).tags == {"nightly": made[0]}
     assert faults(sealed.store) == set()
 

@@ -99,7 +99,7 @@ def shows_nothing(store: ObjectStore) -> bool:
 def _shows(store: ObjectStore, path: str) -> bool:
     with suppress(DamageError, ValueError, KeyError):
         if path.endswith(".txn"):
-            return not read_entry(store, log_revision(path)).begins_anew
+            return not read_entry(store, log_revision(path)).starts_log
         if path.endswith(".ckpt"):
             return read_checkpoint(store, log_revision(path)).header is not None
         if is_receipt(path):

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
@@ -117,7 +117,7 @@ def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) 
     write_checkpoint(tagged.store, writer.catalog.state)
     assert damage(tagged.store) == []
     head = read_state(tagged.store)
-    assert (head.revision, head.plans_since, list(head.tags)) == (11, 8, ["new"])
+    assert (head.revision, head.plans_valid_from, list(head.tags)) == (11, 8, ["new"])
     with pytest.raises(LogWholeError, match="is whole up to revision 11"):
         rebuild(tagged.store)
 
@@ -155,7 +155,7 @@ def test_a_hole_anywhere_before_a_sealed_head_loses_nothing(tagged: Writer, chec
             assert revision == 9 or revision <= checkpoint
         else:
             after = read_state(store)
-            assert after.plans_since == done.revision == (9 if (spoil, revision) == ("gone", 9) else 10)
+            assert after.plans_valid_from == done.revision == (9 if (spoil, revision) == ("gone", 9) else 10)
             assert manifest_of(after) == manifest_of(before), (revision, done)
             assert (after.tags.keys(), after.header) == (before.tags.keys(), before.header)
             assert (after.sealed, [seal.revision for seal in after.seals]) == (True, [5, 7])
@@ -412,5 +412,5 @@ def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_i
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
     when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified
-    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    found = plan_collection(Catalog.open(writer.store))
     assert (found.deleted, [(each.path, each.since) for each in found.waiting]) == ((), [(orphan, when)])

@@ -284,7 +284,7 @@ def _unsave(writer: Writer) -> None:
 
 def _collect(writer: Writer) -> None:
     state = writer.catalog.state
-    writer.catalog.commit(rules.purge(tuple(state.files.unneeded(state.retained()))))
+    writer.catalog.commit(rules.purge(tuple(state.files.unreferenced(state.retained()))))
 
 
 def _rollback(writer: Writer) -> None:
@@ -423,7 +423,7 @@ class Counted(Catalog):
 def _writer(store: ObjectStore, catalog: type[Catalog] = Catalog) -> Writer:
     writer = Writer(store)
     writer.catalog = catalog.open(store)
-    if writer.catalog.state.begun:
+    if writer.catalog.state.has_snapshot:
         writer.token = writer.catalog.token()
     return writer
 
@@ -462,7 +462,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
 
     def be_quicker() -> None:
         other = _writer(store)
-        if not other.catalog.state.begun and column != "begin":
+        if not other.catalog.state.has_snapshot and column != "begin":
             _history(other)
             other.token = other.catalog.token()
         before.append(other.catalog.state.revision)

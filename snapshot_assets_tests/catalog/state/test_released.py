@@ -14,13 +14,14 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import Expiry, expire
-from snapshot_assets.catalog.operations.rollback import rollback
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, expire, plan_expiry
+from snapshot_assets.catalog.operations.rollback import plan_rollback, rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
-from snapshot_assets.catalog.state.released import Freed, end_of_pin
+from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -52,7 +53,7 @@ def later(writer: Writer, by: timedelta = DAY / 2) -> Catalog:
 
 def garbage(writer: Writer) -> dict[str, str]:
     """Return by path the reason of all that nothing needs now."""
-    found = collect_garbage(Catalog.open(writer.store), dry_run=True)
+    found = plan_collection(Catalog.open(writer.store))
     return {each.path: each.reason for each in (*found.deleted, *found.waiting)}
 
 
@@ -60,34 +61,34 @@ def garbage(writer: Writer) -> dict[str, str]:
 class End:
     """A change, how it is told of, and how many objects it frees by reason."""
 
-    told: Callable[[Catalog], tuple[Freed, ...]]
+    told: Callable[[Catalog], tuple[ReleasedObject, ...]]
     done: Callable[[Catalog], object]
     reasons: dict[str, int]
 
 
 ENDS = {
     "expiry": End(
-        lambda catalog: expire(catalog, keep_last=1, dry_run=True).freed,
+        lambda catalog: plan_expiry(catalog, Retention(keep_last=1)).released,
         lambda catalog: expire(catalog, keep_last=1),
         {"expired": 2},
     ),
     "tag deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).released,
         lambda catalog: delete_tag(catalog, "kept"),
         {"tag deleted": 2, "pin object": 1},
     ),
     "tag replaced": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).released,
         lambda catalog: replace_tag(catalog, "kept", 13),
         {"tag replaced": 2, "pin object": 1},
     ),
     "savepoint deleted": End(
-        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).freed,
+        lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).released,
         lambda catalog: delete_savepoint(catalog, 1),
         {"savepoint deleted": 2, "pin object": 1},
     ),
     "rollback": End(
-        lambda catalog: rollback(catalog, 11, discard_newer=True, dry_run=True).freed,
+        lambda catalog: plan_rollback(catalog, 11, discard_newer=True).released,
         lambda catalog: rollback(catalog, 11, discard_newer=True),
         {"expired": 2, "replaced": 2},
     ),
@@ -134,11 +135,11 @@ def test_a_rollback_tells_what_no_resume_adopts_any_more(writer: Writer) -> None
     file = writer.file(4)
     receipt, _ = writer.receipt(4, file)
     before = garbage(writer)
-    told = rollback(writer.catalog, first, dry_run=True).freed
+    told = plan_rollback(writer.catalog, first).released
     assert {each.path: each.reason for each in told} == {file.path: "orphan", receipt.path: "orphan"}
     rollback(writer.catalog, first)
     assert garbage(writer) == before | {each.path: each.reason for each in told}
-    assert rollback(writer.catalog, first).freed == ()
+    assert rollback(writer.catalog, first).released == ()
 
 
 def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
@@ -149,7 +150,7 @@ def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
     state = sealed.catalog.state
     for name in ("one", "newest"):
         ends = end_of_pin(state, state.tags[name])
-        assert ([each.reason for each in ends.freed], ends.unreadable) == (["pin object"], None)
+        assert ([each.reason for each in ends.released], ends.unreadable) == (["pin object"], None)
     delete_tag(sealed.catalog, "one")
     state = sealed.catalog.state
     assert end_of_pin(state, state.tags["two"]).unreadable == 5
@@ -162,15 +163,15 @@ def test_without_a_rule_only_tags_that_outlived_their_time_go(sealed: Writer) ->
     create_tag(sealed.catalog, "for-ever", 7)
     later(sealed)
     path, before = sealed.catalog.state.tags["old"].tag.object.path, sealed.catalog.state.revision
-    told = expire(sealed.catalog, dry_run=True)
+    told = plan_expiry(sealed.catalog, None)
     assert (told.tags, told.expired, told.kept, told.revision) == (("old",), (), 4, None)
-    assert [(each.path, each.reason, each.at_once) for each in told.freed] == [(path, "pin object", True)]
+    assert [(each.path, each.reason, each.at_once) for each in told.released] == [(path, "pin object", True)]
     assert (read_state(sealed.store).revision, told.bytes) == (before, 0)
     assert expire(sealed.catalog) == told
     assert set(read_state(sealed.store).tags) == {"young", "for-ever"}
     assert path not in {info.path for info in sealed.store.list()}
     assert (sealed.catalog.state.revision, verify(sealed.store).faults) == (before + 1, [])
-    assert expire(sealed.catalog) == Expiry((), {}, 4)
+    assert expire(sealed.catalog) == ExpiryPlan((), {}, 4)
 
 
 def test_what_only_an_outlived_tag_pinned_is_told_with_what_expires(sealed: Writer) -> None:
@@ -178,20 +179,20 @@ def test_what_only_an_outlived_tag_pinned_is_told_with_what_expires(sealed: Writ
     assert expire(sealed.catalog, keep_last=3).pinned == {5: ("tag 'old'",)}
     create_tag(sealed.catalog, "older", 7, SECOND)
     later(sealed)
-    told = expire(sealed.catalog, keep_last=1, dry_run=True)
+    told = plan_expiry(sealed.catalog, Retention(keep_last=1))
     assert (told.tags, told.expired, told.pinned, told.kept) == (("old", "older"), (7, 9), {}, 1)
-    reasons = {each.path: each.reason for each in told.freed}
+    reasons = {each.path: each.reason for each in told.released}
     assert [reasons[file_of(sealed, revision)] for revision in (5, 7, 9)] == ["tag deleted", "expired", "expired"]
     assert replace(expire(sealed.catalog, keep_last=1), revision=None) == told
     assert [seal.revision for seal in read_state(sealed.store).readable()] == [11]
-    assert garbage(sealed).keys() == {each.path for each in told.freed if not each.at_once}
+    assert garbage(sealed).keys() == {each.path for each in told.released if not each.at_once}
 
 
 def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer) -> None:
     create_tag(sealed.catalog, "old", 5, SECOND)
     other = Catalog.open_for_writing(sealed.store)
     later(sealed)
-    told = expire(sealed.catalog, keep_last=3, dry_run=True)
+    told = plan_expiry(sealed.catalog, Retention(keep_last=3))
     assert told.tags == ("old",)
     raced: list[int] = []
 
@@ -202,6 +203,6 @@ def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer
         sealed.store.create(path, data)
 
     sealed.catalog.store = Changed(sealed.store, create=create)
-    done = expire(sealed.catalog, keep_last=3, only=told)
+    done = execute_expiry(sealed.catalog, told)
     assert (done.tags, done.expired, done.pinned) == ((), (5,), {5: ("tag 'old'",)})
     assert not verify(sealed.store).faults

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.catalog.state.revisions import revision_facts
+from snapshot_assets.catalog.state.totals import revision_summaries
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -43,7 +43,7 @@ def _by_folding(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
 
 
 def _facts(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
-    found = revision_facts(writer.catalog.state)
+    found = revision_summaries(writer.catalog.state)
     return {revision: (fact.schema_id, fact.rows, fact.files, fact.bytes) for revision, fact in found.items()}
 
 
@@ -59,7 +59,7 @@ def test_facts_are_what_folding_each_revision_gives(changed: Writer, checkpoint:
 def test_facts_leave_out_what_expired(changed: Writer) -> None:
     first, *others = (known.revision for known in changed.catalog.state.seals)
     changed.catalog.commit(lambda _: [act.Expired((first,))])
-    assert list(revision_facts(changed.catalog.state)) == others
+    assert list(revision_summaries(changed.catalog.state)) == others
 
 
 def test_differences_are_those_of_the_live_files(changed: Writer) -> None:

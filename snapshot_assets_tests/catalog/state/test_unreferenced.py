@@ -12,8 +12,8 @@ from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoin
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations import pinned_paths
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
+from snapshot_assets.catalog.operations import garbage
+from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
@@ -62,7 +62,7 @@ def test_the_newest_expiry_of_each_file_is_that_of_the_revisions_that_have_it() 
             name: max([(removed, at + removed * DAY), *(late[each] for each in late if added <= each < removed)])
             for name, added, removed in lives
         }
-        assert files.unneeded([121], late) == expected
+        assert files.unreferenced([121], late) == expected
 
 
 def many_deleted(writer: Writer, tags: int) -> Catalog:
@@ -86,9 +86,9 @@ def test_a_collection_merges_and_reads_as_often_however_many_tags_were_deleted(
     merge = FileSet.merged
     monkeypatch.setattr(FileSet, "merged", lambda self: merged.append(1) or merge(self))
     monkeypatch.setattr(
-        pinned_paths, "read_object", lambda store, ref, there: read.append(ref) or read_object(store, ref, there)
+        garbage, "read_object", lambda store, ref, there: read.append(ref) or read_object(store, ref, there)
     )
-    found = collect_garbage(catalog, grace=DAY, dry_run=True)
+    found = plan_collection(catalog, grace=DAY)
     assert len([each for each in found.waiting if each.path.endswith("parquet")]) == tags
     assert (len(merged), len(read)) == (2, 1)
     assert collect_garbage(catalog, grace=NOW, unsafe=True).deleted
@@ -117,7 +117,7 @@ def test_twice_the_plans_grace_period_is_kept_to_whatever_checkpoints_lie_on_the
     create_tag(working(fresh, 0 * DAY).catalog, "newest", 7)
     if checkpoint:
         write_checkpoint(fresh.store, fresh.catalog.state)
-    found = collect_garbage(Catalog.open_for_writing(fresh.store), grace=2 * DAY, dry_run=True)
+    found = plan_collection(Catalog.open_for_writing(fresh.store), grace=2 * DAY)
     assert gone in {each.path for each in found.waiting}
 
 
@@ -133,7 +133,7 @@ def test_a_snapshot_with_a_longer_grace_period_keeps_what_expired_before_it(fres
     if checkpoint:
         write_checkpoint(fresh.store, fresh.catalog.state)
     working(fresh, 1 * DAY).begin(HEADER.__class__(**(vars(HEADER) | {"grace": HEADER.grace * 7})), force=True)
-    found = collect_garbage(Catalog.open_for_writing(fresh.store), dry_run=True)
+    found = plan_collection(Catalog.open_for_writing(fresh.store))
     assert gone in {each.path for each in found.waiting}
 
 
@@ -147,7 +147,7 @@ def folders(writer: Writer) -> set[str]:
 def forced(writer: Writer, name: str) -> str:
     """Seal a snapshot with another schema in the place of what is there; returns the folder of its documents."""
     schema = SCHEMA.model_copy(update={"database": name})
-    writer.begin(force=writer.catalog.state.begun, schema=schema)
+    writer.begin(force=writer.catalog.state.has_snapshot, schema=schema)
     writer.fill()
     seal(writer.catalog)
     return describe_schema(schema)[0].folder.removeprefix("schema/")
@@ -205,7 +205,7 @@ def test_schema_documents_wait_a_grace_period_from_the_expiry_and_checkpoints_fo
 def test_a_rebuild_gives_up_a_revision_that_only_lacks_its_schema_documents(fresh: Writer) -> None:
     """Its expiry was lost, after its documents had gone."""
     for name in ("duckdb", "postgresql"):
-        fresh.begin(force=fresh.catalog.state.begun, schema=SCHEMA.model_copy(update={"database": name}))
+        fresh.begin(force=fresh.catalog.state.has_snapshot, schema=SCHEMA.model_copy(update={"database": name}))
         for chunk in (1, 2, 3):
             fresh.complete(chunk)
         seal(fresh.catalog)
@@ -228,5 +228,5 @@ def test_documents_that_a_writer_writes_again_are_young(fresh: Writer) -> None:
     _, files = describe_schema(SCHEMA)
     for known, waits in ((True, False), (False, True)):
         write_documents(fresh.store, files, known=known)
-        found = collect_garbage(Catalog.open_for_writing(fresh.store), dry_run=True)
+        found = plan_collection(Catalog.open_for_writing(fresh.store))
         assert (first in {each.path.split("/")[1] for each in found.waiting}) is waits

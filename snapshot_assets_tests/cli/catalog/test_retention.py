@@ -202,7 +202,7 @@ def test_what_is_committed_while_the_answer_is_awaited_is_not_undone(
 
     monkeypatch.setattr("builtins.input", answer)
     refused = catalog(snapshots, "rollback", location, "5")
-    assert (refused.status, "changed data after it was told" in refused.err) == (1, True)
+    assert (refused.status, "changed data after the rollback" in refused.err) == (1, True)
     assert readable(location) == [5, 7, 9, 12]
 
 

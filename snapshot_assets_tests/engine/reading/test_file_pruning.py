@@ -148,7 +148,7 @@ def test_what_is_passed_over_has_no_matching_row_and_what_is_certain_has_no_othe
     files = [data_file(table, number, schema_id) for number, (schema_id, table) in enumerate(tables)]
     state = state_of(files, data.draw(st.integers(0, len(files))))
     predicate = data.draw(predicates(asked))
-    found = {match.known.file.path: match.certain for match in match_files(state, TABLE, predicate, written)}
+    found = {match.file.path: match.certain for match in match_files(state, TABLE, predicate, written)}
     for file, (_, table) in zip(files, tables, strict=True):
         answers = rows_that_match(table, predicate)
         if any(answers):
@@ -191,7 +191,7 @@ def test_files_whose_bounds_exclude_a_value_are_passed_over(kind: pa.DataType, c
         for how, compare in COMPARE.items():
             predicate = Comparison("c", how, Literal(text, value))
             matches = match_files(state, TABLE, predicate, {1: pa.schema([("c", kind)])})
-            found = {match.known.file.path: match.certain for match in matches}
+            found = {match.file.path: match.certain for match in matches}
             wanted = [path.path for place, path in enumerate(files) if compare(place, number)]
             if PREFIX in str(value):  # bounds are cut, and a greater maximum may be that of a greater value
                 assert set(wanted) <= set(found)
@@ -207,7 +207,7 @@ def test_a_file_of_a_type_that_is_converted_before_it_is_compared_is_not_passed_
     written = {1: pa.schema([("c", pa.int64())]), 2: pa.schema([("c", pa.string())])}
     state = state_of([numbers, texts], 1)
     found = list(match_files(state, TABLE, Comparison("c", Operator.GREATER, Literal("string", "5")), written))
-    assert [(match.known.file.path, match.certain) for match in found] == [(numbers.path, False)]
+    assert [(match.file.path, match.certain) for match in found] == [(numbers.path, False)]
 
 
 def path_of(chunk: int, stem: str) -> str:
@@ -238,7 +238,7 @@ def test_files_of_other_tables_and_times_are_passed_over() -> None:
         def found(start: float | None, end: float | None, state: State = state) -> dict[int, bool]:
             moments = [None if day is None else START + day * DAY for day in (start, end)]
             matches = match_files(state, TABLE, start=moments[0], end=moments[1])
-            return {match.known.file.chunk: match.certain for match in matches}
+            return {match.file.chunk: match.certain for match in matches}
 
         assert found(None, None) == dict.fromkeys(range(5), True)
         assert found(1, 2) == {2: True}
@@ -248,11 +248,11 @@ def test_files_of_other_tables_and_times_are_passed_over() -> None:
         assert found(None, 0.1) == {1: False}
         assert found(3.5, None) == {}
         assert found(None, 0) == {}
-        assert [match.known.file.path for match in match_files(state)] == [file.path for file in files]
+        assert [match.file.path for match in match_files(state)] == [file.path for file in files]
         assert match_files(state, TABLE).totals() == (5, 5, 5)
         later = match_files(state, TABLE, Comparison("c", Operator.GREATER, Literal("int64", 2)), WRITTEN)
         assert (later.totals(), later.totals(certain=True)) == ((2, 2, 2), (2, 2, 2))
-        one = [match for match in later if match.known.file.chunk == 4]
+        one = [match for match in later if match.file.chunk == 4]
         assert later.statistics("c", one) == [ColumnStatistics("c", 0, 4, 4)]
         assert later.statistics("lacking", one) == [None]
 
@@ -264,8 +264,8 @@ def test_a_file_that_was_removed_and_one_that_came_back_are_matched_as_they_are_
     state.files.remove(1, files[1].path, 5, START)
     state.files.add(replace(files[1], tombstones_through=4), 5)
     found = list(match_files(state, TABLE, Comparison("c", Operator.LESS, Literal("int64", 9)), WRITTEN))
-    assert [(match.known.file.path, match.known.added) for match in found] == [(files[1].path, 5), (files[2].path, 1)]
-    assert [m.known.file.path for m in match_files(state, TABLE, older_than=4)] == [files[2].path]
+    assert [(match.file.path, match.known.added) for match in found] == [(files[1].path, 5), (files[2].path, 1)]
+    assert [m.file.path for m in match_files(state, TABLE, older_than=4)] == [files[2].path]
 
 
 def test_a_million_files_are_looked_through_in_less_than_a_second() -> None:

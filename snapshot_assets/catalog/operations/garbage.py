@@ -1,0 +1,251 @@
+"""Finds garbage: objects that no retained revision, no pin and no adoptable receipt needs.
+
+It fails closed: if one of these cannot be read, there is no result.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import itemgetter
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
+from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_receipt
+from snapshot_assets.catalog.state.chain import foreign_location
+from snapshot_assets.catalog.state.file_columns import Removal
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.state.pins import PinState, TagState
+from snapshot_assets.catalog.state.unreferenced import EXPIRED, expiries_since, needed_documents, unreferenced_schemas
+from snapshot_assets.catalog.verify.faults import Fault, read_object
+from snapshot_assets.errors import DamageError, ObjectNotFoundError
+from snapshot_assets.format.actions import ObjectRef
+from snapshot_assets.format.layout import (
+    in_layout,
+    is_probe,
+    is_receipt,
+    is_temporary,
+    log_revision,
+    revision_of,
+    transaction_path,
+)
+from snapshot_assets.storage.base import ObjectInfo, ObjectStore
+
+_PATH = re.compile(rb'"path": "((?:data|schema)/[^"]+)"')
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """An object that nothing needs.
+
+    Attributes:
+        reason: `replaced` (no retained revision has it), `expired` (a revision that expired had it, and the log still
+            records this), `orphan` (no transaction names it, or none that counts), `probe`, or `temporary` (a file of
+            the local driver whose writer did not finish).
+        since: When it was written or became unreferenced, whichever is later. On the store's clock, or by the log's
+            times where these are later.
+    """
+
+    path: str
+    bytes: int
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class PinnedPaths:
+    """Paths that the objects of tags and savepoints name, and their own; each object is read once, as none changes.
+
+    A pin that is deleted during a collection keeps its files until the next one.
+
+    Attributes:
+        objects: The pin objects that were read.
+        paths: What they name.
+    """
+
+    objects: frozenset[ObjectRef] = frozenset()
+    paths: frozenset[str] = frozenset()
+
+    def including(self, store: ObjectStore, pins: Iterable[PinState]) -> PinnedPaths:
+        """Return these paths together with those of more pins.
+
+        Raises:
+            DamageError: A pin's object cannot be read.
+        """
+        new = [pin for pin in pins if pin.pin.object not in self.objects]
+        named = (path for pin in new for path in _named_by_pin(store, pin))
+        return PinnedPaths(self.objects.union(pin.pin.object for pin in new), self.paths.union(named))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All garbage of a location at one revision.
+
+    Attributes:
+        revision: The head that was read.
+        garbage: The garbage, whatever its age.
+        foreign: Paths of objects that are not part of the format.
+        pinned: What the pins name, for the next scan.
+    """
+
+    revision: int
+    garbage: tuple[Garbage, ...]
+    foreign: tuple[str, ...]
+    pinned: PinnedPaths
+
+
+def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Scan:
+    """Return the garbage at the head.
+
+    The head is read from storage. A process that slept while the log after its own state was pruned would take that
+    state for the newest. An object that cannot be read is a fault only if the head did not change meanwhile: the
+    deletion of a tag, for example, removes its object.
+
+    Args:
+        store: The location.
+        before: Expiries since this time still protect what they released.
+        pinned: What was read of pins before.
+
+    Raises:
+        DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
+    """
+    while True:
+        state = Catalog(store, newest_state(store)).require_snapshot()
+        try:
+            return _scan(store, state, before, pinned.including(store, state.pins))
+        except DamageError:
+            if read_state(store).revision == state.revision:
+                raise
+
+
+def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPaths) -> Scan:
+    objects = list(store.list())  # before receipts are read: objects written later are not considered
+    clock = _LogTimes(store, objects)
+    expiries = expiries_since(state, before, clock.of)
+    unreferenced = state.files.unreferenced(state.retained(), expiries)
+    needed = state.files.paths() - unreferenced.keys()
+    needed |= needed_documents(state).keys() | pinned.paths
+    needed.update(_adoptable(store, state, (info.path for info in objects)))
+    expired = _of_expired(state, unreferenced)
+    schemas = unreferenced_schemas(state, expiries)
+    unreferenced |= schemas.removals
+    expired |= schemas.of_expired
+    # The log does not record what expired before this time.
+    earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
+    garbage, foreign = [], []
+    for info in objects:
+        if not in_layout(info.path):
+            foreign.append(info.path)
+        elif info.path not in needed and _is_collected(info.path):
+            files = _files_of(store, state, info.path) & unreferenced.keys()
+            removed = max((unreferenced[path] for path in files), default=None)
+            since = max(removed[1], clock.of(removed[0])) if removed else None
+            each = _garbage(info, since, not files.isdisjoint(expired))
+            garbage.append(replace(each, since=max(each.since, earliest)))
+    temporary = (info for info in store.temporaries() if is_temporary(info.path))
+    garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in temporary)
+    return Scan(state.revision, tuple(garbage), tuple(foreign), pinned)
+
+
+class _LogTimes:
+    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks.
+
+    Args:
+        store: The location.
+        objects: All objects of the location, as a listing shows them.
+    """
+
+    def __init__(self, store: ObjectStore, objects: Sequence[ObjectInfo]) -> None:
+        self._store = store
+        log = [info for info in objects if log_revision(info.path)]
+        self._transactions = {log_revision(info.path): info.modified for info in log if revision_of(info.path)}
+        self._log = sorted((log_revision(info.path), info.modified) for info in log)
+
+    def of(self, revision: int) -> datetime:
+        """Return when a revision was written; for a pruned one, when the oldest later object of the log was."""
+        later = self._log[bisect_left(self._log, revision, key=itemgetter(0)) :]
+        if not later:  # the listing missed it, or it was committed since
+            self._transactions[revision] = self._store.head(transaction_path(revision)).modified
+        return self._transactions.get(revision) or later[0][1]
+
+
+def _rebuild_time(state: State, clock: _LogTimes) -> datetime:
+    """Return when a rebuild left out what it could not prove: until then, all of that may have been needed."""
+    revision = state.rebuilt_at
+    if not revision:
+        return datetime.min.replace(tzinfo=UTC)
+    return max(clock.of(revision), *(event.committed_at for event in state.events if event.revision == revision))
+
+
+def _is_collected(path: str) -> bool:
+    """Return whether garbage collection deletes objects of this kind; the log is pruned, hints are overwritten."""
+    return path.startswith(("data/", "schema/", "tag/", "savepoint/")) or is_probe(path)
+
+
+def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
+    """Return the files whose removal makes an object garbage: those of a receipt, or the object itself.
+
+    Raises:
+        LostLogError: It is the receipt of a chunk that was planned on a later revision than the head.
+        ForeignLocationError: It is the receipt of another location, or the log is another location's.
+    """
+    if not is_receipt(path):
+        return {path}
+    try:
+        receipt, _ = read_receipt(store, path)
+    except (DamageError, ObjectNotFoundError):  # torn, or deleted since it was listed
+        return set()
+    if receipt.location_id not in ("", state.location_id):  # else a log copied over this one would delete all of it
+        raise foreign_location(path, receipt.location_id, state.location_id, transaction_path(1))
+    check_receipt(store, state, receipt)
+    return {file.path for file in receipt.files}
+
+
+def _of_expired(state: State, unreferenced: Mapping[str, Removal]) -> set[str]:
+    """Return the files that would be needed if no revision had expired or lost its last pin.
+
+    Checkpoints leave out the seals of such revisions, but record their expiry for two grace periods.
+    """
+    if not state.expired:
+        return set()
+    return unreferenced.keys() - state.files.unreferenced(sorted(state.expired.union(state.retained()))).keys()
+
+
+def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Garbage:
+    if removed_at is not None:
+        return Garbage(info.path, info.size, EXPIRED if expired else "replaced", max(info.modified, removed_at))
+    return Garbage(info.path, info.size, "probe" if is_probe(info.path) else "orphan", info.modified)
+
+
+def _adoptable(store: ObjectStore, state: State, listed: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of the receipts that a resume may adopt, and of their files.
+
+    Raises:
+        DamageError: A receipt cannot be read, or was planned on a later revision than the head.
+    """
+    for receipt, ref in adoptable_receipts(store, state, state.missing(), listed):
+        check_receipt(store, state, receipt)
+        yield ref.path
+        yield from (file.path for file in receipt.files)
+
+
+def _named_by_pin(store: ObjectStore, pin: PinState) -> Iterator[str]:
+    """Yield the path of a pin's object, and the paths that it names.
+
+    The object's checksum proves the manifest, which may name a million files. So it is not parsed: a regular
+    expression takes the paths, in which JSON escapes no character.
+    """
+    path = pin.pin.object.path
+    content = read_object(store, pin.pin.object, True)
+    if isinstance(content, Fault):
+        raise DamageError(
+            f"The object of {pin.pin}, which pins files, cannot be read: {content.message} Nothing was deleted. Delete "
+            f"the {'tag' if isinstance(pin, TagState) else 'savepoint'}, or bring the object back.",
+            object=path,
+        )
+    yield path
+    yield from (match[1].decode() for match in _PATH.finditer(content))

@@ -1,0 +1,130 @@
+"""`snapshots catalog checkpoint | prune | rebuild | upgrade`: work on the log itself."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
+from snapshot_assets.catalog.operations.prune_log import PrunePlan, execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
+from snapshot_assets.catalog.rebuild.rebuild import Rebuild
+from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import grace_of, open_catalog, open_location
+from snapshot_assets.cli.output import counted, human_bytes, show, show_json
+from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
+
+
+def checkpoint(options: argparse.Namespace) -> int:
+    """Write the checkpoint of the newest revision."""
+    catalog = open_catalog(options, writing=True)
+    written = checkpoint_head(catalog)
+    if options.json:
+        show_json({"uri": catalog.store.uri} | asdict(written))
+    else:
+        verb = "written" if written.new else "there already"
+        show(f"{written.path} is {verb}: revision {written.revision}, {human_bytes(written.bytes)}")
+        for path in written.mended:
+            show(f"{path} was damaged, and is written again")
+    return 0
+
+
+def prune(options: argparse.Namespace) -> int:
+    """Prune a log after a confirmation."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    uri, plan = catalog.store.uri, plan_pruning(catalog, grace=grace_of(options), unsafe=options.unsafe)
+    what = f"{sizes(plan.released)}, of the log before revision {plan.kept}"
+    question = f"{uri}: {what} will be deleted for ever; retained revisions stay readable."
+    return execute_confirmed(
+        options,
+        plan,
+        partial(execute_pruning, catalog),
+        partial(_report_pruning, options, uri),
+        question=question if plan.released else "",
+    )
+
+
+def _report_pruning(options: argparse.Namespace, uri: str, plan: PrunePlan, done: bool) -> None:
+    if options.json:
+        facts = {"uri": uri, "dry_run": options.dry_run, "deleted": done, "kept": plan.kept}
+        show_json(facts | released_json(plan.released))
+    elif not plan.kept:
+        show("nothing to prune: two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one")
+    elif not plan.released:
+        show(f"nothing to prune: nothing that lies before revision {plan.kept} is older than the grace period")
+    else:
+        if not done:
+            show_objects(plan.released)
+        show_reasons(plan.released)
+        verb = "deleted" if done else "would be deleted"
+        show(f"{sizes(plan.released)}, {verb}; the log is whole from {plan.kept} on")
+
+
+def upgrade(options: argparse.Namespace) -> int:
+    """Raise the format version of a location."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    plan = plan_upgrade(catalog, options.to)
+    report = partial(_report_upgrade, options, catalog.store.uri)
+    return execute_confirmed(options, plan, partial(execute_upgrade, catalog), report)
+
+
+def _report_upgrade(options: argparse.Namespace, uri: str, plan: UpgradePlan, done: bool) -> None:
+    if options.json:
+        show_json({"uri": uri, "dry_run": options.dry_run} | asdict(plan))
+    elif plan.previous == plan.version:
+        show(f"{uri} has format version {plan.version}; nothing to do")
+    elif not done:
+        show(f"{uri} would be upgraded from format version {plan.previous} to {plan.version}")
+    else:
+        show(
+            f"{uri} is upgraded from format version {plan.previous} to {plan.version} as of revision {plan.revision}; "
+            "older code can no longer read it"
+        )
+
+
+def rebuild(options: argparse.Namespace) -> int:
+    """Rebuild a lost or damaged log, and report what is lost."""
+    store, _ = open_location(options, options.snapshot)
+    done = rebuild_log(
+        store,
+        accept_undeleted=options.accept_undeleted,
+        from_files=options.from_files,
+        dry_run=options.dry_run,
+        single_writer=options.single_writer,
+    )
+    if options.json:
+        show_json(_rebuild_json(done))
+    else:
+        _show_rebuild(done)
+    return 0
+
+
+def _rebuild_json(done: Rebuild) -> dict[str, Any]:
+    texts = {"taken": {str(chunk): path for chunk, path in done.taken.items()}}
+    return {"dry_run": not done.committed} | asdict(done) | texts
+
+
+def _show_rebuild(done: Rebuild) -> None:
+    verb = "begins" if done.committed else "would begin"
+    if done.revision == done.proved:
+        show(f"{done.uri}: the log is whole up to revision {done.revision}")
+    else:
+        base = f"revision {done.proved}" if done.proved else "receipts and data files alone"
+        show(f"{done.uri}: a new log {verb} at revision {done.revision}, from {base}")
+    show(f"  {counted(done.files, 'file')}, {counted(done.rows, 'row')}, {human_bytes(done.bytes)}")
+    for path in done.restored:
+        show(f"  {'written' if done.committed else 'would be written'} again: {path}")
+    for chunk, path in sorted(done.taken.items()):
+        show(f"  not proved: chunk {chunk} rests on {path}")
+    for sentence in done.lost:
+        show(f"  lost: {sentence}")
+    if done.tags:
+        show(f"  tags: {', '.join(done.tags)}")
+    if done.savepoints:
+        show(f"  savepoints: {', '.join(map(str, done.savepoints))}")
+    if done.missing:
+        show(f"  to be exported: chunks {', '.join(map(str, done.missing))}")
+    show("  sealed" if done.sealed else "  not sealed: run the export again, which verifies and seals it")
