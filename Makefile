@@ -65,7 +65,7 @@ format: install  ## Rewrite the code in the house style
 bench: install  ## Compare the export with other tools, interleaved
 	$(BIN)/python -m benchmarks.export
 
-lock: $(BIN)/uv  ## Resolve the dependencies anew into requirements/
+lock: $(BIN)/uv  ## Resolve the dependencies into requirements/
 	$(LOCK) pyproject.toml --extra postgres --extra oss --extra ui --extra demo --group dev -o requirements/dev.txt
 
 proto: install  ## Generate the log's message classes from log.proto

@@ -3,7 +3,7 @@
 Run as `python -m benchmarks.catalog`. Every location is made by real commits, a hundred files each of ten columns and
 one row group. Opening runs in a process of its own, so that its memory is its own; its newest checkpoint is half an
 interval old, as it is on average. Then the location is sealed and checkpointed, compactions replace the files of fifty
-chunks, and everything is measured once more.
+chunks, and everything is measured again.
 """
 
 from __future__ import annotations

@@ -70,11 +70,9 @@ def ours(uri: str, spark: SparkSession, peaks: list[int], target: Path) -> float
     store = open_store(parse_location(plan.to))
     started = time.perf_counter()
     run = ExportRun(plan, address, store, SparkRunner(spark), "bench", most_parts=2)
-    try:
-        list(run.export([1]))
+    with run.open() as opened:
+        list(opened.export([1]))
         took = time.perf_counter() - started
-    finally:
-        run.close()
     peaks.append(peak_memory())
     return took
 
@@ -112,7 +110,7 @@ def runs(server: PostgresqlServer, uri: str, spark: SparkSession, folder: Path, 
 
 
 def competitor(python: Path, tool: str, uri: str, target: Path) -> float:
-    """Run another tool in a process of its own and return the seconds that it says it took."""
+    """Run another tool in its own process and return the seconds that it reports."""
     command = [str(python), str(ROOT / "benchmarks" / "competitors.py"), tool, uri, QUERY, str(target)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)

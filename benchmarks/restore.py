@@ -60,11 +60,9 @@ def snapshot(server: PostgresqlServer, spark: SparkSession, kind: str, rows: int
     )
     store = open_store(parse_location(plan.to))
     run = ExportRun(plan, Configuration().source(uri), store, SparkRunner(spark), "bench", most_parts=2)
-    try:
-        list(run.export([0, 1]))
-        run.seal()
-    finally:
-        run.close()
+    with run.open() as opened:
+        list(opened.export([0, 1]))
+        opened.seal()
     timed([str(server.bin / "psql"), uri, "-Xqc", rf"\copy metrics to '{folder}/{kind}.bin' (format binary)"])
     return store
 

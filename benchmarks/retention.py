@@ -1,8 +1,8 @@
 """Expiry and garbage collection where many revisions and tags share their files: no time may grow with a product.
 
 Run as `python -m benchmarks.retention`. Every revision replaces ten of a location's files and is sealed; tags pin
-some of them, spread evenly. Then all but the newest ten are to expire. Last the tags are deleted, one by one, each of
-which is told as an expiry of its own, and garbage is looked for.
+some of them, spread evenly. Then all but the newest ten expire. Finally the tags are deleted one by one, each of
+which the log records as an expiry, and garbage is collected.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def measured(revisions: int, tags: int, files: int, rounds: int) -> dict[str, fl
         "decided s": statistics.median(decided),
         "committed s": statistics.median(committed),
         "garbage s": statistics.median(looked_for),
-        "freed objects": len(done.released),
+        "released objects": len(done.released),
     }
 
 
 def seconds(work: Callable[[], T]) -> tuple[float, T]:
-    """Return how much processor time some work took this process, and its result."""
+    """Return the processor time of some work in seconds, and its result."""
     started = time.process_time()
     result = work()
     return time.process_time() - started, result

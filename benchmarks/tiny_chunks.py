@@ -85,10 +85,9 @@ def export(plan: Plan, spark: object, chunks: int) -> float:
     address = Configuration().source(plan.source)
     run = ExportRun(plan, address, open_store(parse_location(plan.to)), SparkRunner(spark), "bench")
     started = time.perf_counter()
-    assert len(list(run.export(range(1, chunks + 1)))) == chunks
-    taken = time.perf_counter() - started
-    run.close()
-    return taken
+    with run.open() as opened:
+        assert len(list(opened.export(range(1, chunks + 1)))) == chunks
+        return time.perf_counter() - started
 
 
 if __name__ == "__main__":

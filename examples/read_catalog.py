@@ -43,11 +43,11 @@ SHOWN = ("path", "schema", "table", "chunk", "rows", "sha256")
 
 
 class DamageError(Exception):
-    """The location is not as FORMAT.md says, or of a format that this program does not know."""
+    """The location contradicts FORMAT.md, or has a newer format."""
 
 
 def check(condition: bool, name: str, what: str) -> None:
-    """Refuse an object that is not as it should be."""
+    """Raise an error for an object unless a condition holds."""
     if not condition:
         raise DamageError(f"{name} {what}.")
 
@@ -60,8 +60,8 @@ def message_classes() -> dict[str, Any]:
         message = file.message_type.add(name=name)
         for label, kind, known_as, number in re.findall(r"(repeated )?(\w+) (\w+)=(\d+)", fields):
             of = f".catalog.{kind}" if kind in MESSAGES else None
-            told = message.field.add(name=known_as, number=int(number), label=3 if label else 1, type_name=of)
-            told.type = told.TYPE_MESSAGE if of else getattr(told, f"TYPE_{kind.upper()}")
+            added = message.field.add(name=known_as, number=int(number), label=3 if label else 1, type_name=of)
+            added.type = added.TYPE_MESSAGE if of else getattr(added, f"TYPE_{kind.upper()}")
     return message_factory.GetMessages([file])
 
 
@@ -75,7 +75,7 @@ def parsed(kind: str, data: bytes, start: int, end: int, name: str) -> Any:
 
 @dataclass
 class State:
-    """What the log says up to a revision; of a file, by path, each life: its `removed` is 0 while it is live."""
+    """The state at a revision. `lives` has each life of a file, by path; `removed` is 0 while the file is live."""
 
     link: tuple[int, bytes, bytes] = (0, b"", b"")
     lives: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class State:
     pins: dict[str | int, int] = field(default_factory=dict)
 
     def live(self, path: str) -> bool:
-        """Tell whether a file is live."""
+        """Return whether a file is live."""
         return path in self.lives and not self.lives[path][-1]["removed"]
 
     def apply(self, data: bytes, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Which rows of a file are deleted, said as simply as the format says it: the reference for faster code."""
+"""Computes the deleted rows of a file directly from the specification, as a reference for faster code."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 def write_schema(store: ObjectStore, schema: DatabaseSchema) -> SchemaContent:
-    """Write a schema's documents and return what the log says of them."""
+    """Write a schema's documents and return their log action."""
     content, files = describe_schema(schema)
     write_documents(store, files)
     return content

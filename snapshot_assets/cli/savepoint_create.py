@@ -12,7 +12,7 @@ from snapshot_assets.cli.catalog.compact import compact, groups_json, show_group
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, show, show_json
-from snapshot_assets.engine.compact.plan import CompactionPlan, Group, Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan, Group
 from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
 from snapshot_assets.format.relations import TableName
 
@@ -30,10 +30,10 @@ def run(options: argparse.Namespace) -> int:
     runs: list[str] = []
     chunks = 0
 
-    def compact_all(wanted: Wanted, plan: CompactionPlan) -> None:
+    def compact_all(plan: CompactionPlan) -> None:
         nonlocal chunks
         with only_results_on_stdout():
-            outcomes, run_id = compact(options, wanted, len(plan.by_chunk()))
+            outcomes, run_id = compact(options, plan)
         runs.append(run_id)
         chunks += len(outcomes)
 
@@ -68,7 +68,7 @@ def _tell(options: argparse.Namespace, catalog: Catalog) -> int:
 def _groups(catalog: Catalog) -> list[Group]:
     """Return what the compactions take together: of what one leaves in part, the next one takes all."""
     found: dict[tuple[int, TableName], Group] = {}
-    for _, plan in compactions(catalog.store, catalog.state):
+    for plan in compactions(catalog.store, catalog.state):
         for group in plan.groups:
             key = group.chunk, group.table.table_name
             if key not in found or found[key].kept:

@@ -5,8 +5,9 @@ from typing import Any
 
 import dagster as dg
 
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
-from snapshot_assets.engine.export.begin import skipped_text
+from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
@@ -106,24 +107,24 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
         description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
     )
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = snapshots_of(context).run(plan.name)
+        snapshots = snapshots_of(context)
         try:
-            found = run.begin()
+            export = snapshots.open_export(plan.name)
         except SnapshotError as error:
             raise as_failure(error) from error
-        state = run.catalog.state
-        if run.skipped:
-            snapshots_of(context).on_skipped(run.skipped)
-            context.log.info(skipped_text(run.skipped))
+        state = export.catalog.state
+        if export.skipped:
+            snapshots.on_skipped(export.skipped)
+            context.log.info(skipped_text(export.skipped))
         return dg.MaterializeResult(
             metadata={
-                "tables_skipped": [str(name) for name in run.skipped],
+                "tables_skipped": [str(name) for name in export.skipped],
                 "snapshot_id": state.snapshot_id,
                 "schema_id": state.schema_id,
                 "folder": state.schemas[state.schema_id].folder,
-                "table_count": len(found.tables),
-                "view_count": len(found.views),
-                "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in found.tables)),
+                "table_count": len(export.schema.tables),
+                "view_count": len(export.schema.views),
+                "tables": dg.MetadataValue.md("\n".join(f"- `{table.table_name}`" for table in export.schema.tables)),
             }
         )
 
@@ -194,13 +195,14 @@ def _manifest(plan: Plan) -> dg.AssetsDefinition:
         "`SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = snapshots_of(context).run(plan.name)
+        snapshots = snapshots_of(context)
         try:
-            sealed = run.seal()
+            sealed = snapshots.seal(plan.name)
+            state = Catalog.open(snapshots.store(plan.name)).state
         except SnapshotError as error:
             raise as_failure(error) from error
-        if outside := outside_text(run.catalog.state):
+        if outside := outside_text(state):
             context.log.info(outside)
-        return dg.MaterializeResult(metadata=seal_metadata(sealed, run.catalog.state, run.store.uri))
+        return dg.MaterializeResult(metadata=seal_metadata(sealed, state, plan.to))
 
     return manifest

@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets import errors
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
-from snapshot_assets.engine.export.begin import RequestedRange
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.errors import SnapshotError
@@ -120,7 +120,7 @@ def run_restore(
 def run_compaction(
     configuration: Configuration,
     plan: Plan,
-    wanted: Wanted,
+    compaction: CompactionPlan,
     *,
     instance: dg.DagsterInstance,
     on_compacted: Callable[[Compacted], None] = lambda _: None,
@@ -130,15 +130,15 @@ def run_compaction(
     Args:
         configuration: Where storage options come from.
         plan: A plan of the location.
-        wanted: What is compacted.
+        compaction: What the job executes.
         instance: Where the run is recorded.
         on_compacted: Told of every chunk as soon as it is committed.
 
     Raises:
         SnapshotError: What made the run fail.
     """
-    definitions = _definitions(configuration, plan, on_compacted=on_compacted)
-    config = {"ops": {f"{plan.name}_compact_files": {"config": compact_config(wanted)}}}
+    definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, on_compacted=on_compacted)
+    config = {"ops": {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}}
     result = definitions.resolve_job_def(f"{plan.name}_compact").execute_in_process(
         instance=instance, run_config=_QUIET | config, raise_on_error=False
     )

@@ -10,8 +10,10 @@ import dagster as dg
 from pydantic import Field
 from pyspark.sql import DataFrame
 
-from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.engine.export.chunks import Outcome, skipped_chunk
 from snapshot_assets.engine.parquet.frames import FrameChunk, load_frames
 from snapshot_assets.errors import ExportFailedError, PlanError, RestoreFailedError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -74,21 +76,25 @@ class SnapshotIOManager(dg.IOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
         """Write and commit chunks; the run fails after the others are committed if some failed."""
-        run = snapshots_of(context).run(self.plan)
-        keys = _partition_keys(context, run.plan)
+        snapshots = snapshots_of(context)
+        keys = _partition_keys(context, snapshots.plan(self.plan))
+        try:
+            catalog, outcomes = _export(context, self.plan, obj)
+        except SnapshotError as error:
+            raise as_failure(error) from error
         done: list[Outcome] = []
         try:
-            for outcome in _outcomes(context, run, obj):
-                snapshots_of(context).on_outcome(outcome)
+            for outcome in outcomes:
+                snapshots.on_outcome(outcome)
                 if outcome.error is None:
                     done.append(outcome)
         except SnapshotError as error:
-            _log_completed(context, run, done, keys)
+            _log_completed(context, catalog.state, done, keys)
             raise as_failure(error) from error
         finally:
-            run.show_progress()
+            write_hints(catalog.store, catalog.state, catalog.refresh)
         for outcome in done:
-            add_partition_metadata(context, keys.get(outcome.chunk), chunk_metadata(outcome, run.catalog.state))
+            add_partition_metadata(context, keys.get(outcome.chunk), chunk_metadata(outcome, catalog.state))
 
     def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:
         """Return the rows of the upstream partitions as DataFrames by `schema.table`; one alone as itself.
@@ -97,26 +103,40 @@ class SnapshotIOManager(dg.IOManager):
             dagster.Failure: A chunk is not completed, or a file does not have its checksum.
         """
         snapshots = snapshots_of(context)
-        run = snapshots.run(self.plan)
+        run = snapshots.export_run(self.plan)
         keys = context.asset_partition_keys if context.has_asset_partitions else []
         chunks = [window_of(run.plan, key).id for key in keys] or [UNTIMED_CHUNK]
         try:
-            frames = load_frames(snapshots.session(), run.store, run.catalog.refresh(), chunks)
+            frames = load_frames(snapshots.session(), run.store, Catalog.open(run.store).state, chunks)
         except SnapshotError as error:
             raise as_failure(error) from error
         named = {str(name): frame for name, frame in frames.items()}
         return next(iter(named.values())) if len(named) == 1 else named
 
 
-def _outcomes(context: dg.OutputContext, run: ExportRun, obj: Any) -> Iterator[Outcome]:
-    if isinstance(obj, ChunkScans):
-        yield from run.export(obj.chunks, replace_completed=obj.replace)
-        return
-    for outcome in run.export_frames(_frame_chunks(context, run.plan, obj), replace_completed=asks_to_replace(context)):
+def _export(context: dg.OutputContext, plan: str, obj: Any) -> tuple[Catalog, Iterator[Outcome]]:
+    """Return the location, and the outcomes of the chunks: iterating over them exports."""
+    snapshots = snapshots_of(context)
+    run = snapshots.export_run(plan)
+    if not isinstance(obj, ChunkScans):
+        chunks = _frame_chunks(context, run.plan, obj)
+        started = run.open_frames(chunks)
+        ids, replace = [each.chunk for each in chunks], asks_to_replace(context)
+        outcomes = started.export(ids, replace_completed=replace)
+        return started.catalog, _warning_of_skipped(context, run.store.uri, outcomes)
+    catalog = run.read_catalog()
+    if not (obj.replace or run.force) and all(catalog.state.completed(chunk) for chunk in obj.chunks):
+        return catalog, iter([skipped_chunk(catalog.state, chunk) for chunk in obj.chunks])  # the source is not needed
+    export = snapshots.open_export(plan, catalog)
+    return export.catalog, export.export(obj.chunks, replace_completed=obj.replace)
+
+
+def _warning_of_skipped(context: dg.OutputContext, uri: str, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    for outcome in outcomes:
         if outcome.status == "skipped":
             context.log.warning(
-                f"Chunk {outcome.chunk} of {run.store.uri} is completed, so the DataFrames returned for it were not "
-                "written. Set `replace: true` in the asset's run config (ChunkConfig) to write them in its place."
+                f"Chunk {outcome.chunk} of {uri} is completed, so the DataFrames returned for it were not written. Set "
+                "`replace: true` in the asset's run config (ChunkConfig) to write them in its place."
             )
         yield outcome
 
@@ -137,14 +157,14 @@ def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
     return {window.id: key for window, key in windows}
 
 
-def _log_completed(context: dg.OutputContext, run: ExportRun, done: Iterable[Outcome], keys: dict[int, str]) -> None:
+def _log_completed(context: dg.OutputContext, state: State, done: Iterable[Outcome], keys: dict[int, str]) -> None:
     """Record the completed partitions of a run that is about to fail: Dagster would record none."""
     for outcome in done:
         context.log_event(
             dg.AssetMaterialization(
                 asset_key=context.asset_key,
                 partition=keys.get(outcome.chunk),
-                metadata=chunk_metadata(outcome, run.catalog.state),
+                metadata=chunk_metadata(outcome, state),
             )
         )
 

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.pins.automatic import Due, due, with_tags
 from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, released_objects
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.format import actions as act
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
@@ -113,9 +113,9 @@ def _saved(context: dg.OpExecutionContext, plan: Plan, catalog: Catalog) -> dict
     """Make a savepoint, and return its metadata."""
     snapshots, chunks = snapshots_of(context), 0
 
-    def compact(wanted: Wanted, _: CompactionPlan) -> None:
+    def compact(compaction: CompactionPlan) -> None:
         nonlocal chunks
-        chunks += len(list(snapshots.compact_run(plan.name, wanted).run()))
+        chunks += len(list(snapshots.compact_run(plan.name, catalog).execute(compaction)))
 
     savepoint = compact_and_pin(catalog, compact, automatic=True).savepoint
     return {"chunks_compacted": chunks, "savepoint": savepoint.id, "revision": savepoint.revision}

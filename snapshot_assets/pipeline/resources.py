@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,13 @@ from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
-from snapshot_assets.engine.export.begin import RequestedRange
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.run import ExportRun, OpenExport
+from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
@@ -96,7 +98,8 @@ class Snapshots:
         on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
         on_loaded: Told of every chunk as soon as it is restored.
         on_compacted: Told of every chunk as soon as it is compacted.
-        imports: By plan name, what restricts its import.
+        imports: By plan name, the settings of its import.
+        compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
         master: Spark's master, where it is known without starting a session.
     """
 
@@ -111,8 +114,10 @@ class Snapshots:
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
     imports: dict[str, RestoreSettings] = field(default_factory=dict)
+    compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
-    _runs: dict[str, ExportRun] = field(default_factory=dict)
+    _exports: dict[str, OpenExport] = field(default_factory=dict)
+    _resources: ExitStack = field(default_factory=ExitStack)
     _imports: dict[str, RestoreRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
@@ -123,23 +128,37 @@ class Snapshots:
         """Return the store of a plan's location."""
         return plan_store(self.configuration, self.plan(name), self.s3)
 
-    def run(self, name: str) -> ExportRun:
-        """Return this Dagster run's export run of a plan, opened on first use."""
-        if name not in self._runs:
-            plan = self.plan(name)
-            refuse_local_files(plan, self.configuration.source(plan.source), self._master)
-            self._runs[name] = ExportRun(
-                plan=plan,
-                address=self.configuration.source(plan.source),
-                store=self.store(name),
-                runner=LazyRunner(self.session),
-                run_id=self.run_id,
-                session=self.session,
-                most_parts=max(2, os.cpu_count() or 1),
-                requested=self.requested.get(name),
-                force=name in self.force,
-            )
-        return self._runs[name]
+    def export_run(self, name: str) -> ExportRun:
+        """Return the export run of a plan; nothing is opened."""
+        plan = self.plan(name)
+        address = self.configuration.source(plan.source)
+        refuse_local_files(plan, address, self._master)
+        return ExportRun(
+            plan=plan,
+            address=address,
+            store=self.store(name),
+            runner=LazyRunner(self.session),
+            run_id=self.run_id,
+            session=self.session,
+            most_parts=max(2, os.cpu_count() or 1),
+            requested=self.requested.get(name),
+            force=name in self.force and name not in self._exports,
+        )
+
+    def open_export(self, name: str, catalog: Catalog | None = None) -> OpenExport:
+        """Return the plan's open export, which all assets of this Dagster run share.
+
+        Args:
+            name: The plan's name.
+            catalog: See `ExportRun.open`.
+        """
+        if name not in self._exports:
+            self._exports[name] = self._resources.enter_context(self.export_run(name).open(catalog))
+        return self._exports[name]
+
+    def seal(self, name: str) -> Sealed:
+        """Seal a plan's snapshot: from the open export if there is one, else as it is."""
+        return self._exports[name].seal() if name in self._exports else self.export_run(name).seal()
 
     def restore_run(self, name: str) -> RestoreRun:
         """Return this Dagster run's import run of a plan that has a target, made on first use."""
@@ -160,27 +179,24 @@ class Snapshots:
             )
         return self._imports[name]
 
-    def compact_run(self, name: str, wanted: Wanted) -> CompactRun:
-        """Return a compaction of a plan's location; Spark starts when there is something to merge."""
+    def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
+        """Return a compaction of a plan's location; Spark starts when there is something to merge.
+
+        Args:
+            name: The plan's name.
+            catalog: The plan's location, opened for writing.
+        """
         plan = self.plan(name)
         refuse_local_location(plan, self._master)
-        return CompactRun(
-            store=self.store(name),
-            runner=LazyRunner(self.session),
-            run_id=self.run_id,
-            wanted=wanted,
-            parallelism=plan.parallelism,
-            single_writer=plan.single_writer,
-        )
+        return CompactRun(catalog, LazyRunner(self.session), self.run_id, plan.parallelism)
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""
 
     def close(self) -> None:
         """Close all runs: connections, and database snapshots held."""
-        for run in self._runs.values():
-            run.close()
-        self._runs.clear()
+        self._exports.clear()
+        self._resources.close()
 
 
 def snapshots_of(context: Any) -> Snapshots:

@@ -14,7 +14,7 @@ from pydantic import Field
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
-from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, Dedupe, Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.errors import PlanError, SnapshotError
 from snapshot_assets.format.names import parse_table, table_text
@@ -141,16 +141,17 @@ def _compact_op(plan: Plan) -> dg.OpDefinition:
     def compact(context: dg.OpExecutionContext, config: CompactConfig) -> None:
         snapshots = snapshots_of(context)
         outcomes: list[Compacted] = []
-        try:
-            run = snapshots.compact_run(plan.name, config.wanted())
+        with opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
+            run = snapshots.compact_run(plan.name, catalog)
+            compaction = snapshots.compactions.get(plan.name)
+            if compaction is None:
+                compaction = plan_compaction(catalog.store, catalog.require_snapshot(), config.wanted())
             if config.dry_run:
-                context.add_output_metadata(plan_metadata(run.plan()))
+                context.add_output_metadata(plan_metadata(compaction))
                 return
-            for outcome in run.run():
+            for outcome in run.execute(compaction):
                 outcomes.append(outcome)
                 snapshots.on_compacted(outcome)
-        except SnapshotError as error:
-            raise as_failure(error) from error
         context.add_output_metadata(compaction_metadata(outcomes))
 
     return compact

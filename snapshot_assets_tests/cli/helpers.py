@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -78,19 +77,10 @@ def export(plan: Plan, store: ObjectStore, *, chunks: Iterable[int] | None = Non
         store: Its location.
         chunks: Stop after these, unsealed; all, and a seal, by default.
     """
-    run = export_run(plan, store)
-    try:
-        run.begin()
-        wanted = run.catalog.state.expected_chunks() if chunks is None else list(chunks)
-        outcomes = list(run.export(wanted))
+    address = Configuration().source(plan.source)
+    with ExportRun(plan, address, store, InlineRunner(), "test").open() as opened:
+        wanted = opened.catalog.state.expected_chunks() if chunks is None else list(chunks)
+        outcomes = list(opened.export(wanted))
         if chunks is None:
-            run.seal()
+            opened.seal()
         return outcomes
-    finally:
-        run.close()
-
-
-def export_run(plan: Plan, store: ObjectStore) -> ExportRun:
-    """Return a run of a plan whose tasks run in this process."""
-    address: DatabaseAddress = Configuration().source(plan.source)
-    return ExportRun(plan=plan, address=address, store=store, runner=InlineRunner(), run_id="test")

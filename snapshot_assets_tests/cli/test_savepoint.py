@@ -15,7 +15,7 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
@@ -43,9 +43,10 @@ def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
     """What was asked of the job, which runs in this process instead, without Spark and Dagster."""
     asked: list[Wanted] = []
 
-    def run(_: object, plan: Plan, wanted: Wanted, *, on_compacted: Callable[[Any], None], **__: object) -> str:
-        asked.append(wanted)
-        for outcome in CompactRun(store_of(exported), InlineRunner(), "r", wanted).run():
+    def run(_: object, plan: Plan, given: CompactionPlan, *, on_compacted: Callable[[Any], None], **__: object) -> str:
+        asked.append(given.wanted)
+        catalog = Catalog.open_for_writing(store_of(exported))
+        for outcome in CompactRun(catalog, InlineRunner(), "r").execute(given):
             on_compacted(outcome)
         return f"run-{len(asked)}"
 

@@ -1,7 +1,7 @@
 """A second reader of the storage format, written from FORMAT.md and log.proto alone: the proof that they suffice.
 
 It imports nothing of the package it checks. `Reader(location).faults` lists everything in which a `file` location
-differs from what the specification says; `fold` gives the state at any revision.
+differs from the specification; `fold` gives the state at any revision.
 """
 
 import base64
@@ -95,10 +95,10 @@ def type_text(kind: pa.DataType) -> str:
 
 
 class State:
-    """What the log says after the transactions applied so far."""
+    """The state after the transactions applied so far."""
 
-    def __init__(self, begun: Any = None, begin: Any = None) -> None:
-        self.begun, self.begin, self.head, self.sealed_at = begun, deepcopy(begin), begun, begun
+    def __init__(self, started: Any = None, begin: Any = None) -> None:
+        self.started, self.begin, self.head, self.sealed_at = started, deepcopy(begin), started, started
         self.schemas: dict[int, Any] = {}
         self.chunks: dict[int, Any] = {}
         self.files: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class State:
         self.head = transaction
 
     def same_life(self, renamed: Any) -> bool:
-        """Tell whether a tag that is there keeps all but its name and object, and that a rule may delete it."""
+        """Return whether a renamed tag keeps all but its name, its object and `automatic`."""
         old, new = self.tags.get(renamed.name, (None, ""))[0], renamed.tag
         if old is None or (new.automatic and not old.automatic):
             return False
@@ -224,8 +224,8 @@ class State:
         found |= {"empty_windows": merged, "schema_files": [], "tombstones": []}
         for number, f in self.schema_files():
             found["schema_files"].append({"path": f.path, "sha256": f.sha256, "bytes": f.bytes, "schema_id": number})
-        found |= {"chunks": [self.chunk(i) for i in sorted(shown)], "created_at": instant(self.begun.committed_at)}
-        return found | {"updated_at": instant(shown_at.committed_at), "created_by": self.begun.writer_id}
+        found |= {"chunks": [self.chunk(i) for i in sorted(shown)], "created_at": instant(self.started.committed_at)}
+        return found | {"updated_at": instant(shown_at.committed_at), "created_by": self.started.writer_id}
 
     def chunk(self, number: int) -> dict[str, Any]:
         known: Any = self.chunks.get(number)
@@ -287,7 +287,7 @@ class Reader:
             self.claims(state)
 
     def claims(self, state: State) -> None:
-        """What the newest transaction says of the state it leads to."""
+        """Checks of the newest transaction against the state after it."""
         kinds = [action.WhichOneof("kind") for action in state.head.actions]
         for chunk in (action.chunk for action in state.head.actions if action.HasField("chunk")):
             files, window = state.files_of(chunk.id), state.windows().get(chunk.id, TIME_RANGE())
@@ -300,7 +300,7 @@ class Reader:
             consistency = "run" if all(fence and fence == fences[0] for fence in fences) else "chunk"
             found = (state.seal.checksum, state.seal.consistency)
             self.same("seal", found, (verified.checksum(), consistency))
-        if "seal" in kinds or (state.begun and not state.once_sealed and not state.deleted):
+        if "seal" in kinds or (state.started and not state.once_sealed and not state.deleted):
             self.hints.append((pretty(state.manifest()), state.sums()))
 
     def objects(self, state: State) -> None:
@@ -352,8 +352,8 @@ class Reader:
 
     def pinned(self, pin: Any) -> dict[str, Any]:
         """Return how the object of a tag or savepoint ends."""
-        said = {"automatic": True} if pin.automatic else {}
-        return said | {"manifest": fold(self.log[: pin.revision]).manifest()}
+        automatic = {"automatic": True} if pin.automatic else {}
+        return automatic | {"manifest": fold(self.log[: pin.revision]).manifest()}
 
     def receipts(self, state: State, chunk: Any) -> None:
         held: dict[str, Any] = {}

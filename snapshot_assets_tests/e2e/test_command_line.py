@@ -23,10 +23,10 @@ def test_create_settles_open_ends_once_and_goes_on_by_itself(snapshots: Snapshot
     assert first.json["outcomes"] == {"exported": first.json["chunks"]}
     assert "Runs are recorded in" in first.err
     assert "exporting" not in first.err  # no progress bar where there is no terminal
-    begun = store_of(location).get("manifest.json", limit=1 << 20)
+    unsealed = store_of(location).get("manifest.json", limit=1 << 20)
     again = snapshots(*call)
     assert (again.status, again.json["run_id"], again.json["outcomes"]) == (0, None, {})
-    assert store_of(location).get("manifest.json", limit=1 << 20) == begun
+    assert store_of(location).get("manifest.json", limit=1 << 20) == unsealed
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 
 

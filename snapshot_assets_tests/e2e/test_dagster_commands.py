@@ -63,11 +63,13 @@ def dagster(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_definitions_are_valid_and_warn_of_nothing(folder):
     done = dagster(folder, "definitions", "validate", "-m", "snapshot_assets.definitions")
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "Validation successful for code location snapshot_assets.definitions" in said
-    warned = [line for line in said.splitlines() if "Warning" in line]
-    assert all("`definitions_validate_command` is superseded" in line for line in warned), said  # by Dagster, of itself
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Validation successful for code location snapshot_assets.definitions" in output
+    warned = [line for line in output.splitlines() if "Warning" in line]
+    assert all("`definitions_validate_command` is superseded" in line for line in warned), (
+        output
+    )  # by Dagster, of itself
 
     load = "import dagster as dg; from snapshot_assets.definitions import defs; dg.Definitions.validate_loadable(defs)"
     strict = subprocess.run(
@@ -91,7 +93,7 @@ def test_a_range_is_materialised_from_the_command_line(folder):
         *("--select", 'key:"demo/*" and not key:"demo/tag"', "--partition-range", f"{KEYS[0]}...{KEYS[-1]}"),
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    # What is left of Spark's own words is the virtual machine's: it cannot be asked not to say this.
+    # Only the virtual machine's own messages remain; they cannot be turned off.
     noise = [line for line in done.stderr.splitlines() if " WARN " in line or "log4j" in line]
     assert noise == []
     with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
@@ -133,7 +135,7 @@ def printed(folder: Path) -> str:
 
 
 def is_warning(line: str) -> bool:
-    """Tell whether a line warns, but of that a daemon meets an instance for the first time, which Dagster warns of."""
+    """Return whether a line is a warning other than Dagster's about a daemon's first contact with an instance."""
     return bool(re.search("warn", line, re.IGNORECASE)) and "No cursor for event type" not in line
 
 

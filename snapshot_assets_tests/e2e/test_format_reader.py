@@ -18,7 +18,7 @@ from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.export.run import ExportRun
+from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import ExportFailedError
@@ -77,15 +77,15 @@ class Dataset:
             connection.execute(text)
 
     @contextmanager
-    def run(self, *, force: bool = False, **changes: Any) -> Iterator[ExportRun]:
+    def export(
+        self, *, runner: InlineRunner | None = None, run_id: str = "run-1", force: bool = False, **changes: Any
+    ) -> Iterator[OpenExport]:
         values = RANGE | {"name": "demo", "source": "shop", "to": f"file://{self.location}"} | changes
         address = DatabaseAddress("shop", f"duckdb://{self.folder}/source.duckdb")
         store = open_store(parse_location(str(values["to"])))
-        run = ExportRun(Plan(**values), address, store, InlineRunner(), "run-1", force=force)
-        try:
-            yield run
-        finally:
-            run.close()
+        run = ExportRun(Plan(**values), address, store, runner or InlineRunner(), run_id, force=force)
+        with run.open() as export:
+            yield export
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     dataset = Dataset(tmp_path_factory.mktemp("sealed"))
     dataset.sql(SOURCE)
     columns: dict[str, Any] = {"time_columns": {f"main.{LONG}": "t"}, "carriers": {f"{ODD_TEXT}.t": "text"}}
-    with dataset.run(catalog="kätälog", **columns) as run:
-        list(run.export(range(8)))
-        run.seal()
+    with dataset.export(catalog="kätälog", **columns) as export:
+        list(export.export(range(8)))
+        export.seal()
     return dataset
 
 
@@ -241,14 +241,13 @@ def test_a_missing_object_is_noticed(sealed: Dataset, tmp_path: Path, pattern: s
 
 def test_the_reader_agrees_with_work_in_progress_and_with_a_failed_chunk(dataset: Dataset) -> None:
     dataset.sql("INSERT INTO m VALUES ('infinity', 2), ('2025-01-03', 3)")
-    with dataset.run() as run:
-        run.begin()
+    with dataset.export() as export:
         assert {chunk["status"] for chunk in manifest(dataset)["chunks"]} == {"Pending"}
         sound(dataset)
         with pytest.raises(ExportFailedError):
-            list(run.export([0, 1]))
-        run.catalog.commit(rules.in_progress(run.catalog.token(), [1, 2, 3], "run-2"))
-        run.show_progress()
+            list(export.export([0, 1]))
+        export.catalog.commit(rules.in_progress(export.catalog.token(), [1, 2, 3], "run-2"))
+        export.show_progress()
     state = sound(dataset)
     assert manifest(dataset)["revision"] == state.head.revision
     statuses = {chunk["id"]: chunk["status"] for chunk in manifest(dataset)["chunks"]}
@@ -267,48 +266,45 @@ class DyingRunner(InlineRunner):
 
 
 def test_the_reader_agrees_with_files_that_a_later_run_adopts(dataset: Dataset) -> None:
-    with dataset.run() as run:
-        run.runner = DyingRunner()
-        with pytest.raises(KeyboardInterrupt):
-            list(run.export([1]))
+    with dataset.export(runner=DyingRunner()) as export, pytest.raises(KeyboardInterrupt):
+        list(export.export([1]))
     assert sound(dataset).files == {}
-    with dataset.run() as run:
-        run.run_id = "run-2"
-        assert [outcome.status for outcome in run.export([1])] == ["adopted"]
-        run.show_progress()
+    with dataset.export(run_id="run-2") as export:
+        assert [outcome.status for outcome in export.export([1])] == ["adopted"]
+        export.show_progress()
     state = sound(dataset)
     receipt = json.loads((dataset.location / state.chunks[1].receipts[0].path).read_bytes())
     assert (receipt["run"], state.chunks[1].run) == ("run-1", "run-2")
 
 
 def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapshot(dataset: Dataset) -> None:
-    with dataset.run() as run:
-        list(run.export(range(8)))
-        run.seal()
+    with dataset.export() as export:
+        list(export.export(range(8)))
+        export.seal()
     first = sound(dataset)
     dataset.sql(
         "ALTER TABLE m ADD COLUMN y TEXT; INSERT INTO m VALUES ('2025-01-01 11:00', 2, 'z'), ('2025-01-02', 3, 'z')"
     )
-    with dataset.run() as run:
-        list(run.export([2], replace_completed=True))
+    with dataset.export() as export:
+        list(export.export([2], replace_completed=True))
         assert manifest(dataset)["revision"] == first.head.revision, "hints show the newest seal"
         sound(dataset)
-        run.seal()
+        export.seal()
     second = sound(dataset)
     assert {f.schema_id for f in second.files.values()} == {1, 2}
     assert fold(Reader(dataset.location).log[: first.head.revision]).files == first.files
     dataset.sql("ALTER TABLE m DROP COLUMN y")
-    with dataset.run() as run:
-        list(run.export([3], replace_completed=True))
-        run.seal()
-        run.catalog.commit(rules.in_progress(run.catalog.token(), [4], "run-2"))
-        run.show_progress()
+    with dataset.export() as export:
+        list(export.export([3], replace_completed=True))
+        export.seal()
+        export.catalog.commit(rules.in_progress(export.catalog.token(), [4], "run-2"))
+        export.show_progress()
     third = sound(dataset)
     assert [third.schemas[i].sha256 == third.schemas[1].sha256 for i in (1, 2, 3)] == [True, False, True]
     assert manifest(dataset)["revision"] == third.head.revision - 1
-    with dataset.run(force=True, end_time="2025-01-02T00:00:00Z") as run:
-        list(run.export([0, 1]))
-        run.seal()
+    with dataset.export(force=True, end_time="2025-01-02T00:00:00Z") as export:
+        list(export.export([0, 1]))
+        export.seal()
     fourth = sound(dataset)
     assert fourth.begin.snapshot_id != third.begin.snapshot_id
     assert [f.rows for f in fourth.files.values()] == [2]
@@ -317,21 +313,21 @@ def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapsho
 
 
 def test_the_reader_agrees_with_tags_and_notices_what_they_lack(dataset: Dataset) -> None:
-    with dataset.run() as run:
-        list(run.export(range(8)))
-        run.seal()
+    with dataset.export() as export:
+        list(export.export(range(8)))
+        export.seal()
     first = sound(dataset)
-    with dataset.run() as run:
-        create_tag(run.catalog, "nightly", first.head.revision, timedelta(days=7))
-        create_tag(run.catalog, "for.ever-1", first.head.revision)
-        create_tag(run.catalog, "gone", first.head.revision)
-        delete_tag(run.catalog, "gone")
+    with dataset.export() as export:
+        create_tag(export.catalog, "nightly", first.head.revision, timedelta(days=7))
+        create_tag(export.catalog, "for.ever-1", first.head.revision)
+        create_tag(export.catalog, "gone", first.head.revision)
+        delete_tag(export.catalog, "gone")
     assert manifest(dataset)["revision"] == first.head.revision
     dataset.sql("INSERT INTO m VALUES ('2025-01-02', 2)")
-    with dataset.run(force=True, end_time="2025-01-03T00:00:00Z") as run:
-        list(run.export([0, 1, 2]))
-        run.seal()
-        create_tag(run.catalog, "gone", run.catalog.state.seals[-1].revision)
+    with dataset.export(force=True, end_time="2025-01-03T00:00:00Z") as export:
+        list(export.export([0, 1, 2]))
+        export.seal()
+        create_tag(export.catalog, "gone", export.catalog.state.seals[-1].revision)
     assert {name: tag.revision for name, (tag, _) in sound(dataset).tags.items()} == {
         "nightly": first.head.revision,
         "for.ever-1": first.head.revision,
@@ -346,22 +342,22 @@ def test_the_reader_agrees_with_tags_and_notices_what_they_lack(dataset: Dataset
 
 
 def test_the_reader_agrees_with_renamed_and_replaced_tags_and_savepoints(dataset: Dataset) -> None:
-    with dataset.run() as run:
-        list(run.export(range(8)))
-        run.seal()
-        first = run.catalog.state.seals[-1].revision
-        save(run.catalog)
-        create_tag(run.catalog, "a", first, timedelta(days=7), automatic=True)
-        rename_tag(run.catalog, "a", "b")
-        create_tag(run.catalog, "c", first)
+    with dataset.export() as export:
+        list(export.export(range(8)))
+        export.seal()
+        first = export.catalog.state.seals[-1].revision
+        save(export.catalog)
+        create_tag(export.catalog, "a", first, timedelta(days=7), automatic=True)
+        rename_tag(export.catalog, "a", "b")
+        create_tag(export.catalog, "c", first)
     dataset.sql("INSERT INTO m VALUES ('2025-01-02', 2)")
-    with dataset.run(force=True, end_time="2025-01-03T00:00:00Z") as run:
-        list(run.export([0, 1, 2]))
-        run.seal()
-        second = run.catalog.state.seals[-1].revision
-        replace_tag(run.catalog, "c", second, timedelta(hours=1))
-        delete_savepoint(run.catalog, save(run.catalog).savepoint.id)
-        save(run.catalog, automatic=True)
+    with dataset.export(force=True, end_time="2025-01-03T00:00:00Z") as export:
+        list(export.export([0, 1, 2]))
+        export.seal()
+        second = export.catalog.state.seals[-1].revision
+        replace_tag(export.catalog, "c", second, timedelta(hours=1))
+        delete_savepoint(export.catalog, save(export.catalog).savepoint.id)
+        save(export.catalog, automatic=True)
     state = sound(dataset)
     assert {name: tag.revision for name, (tag, _) in state.tags.items()} == {"b": first, "c": second}
     assert {number: each.revision for number, (each, _) in state.savepoints.items()} == {1: first, 3: second}
@@ -371,25 +367,23 @@ def test_the_reader_agrees_with_renamed_and_replaced_tags_and_savepoints(dataset
 
 
 def test_the_reader_agrees_with_a_continuous_snapshot_whose_end_moves(dataset: Dataset) -> None:
-    with dataset.run(kind="continuous", end_time=None, chunk_time_window="100d", untimed_tables="skip") as run:
-        run.begin()
-        windows = len(run.catalog.state.windows())
-        list(run.export(range(windows + 1)))
-        run.seal()
+    with dataset.export(kind="continuous", end_time=None, chunk_time_window="100d", untimed_tables="skip") as export:
+        windows = len(export.catalog.state.windows())
+        list(export.export(range(windows + 1)))
+        export.seal()
         sound(dataset)
-        end = run.catalog.state.windows()[-1].end
-        run.catalog.commit(rules.extend(run.catalog.token(), end + timedelta(days=150)))
+        end = export.catalog.state.windows()[-1].end
+        export.catalog.commit(rules.extend(export.catalog.token(), end + timedelta(days=150)))
         sound(dataset)
-        list(run.export([windows + 1, windows + 2]))
-        run.seal()
+        list(export.export([windows + 1, windows + 2]))
+        export.seal()
     assert (
         sound(dataset).begin.header.time_range.end == fold(Reader(dataset.location).log).chunks[windows + 2].window.end
     )
 
 
 def test_the_reader_agrees_with_a_schema_only_snapshot(dataset: Dataset) -> None:
-    with dataset.run(schema_only=True, start_time=None, end_time=None) as run:
-        run.begin()
-        run.seal()
+    with dataset.export(schema_only=True, start_time=None, end_time=None) as export:
+        export.seal()
     assert sound(dataset).windows() == {}
     assert manifest(dataset)["chunks"] == []

@@ -27,7 +27,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def call(any_location: tuple[str, StoreOptions], s3_user: Callable[[str], str], snapshots: Snapshots) -> Call:
-    """Call `snapshots` on the location, and return what it says as JSON."""
+    """Call `snapshots` on the location and return its JSON output."""
     configuration = s3_user("admin")
 
     def run(*arguments: str, to: str = "--snapshot") -> Any:

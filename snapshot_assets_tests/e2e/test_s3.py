@@ -83,7 +83,7 @@ def test_the_command_line_on_s3(
     assert snapshots(*options, "export", "list", "--location", s3_location, "--json").json == []
 
 
-@pytest.mark.parametrize("user", ["reader", "stranger", "nobody"])
+@pytest.mark.parametrize("user", ["reader", "stranger", "unsigned"])
 def test_missing_rights_are_told_before_anything_is_written(
     snapshots: Snapshots,
     s3_server: S3Server,
@@ -94,8 +94,8 @@ def test_missing_rights_are_told_before_anything_is_written(
     user: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options = ["--config", s3_user("admin" if user == "nobody" else user)]
-    if user == "nobody":
+    options = ["--config", s3_user("admin" if user == "unsigned" else user)]
+    if user == "unsigned":
         monkeypatch.setenv("TEST_KEY", "wrong-secret-wrong-secret")
     created = snapshots(*options, "export", "create", "--source", source, "--to", s3_location, *RANGE, "--json")
     assert created.status == 1
@@ -146,13 +146,13 @@ def test_dagster_and_spark_export_to_s3_and_tell_nobody_the_credentials(
     assert (report.faults, report.files) == ([], 4)
 
     instance.dispose()
-    said = "".join(capfd.readouterr()) + caplog.text
+    output = "".join(capfd.readouterr()) + caplog.text
     recorded = b"".join(file.read_bytes() for file in (tmp_path / "instance").rglob("*") if file.is_file())
     stored = b"".join(store.get(info.path, limit=1 << 24) for info in store.list())
     assert result.run_id.encode() in recorded  # this is where Dagster wrote
     for secret in (s3_server.options.access_key_id, s3_server.options.secret_access_key):
         assert secret
-        assert secret not in said
+        assert secret not in output
         assert secret.encode() not in recorded
         assert secret.encode() not in stored
         assert secret not in repr(store)

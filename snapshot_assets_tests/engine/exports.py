@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -76,20 +77,17 @@ class Place:
         *,
         replace: bool = False,
         seal: bool = True,
-        change: Callable[[ExportRun], None] = lambda _: None,
+        settings: dict[str, Any] | None = None,
         **plan: Any,
     ) -> dict[int, Outcome]:
-        """Begin, export and seal; returns the outcomes by chunk."""
-        run = self.run(runner, **plan)
-        change(run)
-        try:
-            run.begin()
-            outcomes = {each.chunk: each for each in run.export(chunks, replace_completed=replace)}
-            if seal:
-                run.seal()
-        finally:
-            run.show_progress()
-            run.close()
+        """Start, export and seal; returns the outcomes by chunk."""
+        with changed(self.run(runner, **plan), **(settings or {})).open() as export:
+            try:
+                outcomes = {each.chunk: each for each in export.export(chunks, replace_completed=replace)}
+                if seal:
+                    export.seal()
+            finally:
+                export.show_progress()
         return outcomes
 
     def sql(self, statement: str) -> None:

@@ -36,13 +36,9 @@ FIRST_SEAL = 10
 
 def export(place: Place, store: ObjectStore, chunks: tuple[int, ...] = CHUNKS, *, replace: bool = False) -> dict:
     """Export and seal; returns the status by chunk."""
-    run = place.run(store=store)
-    try:
-        run.begin()
-        outcomes = {each.chunk: each.status for each in run.export(chunks, replace_completed=replace)}
-        run.seal()
-    finally:
-        run.close()
+    with place.run(store=store).open() as export:
+        outcomes = {each.chunk: each.status for each in export.export(chunks, replace_completed=replace)}
+        export.seal()
     return outcomes
 
 

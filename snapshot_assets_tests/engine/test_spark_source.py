@@ -2,6 +2,7 @@
 
 import pytest
 
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.source import DatabaseAddress
@@ -46,44 +47,42 @@ def export_run(spark, tmp_path, **fields):
 @pytest.mark.usefixtures("shop")
 def test_a_catalogs_tables_are_exported_sealed_and_loaded_back(spark, tmp_path):
     run = export_run(spark, tmp_path)
-    outcomes = {outcome.chunk: outcome.rows for outcome in run.export([0, 1, 2, 3])}
-    assert outcomes == {0: 3, 1: 24, 2: 24, 3: 24}
-    sealed = run.seal()
+    with run.open() as export:
+        outcomes = {outcome.chunk: outcome.rows for outcome in export.export([0, 1, 2, 3])}
+        assert outcomes == {0: 3, 1: 24, 2: 24, 3: 24}
+        sealed = export.seal()
+    state = read_state(run.store)
     assert [(item.table, item.rows) for item in sealed.seal.seal.rows_outside] == [("orders", 1)]
-    assert outside_text(run.catalog.state) == (
-        "1 row outside 2025-01-01T00:00:00Z … 2025-01-04T00:00:00Z was not exported"
-    )
+    assert outside_text(state) == "1 row outside 2025-01-01T00:00:00Z … 2025-01-04T00:00:00Z was not exported"
     assert verify(run.store).faults == []
-    frames = load_frames(spark, run.store, run.catalog.state, [0, 1, 2, 3])
+    frames = load_frames(spark, run.store, state, [0, 1, 2, 3])
     found = {str(name): frame for name, frame in frames.items()}
     orders = spark.table("shop.orders").where("at IS NULL OR at < timestamp'2025-01-04T00:00:00Z'")
     assert found["shop.orders"].exceptAll(orders).isEmpty()
     assert orders.exceptAll(found["shop.orders"]).isEmpty()
     assert sorted(str(row["name"]) for row in found["shop.colours"].collect()) == ["None", "red"]
-    run.close()
 
 
 @pytest.mark.usefixtures("shop")
 def test_rows_without_a_time_fail_chunk_0_where_the_plan_says_so(spark, tmp_path):
     run = export_run(spark, tmp_path, null_time="fail")
-    with pytest.raises(ExportFailedError, match="orders holds rows whose at is NULL"):
-        list(run.export([0, 1]))
-    state = run.catalog.refresh()
+    with run.open() as export, pytest.raises(ExportFailedError, match="orders holds rows whose at is NULL"):
+        list(export.export([0, 1]))
+    state = read_state(run.store)
     assert (state.completed(0), state.completed(1)) == (False, True)
-    run.close()
 
 
 @pytest.mark.usefixtures("shop")
 def test_a_damaged_file_yields_no_row_when_it_is_loaded(spark, tmp_path):
     run = export_run(spark, tmp_path, tables=["shop.colours"])
-    list(run.export([0]))
-    file = next(run.catalog.state.live_files()).file
+    with run.open() as export:
+        list(export.export([0]))
+    state = read_state(run.store)
+    file = next(state.live_files()).file
     data = bytearray(run.store.get(file.path))
     data[10] ^= 1
     run.store.put(file.path, bytes(data))
-    schema = (
-        run.committed_schema().table(next(iter(load_frames(spark, run.store, run.catalog.state, [0])))).arrow_schema()
-    )
+    [name] = load_frames(spark, run.store, state, [0])
+    schema = run.committed_schema().table(name).arrow_schema()
     with pytest.raises(ChecksumMismatchError, match=file.path):
         next(read_file(run.store, file, schema))
-    run.close()

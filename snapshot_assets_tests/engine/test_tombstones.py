@@ -101,12 +101,10 @@ def test_rows_exported_again_after_a_tombstone_are_there_again(exported: Place) 
 
 
 def test_rows_of_a_source_that_was_held_before_a_tombstone_are_deleted(exported: Place) -> None:
-    run = exported.run()
-    run.begin()
-    delete(exported, FIRST_DAYS)
-    assert [outcome.status for outcome in run.export([1, 2], replace_completed=True)] == ["replaced", "replaced"]
-    run.seal()
-    run.close()
+    with exported.run().open() as export:
+        delete(exported, FIRST_DAYS)
+        assert [outcome.status for outcome in export.export([1, 2], replace_completed=True)] == ["replaced"] * 2
+        export.seal()
     assert rows(exported.store) == kept(exported, FIRST_DAYS)
 
 

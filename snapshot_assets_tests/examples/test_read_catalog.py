@@ -91,7 +91,7 @@ def history(writer: Writer) -> list[int]:
     seal(writer.catalog)
     delete_tag(writer.catalog, "first")
     write_checkpoint(writer.store, writer.catalog.state)
-    time.sleep(1.1)  # the S3 server's clock tells whole seconds
+    time.sleep(1.1)  # the S3 server's clock has whole seconds
     purged = collect_garbage(writer.catalog, grace=timedelta(0), unsafe=True).deleted
     assert any(each.reason == "replaced" and each.path.endswith(".parquet") for each in purged)
     writer.catalog.commit(rules.in_progress(writer.catalog.token(), [2], "run"))

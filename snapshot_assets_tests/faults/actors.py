@@ -1,4 +1,4 @@
-"""Actors of `interleaving` by what they do, and the world that they come into."""
+"""The actors of `interleaving` by name, and the location that they work on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag
 from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_receipt
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import (
-    ObjectNotFoundError,
-)
+from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
@@ -44,7 +42,7 @@ HOUR = timedelta(hours=1)
 
 
 def _write(catalog: Recorded, chunk: int, **facts: Any) -> tuple[Token, Receipt, act.ObjectRef]:
-    """Write a file and its receipt, as an export does before it commits; a compaction says more."""
+    """Write a file and its receipt, as an export or a compaction does before it commits."""
     store, clock = catalog.store, catalog.store.world.clock
     token, opened_at, attempt = catalog.token(), clock(), new_attempt()
     content = b"rows of " + attempt.encode()
@@ -68,7 +66,7 @@ def _commit(catalog: Recorded, token: Token, receipt: Receipt, ref: act.ObjectRe
 
 
 def _export(catalog: Recorded, chunk: int) -> None:
-    """Complete a chunk, or replace it where it is completed."""
+    """Complete a chunk, or replace it if it is already completed."""
     state = catalog.refresh()
     replaces = tuple(state.files.chunk(chunk)) if state.completed(chunk) else None
     _commit(catalog, *_write(catalog, chunk), replaces)
@@ -119,7 +117,7 @@ def failing(chunk: int) -> Callable[[Actor], None]:
 
 
 def compactor(*chunks: int) -> Callable[[Actor], None]:
-    """Merges the files of chunks. One that finds its input gone was overtaken, and gives up."""
+    """Merges the files of chunks; stops if another writer has replaced its input."""
 
     def work(actor: Actor) -> None:
         catalog = actor.open()
@@ -153,7 +151,7 @@ def forcer(actor: Actor) -> None:
 
 
 def _readable(catalog: Recorded, place: int) -> int:
-    """Return one of the revisions that can be read, or the oldest where there are less."""
+    """Return the readable revision at a place, or the oldest one if there are fewer."""
     seals = catalog.state.readable()
     return seals[max(place, -len(seals))].revision
 
@@ -171,7 +169,7 @@ def untagger(actor: Actor) -> None:
 
 
 def impatient(actor: Actor) -> None:
-    """Deletes a tag, and what nothing needs then."""
+    """Deletes a tag, then collects garbage."""
     catalog = actor.open()
     delete_tag(catalog, "first")
     collect_garbage(catalog)
@@ -204,7 +202,7 @@ def expirer(keep: int) -> Callable[[Actor], None]:
 
 
 def rollbacker(place: int, **how: bool) -> Callable[[Actor], None]:
-    """Goes back to one of the revisions that can be read when it begins."""
+    """Rolls back to a revision that is readable at the start."""
 
     def work(actor: Actor) -> None:
         catalog = actor.open()
@@ -233,7 +231,7 @@ def reader(actor: Actor) -> None:
 
 
 def file_reader(place: int) -> Callable[[Actor], None]:
-    """Reads the files of a state that can be read when it begins, for less than a grace period."""
+    """Reads the files of a state that is readable at the start, for less than a grace period."""
 
     def work(actor: Actor) -> None:
         clock = actor.world.clock
@@ -291,9 +289,9 @@ KINDS: dict[str, Callable[[Actor], None]] = {
 
 
 def old_world(folder: Path) -> World:
-    """Seals with checkpoints between them, pins, what nothing needs, orphans; all of it older than the grace period."""
-    made = World(store_at(folder), Clock(datetime.now(START.tzinfo) - 5 * GRACE))
-    catalog = Recorded.open_for_writing(SeenStore(made), clock=made.clock)
+    """Seals with checkpoints between them, pins, garbage and orphans, all older than the grace period."""
+    world = World(store_at(folder), Clock(datetime.now(START.tzinfo) - 5 * GRACE))
+    catalog = Recorded.open_for_writing(SeenStore(world), clock=world.clock)
     catalog.commit(rules.begin(HEADER, write_schema(catalog.store, SCHEMA)))
     for chunk in (*CHUNKS, 1, 2, 1):
         _export(catalog, chunk)
@@ -306,5 +304,5 @@ def old_world(folder: Path) -> World:
     _export(catalog, 3)
     _export(catalog, 3)
     _write(catalog, 2)
-    made.clock.now += 3 * GRACE
-    return made
+    world.clock.now += 3 * GRACE
+    return world

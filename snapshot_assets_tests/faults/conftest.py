@@ -1,4 +1,4 @@
-"""The process that forks exporters, a source for them, and the exports that are struck."""
+"""The process that forks exporters, their source, and the exports that faults strike."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from snapshot_assets_tests.faults.source import add_rows, location, make_source
 
 
 class Driver:
-    """Runs jobs in processes of their own; see `driver.py`."""
+    """Runs each job in its own process; see `driver.py`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def run(self, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Run jobs side by side and return what became of them."""
+        """Run jobs in parallel and return their results."""
         self._process.stdin.write(json.dumps(jobs) + "\n")
         self._process.stdin.flush()
         answers = json.loads(self._process.stdout.readline())
@@ -60,17 +60,17 @@ def source(scratch) -> str:
 
 
 CHANGES = ("create", "put", "open", "write", "close", "delete")
-"""Calls that change what lies on storage: between two of them, it does not matter where a process dies."""
+"""Calls that change storage; between two of them, the moment of a kill makes no difference."""
 
 
 @dataclass
 class Scenario:
-    """An export that is struck, and what lay at its location before.
+    """An export that faults strike, and its location before the export.
 
     Attributes:
         before: The location as it is when the run starts; None for an empty one.
-        settings: What the struck run, and the next one, are asked to do.
-        trace: The calls of the run when nothing strikes it.
+        settings: Settings of the struck run and of the next one.
+        trace: The calls of the run without a fault.
     """
 
     source: str
@@ -86,10 +86,10 @@ class Scenario:
         return location(folder)
 
     def sample(self, prefix: str = "") -> list[int]:
-        """Return the number of one call of each kind that changes something: the one in the middle.
+        """Return the number of the middle call of each kind that changes storage.
 
         Args:
-            prefix: What the calls begin with.
+            prefix: Start of the calls.
         """
         numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.trace, 1):
@@ -99,9 +99,9 @@ class Scenario:
 
 
 def _recorded(driver, scenario: Scenario, folder: Path) -> Scenario:
-    told = driver.export(scenario.source, scenario.place(folder), **scenario.settings)
-    assert "sealed" in told, told
-    scenario.trace = told["trace"]
+    result = driver.export(scenario.source, scenario.place(folder), **scenario.settings)
+    assert "sealed" in result, result
+    scenario.trace = result["trace"]
     return scenario
 
 

@@ -1,7 +1,7 @@
-"""Runs exports that may be killed: `python -m snapshot_assets_tests.faults.driver`.
+"""Runs exports that tests may kill: `python -m snapshot_assets_tests.faults.driver`.
 
-Reads one JSON list of jobs per line, forks a child for each, and answers with one JSON list of what became of them.
-The parent imports everything once and opens nothing, so that a child costs milliseconds and a fork is safe.
+Reads one JSON list of jobs per line, forks a child for each job, and answers with one JSON list of results. The parent
+imports everything once and opens nothing, so a child starts in milliseconds and a fork is safe.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def export(
     start_after: str = "",
     signal_to: str = "",
 ) -> dict[str, Any]:
-    """Run begin, export and seal, and tell what was done."""
+    """Run begin, export and seal, and return what was done."""
     if start_after:
         wait_for(Path(start_after))
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
@@ -79,21 +79,19 @@ def export(
         force=force,
         retry=RetryPolicy(base=0),
     )
-    told: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
+    result: dict[str, Any] = {"run": run.run_id, "outcomes": {}}
     try:
-        run.begin()
-        for outcome in run.export(chunks, replace_completed=replace):
-            told["outcomes"][outcome.chunk] = outcome.status
-        if seal:
-            told["sealed"] = run.seal().seal.revision
+        with run.open() as export:
+            for outcome in export.export(chunks, replace_completed=replace):
+                result["outcomes"][outcome.chunk] = outcome.status
+            if seal:
+                result["sealed"] = export.seal().seal.revision
     except SnapshotError as error:
-        told["error"] = [kind.__name__ for kind in type(error).__mro__]
-        told["message"] = str(error)
-    finally:
-        run.close()
+        result["error"] = [kind.__name__ for kind in type(error).__mro__]
+        result["message"] = str(error)
     if signal_to:
         Path(signal_to).touch()
-    return told | {"read": runner.read, "trace": store.trace}
+    return result | {"read": runner.read, "trace": store.trace}
 
 
 def restore(
@@ -106,27 +104,27 @@ def restore(
     start_after: str = "",
     signal_to: str = "",
 ) -> dict[str, Any]:
-    """Run one import, and tell what was done; calls to the target are counted and struck as those to the store."""
+    """Run one import and return what was done; faults also strike calls to the target."""
     if start_after:
         wait_for(Path(start_after))
     store = FaultyStore(open_store(parse_location(location)), Fault(**(fault or {})))
-    told: dict[str, Any] = {"outcomes": {}}
+    result: dict[str, Any] = {"outcomes": {}}
     with counted_targets(store):
         run = RestoreRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
         try:
             for outcome in run.restore(chunks, again=again):
-                told["outcomes"][outcome.chunk] = outcome.status
-            told["finished"] = run.finish()
+                result["outcomes"][outcome.chunk] = outcome.status
+            result["finished"] = run.finish()
         except SnapshotError as error:
-            told["error"] = [kind.__name__ for kind in type(error).__mro__]
-            told["message"] = str(error)
+            result["error"] = [kind.__name__ for kind in type(error).__mro__]
+            result["message"] = str(error)
     if signal_to:
         Path(signal_to).touch()
-    return told | {"trace": store.trace}
+    return result | {"trace": store.trace}
 
 
 def compare(source: str, location: str, target: str) -> dict[str, Any]:
-    """Compare an import's target with the source, and tell what is left of the import at the location."""
+    """Compare an import's target with the source, and return what the import left at the location."""
     into = Into(target)
     return {
         "differences": {table: len(rows) for table, rows in into.differences(source, IN_RANGE).items()},

@@ -1,4 +1,4 @@
-"""A real store whose listings pass over some objects, as those of a folder do that others write to."""
+"""A real store whose listings omit some objects, as listings of a folder with concurrent writers may."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 
 @dataclass
 class HidingStore:
-    """Every object is there, and can be read by its name.
+    """Every object exists and can be read by its name.
 
     Attributes:
-        hides: Tells, for each object of each listing, whether it is passed over.
+        hides: Returns whether a listing omits the object at a path.
     """
 
     inner: ObjectStore

@@ -1,8 +1,8 @@
-"""Actors whose storage calls are interleaved at will, on a clock of their own.
+"""Actors whose storage calls a scheduler interleaves, on a simulated clock.
 
-Each actor is a thread that stands still before every storage call until the scheduler lets it go on, and only one moves
-at a time: so a schedule gives the same run each time, and hypothesis can shorten it. A listing is two calls, as it is
-several pages on a cloud store. Objects are real; when they were written is told by the simulated clock.
+Each actor is a thread that waits before every storage call until the scheduler continues it. Only one thread runs at a
+time, so a schedule always gives the same run, and hypothesis can shrink it. A listing is two calls, like several pages
+of a cloud store. Objects are real; their times of writing come from the simulated clock.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Clock:
 
 
 class World:
-    """A location, its clock, when each object was written, and all that anybody committed or tried to.
+    """A location, its clock, when each object was written, and all commits and attempted commits.
 
     Attributes:
         won: Transactions whose commit was reported as won.
         tried: The id of every transaction that was sent.
-        applied: By file, the tombstones that whoever wrote it knew.
+        applied: By file, the tombstones that its writer knew.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -70,17 +70,15 @@ class SeenStore:
         self.world, self.pause = world, pause
         self.uri = world.store.uri
 
-    def get(self, path: str, *, limit: int | None = None) -> bytes:
-        self.pause()
-        return self.world.store.get(path, limit=limit)
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Pass `get`, `get_range`, `open_reader` and `delete` to the real store after a pause."""
+        call = getattr(self.world.store, name)
 
-    def get_range(self, path: str, start: int, length: int) -> bytes:
-        self.pause()
-        return self.world.store.get_range(path, start, length)
+        def paused(*arguments: Any, **options: Any) -> Any:
+            self.pause()
+            return call(*arguments, **options)
 
-    def open_reader(self, path: str) -> Any:
-        self.pause()
-        return self.world.store.open_reader(path)
+        return paused
 
     def put(self, path: str, data: bytes) -> None:
         self.pause()
@@ -107,16 +105,12 @@ class SeenStore:
         self.pause()
         return self._dated(self.world.store.head(path))
 
-    def delete(self, path: str) -> None:
-        self.pause()
-        self.world.store.delete(path)
-
     def _dated(self, info: ObjectInfo) -> ObjectInfo:
         return replace(info, modified=self.world.written[info.path])
 
 
 class Recorded(Catalog):
-    """A catalog that notes what it tried and what it was told to have won."""
+    """A catalog that records its attempted commits and those reported as won."""
 
     def commit(self, prepare):
         revision = super().commit(prepare)
@@ -131,7 +125,7 @@ class Recorded(Catalog):
 
 
 class Actor(threading.Thread):
-    """Somebody who works on the world's location.
+    """A writer or reader of the world's location.
 
     Attributes:
         waiting_since: When it came to the call that it waits at; None before its first one.
@@ -151,7 +145,7 @@ class Actor(threading.Thread):
         self.store = SeenStore(world, self._pause)
 
     def open(self) -> Recorded:
-        """Open the location, without standing still: a clock that moves while it is probed is refused as wrong."""
+        """Open the location without waiting, because opening refuses a clock that moves while it probes the store."""
         with self._unhindered():
             return Recorded.open_for_writing(self.store, clock=self.world.clock)
 
@@ -162,7 +156,7 @@ class Actor(threading.Thread):
         self._free = False
 
     def _pause(self) -> None:
-        # Helpers of an actor's own thread work while that waits for them, so within its turn.
+        # An actor waits for the threads that it starts, so these run within its turn.
         if self._free or threading.current_thread() is not self:
             return
         self.waiting_since = self.world.clock.now
@@ -181,7 +175,7 @@ class Actor(threading.Thread):
         self._stands.release()
 
     def step(self) -> None:
-        """Let it make the call that it waits at, and go on to the next one or to its end."""
+        """Let the actor make the call that it waits for, and continue to the next call or to its end."""
         self._go.release()
         self._stands.acquire()
 
@@ -192,8 +186,8 @@ class Turn:
 
     Attributes:
         actor: Who goes on; counted among those that have not ended.
-        calls: For how many storage calls.
-        pause: How far the clock moves before that.
+        calls: Number of storage calls.
+        pause: How far the clock moves before them.
     """
 
     actor: int
@@ -202,13 +196,13 @@ class Turn:
 
 
 def play(world: World, actors: Sequence[Actor], schedule: Sequence[Turn], patience: timedelta) -> None:
-    """Let actors go on as a schedule says, and then one after the other, until all have ended.
+    """Continue actors in the order of a schedule, and then one after the other, until all have ended.
 
     Args:
         world: Where they work.
         actors: None of them started.
         schedule: Who moves when.
-        patience: How long a process stands still before one storage call at most; the clock moves no further.
+        patience: Longest time that a process waits before one storage call; the clock moves no further.
     """
     for actor in actors:
         actor.start()

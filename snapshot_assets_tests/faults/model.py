@@ -1,4 +1,4 @@
-"""What a location has to be after some commits, as simply as it can be told, and its comparison with what it is."""
+"""A simple model of a location after some commits, and its comparison with the real location."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.interleaving import Actor, World
 
 REFUSALS = (AcceptanceNeededError, ConflictError, IncompleteError, TagExistsError, VersionNotFoundError)
-"""What an actor may be told; anything else, such as an object that is not there, is a fault."""
+"""Errors that an actor may get; any other, such as a missing object, is a fault."""
 
 
 @dataclass
 class Model:
-    """What transactions say, as simply as it can be told."""
+    """The state after some transactions, computed in the simplest way."""
 
     snapshot_id: str = ""
     live: dict[str, int] = field(default_factory=dict)
@@ -94,22 +94,22 @@ class Model:
                 del self.pins[action.name]
 
     def readable(self) -> dict[int, tuple[set[str], dict[str, set[int]]]]:
-        """Return what the sealed revisions hold that can be read."""
+        """Return files and tombstones of the readable sealed revisions."""
         gone = self.expired - set(self.pins.values())
         return {revision: found for revision, found in self.sealed.items() if revision not in gone}
 
     def pending(self) -> dict[str, set[int]]:
-        """Return the tombstones that the live files are to be filtered by."""
+        """Return the tombstones that filter each live file."""
         return {path: {each for each in self.tombstones if each > self.through[path]} for path in self.live}
 
     def facts(self) -> dict[str, Any]:
-        """Return what the catalog says too."""
+        """Return the values that `facts_of` returns for a catalog."""
         found = {name: value for name, value in vars(self).items() if name not in ("through", "expired")}
         return found | {"sealed": self.readable(), "pending": self.pending()}
 
 
 def facts_of(state: State) -> dict[str, Any]:
-    """Return what the catalog says."""
+    """Return the catalog's values in the form of the model."""
     return {
         "snapshot_id": state.snapshot_id,
         "live": {known.file.path: known.file.chunk for known in state.live_files()},
@@ -132,7 +132,7 @@ def _files_of(state: State) -> tuple[set[str], dict[str, set[int]]]:
 
 
 def check(world: World, actors: list[Actor]) -> None:
-    """Compare what lies on storage with what the actors were told."""
+    """Compare the objects on storage with the commits that the actors won."""
     for actor in actors:
         assert actor.crash is None, f"{actor.name}: {actor.crash!r}"
         assert actor.error is None or isinstance(actor.error, REFUSALS), f"{actor.name}: {actor.error!r}"
@@ -144,7 +144,7 @@ def check(world: World, actors: list[Actor]) -> None:
     assert facts_of(state) == model.facts()
     for path, pending in model.pending().items():
         applied = world.applied[path] & set(model.tombstones)
-        assert not applied & pending, f"{path} is filtered by what it was made with"
+        assert not applied & pending, f"{path} is filtered by a tombstone that it already applies"
         assert applied | pending == set(model.tombstones), f"a deletion does not reach {path}"
     _check_objects(world, model)
 

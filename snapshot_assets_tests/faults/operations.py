@@ -1,4 +1,4 @@
-"""The operations of the catalog in one table: the location each starts from, what it does, and when it is done."""
+"""All operations of the catalog, each with its starting location and the condition that it establishes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.retry import RetryPolicy
@@ -59,16 +60,16 @@ def store_at(folder: Path) -> ObjectStore:
 
 
 def opened(store: ObjectStore) -> Writer:
-    """Return a writer of the snapshot that is there, as a process of its own opens it."""
+    """Open the existing snapshot like a new process."""
     writer = Writer(store)
     writer.token = writer.catalog.token()
     return writer
 
 
-# Where they start
+# Locations that operations start from
 
 
-def _begun(writer: Writer) -> None:
+def _started(writer: Writer) -> None:
     writer.begin(CONTINUOUS)
     writer.complete(1, writer.file(1))
 
@@ -89,7 +90,7 @@ def _saved(writer: Writer) -> None:
 
 
 def _long(writer: Writer) -> None:
-    """Three seals with checkpoints, a file that no seal has, orphans of each kind, and a failed chunk's word."""
+    """Three seals with checkpoints, a file that no seal has, and orphans of each kind."""
     _tagged(writer)
     for content in (b"second", b"never sealed", b"third"):
         writer.complete(1, writer.file(1, content), replaces=tuple(writer.catalog.state.files.chunk(1)))
@@ -98,7 +99,7 @@ def _long(writer: Writer) -> None:
             seal(writer.catalog)
     write_checkpoint(writer.store, writer.catalog.state)
     writer.receipt(1, writer.file(1, b"too late"))
-    writer.store.put("tag/tag-nobody-01234567", b"{}")
+    writer.store.put("tag/tag-orphan-01234567", b"{}")
     writer.store.put("transactions/probe-" + "0" * 32, b"0")
 
 
@@ -140,14 +141,14 @@ def _without_a_log(writer: Writer) -> None:
 
 
 def _unsealed(writer: Writer) -> None:
-    """A chunk was replaced since the last seal, whose hints lie there."""
+    """A chunk was replaced after the last seal; the hints are those of the seal."""
     _tagged(writer)
     writer.complete(1, writer.file(1, b"second"), replaces=tuple(writer.catalog.state.files.chunk(1)))
 
 
 LOCATIONS: dict[str, Callable[[Writer], None]] = {
     "empty": lambda writer: None,
-    "begun": _begun,
+    "started": _started,
     "full": _full,
     "tagged": _tagged,
     "saved": _saved,
@@ -174,7 +175,7 @@ def place(prepared: Path, folder: Path) -> ObjectStore:
     return store_at(folder)
 
 
-# What they do
+# Operations
 
 
 def _begin(store: ObjectStore) -> None:
@@ -224,7 +225,9 @@ def _tombstone(store: ObjectStore) -> None:
 
 
 def _compact(store: ObjectStore) -> None:
-    for _ in CompactRun(store, InlineRunner(), "compact", retry=RetryPolicy(base=0)).run():
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted())
+    for _ in CompactRun(catalog, InlineRunner(), "compact", retry=RetryPolicy(base=0)).execute(plan):
         pass
 
 
@@ -293,7 +296,7 @@ def _delete(store: ObjectStore) -> None:
         delete_snapshot(store, with_tags=True)
 
 
-# When they are done
+# Conditions after an operation
 
 
 def _hints_are_of_the_seal(store: ObjectStore) -> bool:
@@ -318,15 +321,15 @@ def _nothing_there(store: ObjectStore) -> bool:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the catalog, done by a process of its own.
+    """One operation of the catalog, as its own process performs it.
 
     Attributes:
         start: The location it starts from.
-        run: Opens the location and does it; doing it again is no failure.
-        done: What holds beside the state when it came to its end.
-        code: By which code it is done.
-        between: What the location may be between the states before and after. Where there is something, it may not be
-            whole either until the operation is repeated.
+        run: Opens the location and performs the operation; repeating it is no failure.
+        done: A further condition that holds after the operation.
+        code: The context in which it runs.
+        between: Facts that the location may have between the states before and after. If there are any, the location
+            may be damaged until the operation is repeated.
     """
 
     start: str
@@ -341,12 +344,12 @@ DAMAGED = "a log with a fault"
 OPERATIONS = {
     "begin": Operation("empty", _begin),
     "begin by force": Operation("tagged", _force),
-    "extend": Operation("begun", _extend),
+    "extend": Operation("started", _extend),
     "add a schema": Operation("full", _add_schema),
-    "say what is in progress": Operation("begun", _in_progress),
-    "complete a chunk": Operation("begun", _chunk),
+    "record chunks in progress": Operation("started", _in_progress),
+    "complete a chunk": Operation("started", _chunk),
     "replace a chunk": Operation("tagged", _replace),
-    "fail a chunk": Operation("begun", _fail_chunk),
+    "fail a chunk": Operation("started", _fail_chunk),
     "seal": Operation("full", _seal, _hints_are_of_the_seal),
     "seal again": Operation("unsealed", _seal, _hints_are_of_the_seal),
     "create a tag": Operation("tagged", _create_tag),
@@ -370,7 +373,7 @@ OPERATIONS = {
 
 
 def facts(store: ObjectStore) -> dict[str, Any] | str | None:
-    """Return what a location says, without names that are drawn anew each time.
+    """Return the state of a location without random names.
 
     Returns:
         None where there is no snapshot, `DAMAGED` where the log has a fault.
@@ -399,13 +402,13 @@ def facts(store: ObjectStore) -> dict[str, Any] | str | None:
 
 
 def _pinned(store: ObjectStore, state: State, known: PinState) -> tuple[timedelta | None, list[tuple[int, str, int]]]:
-    """Return how long a tag or savepoint lives, and what the revision holds that it pins."""
+    """Return the time to live of a tag or savepoint, and the contents of its revision."""
     ttl = known.tag.ttl if isinstance(known, TagState) else None
     return ttl, _contents(store, state.at(known.pin.revision))
 
 
 def _contents(store: ObjectStore, state: State) -> list[tuple[int, str, int]]:
-    """Return of each live file the chunk, what it holds, and how many tombstones filter it."""
+    """Return chunk, content and number of tombstones of each live file."""
     return sorted(
         (known.file.chunk, _content(store, known.file.path, known.file.sha256), len(deleting(state, known.file)))
         for known in state.live_files()
@@ -418,6 +421,6 @@ def _known(store: ObjectStore, state: State) -> set[str]:
 
 
 def _content(store: ObjectStore, path: str, sha256: str) -> str:
-    """Return the rows of a Parquet file, whose footer is another each time; of others the checksum."""
+    """Return the rows of a Parquet file, because its footer is random, and the checksum of any other file."""
     data = store.get(path)
     return str(pq.read_table(BytesIO(data))["t"].to_pylist()) if data.startswith(b"PAR1") else sha256

@@ -20,7 +20,7 @@ OUTSIDE = {"readings": 2, "events": 0}
 
 
 def make_source(path: Path) -> str:
-    """Make the database and return its URI."""
+    """Create the database and return its URI."""
     with duckdb.connect(str(path)) as connection:
         connection.execute(
             f"""
@@ -58,7 +58,7 @@ def add_rows(source: str) -> None:
 
 
 def differences(source: str, store: ObjectStore, folder: Path) -> dict[str, list[tuple]]:
-    """Return, by table, the rows that source and snapshot do not have equally often; none if all is well."""
+    """Return, by table, the rows whose number differs between source and snapshot."""
     files: dict[str, list[str]] = {table: [] for table in TIMES}
     for known in read_state(store).live_files():
         files[known.file.table].append(str(folder / known.file.path))

@@ -28,11 +28,11 @@ KINDS = (
     "pause-before",
 )
 THROTTLED = 4
-"""Calls in a row that a throttling store refuses, after its client gave up repeating each."""
+"""Consecutive calls that a throttling store refuses, after the retries of its client."""
 
 
 class Dropped(BaseException):
-    """What a process that is to end here sees of its store, in the tests that run it in their own process."""
+    """Ends a run at this call, in tests that do not start another process."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Fault:
     """What happens at one storage call.
 
     Attributes:
-        kind: `kill-…` is SIGKILL; after `drop-…` no call does anything any more, so no clean-up has an effect;
-            `fail-before` leaves the call undone; `throttle` leaves some calls in a row undone; `fail-after` loses the
-            reply of a call that took effect; `exists-after` is what a client sees whose own retry met the object it
-            had created; `pause-before` waits.
+        kind: `kill-…` is SIGKILL. After `drop-…` no call has an effect, so clean-up has none either. `fail-before`
+            skips the call; `throttle` skips several consecutive calls. `fail-after` loses the reply of a call that took
+            effect. `exists-after` is the error of a client whose retry finds the object that it had created.
+            `pause-before` waits.
         at: Number of the call, from 1; 0 for no fault.
-        reached: File that is made when a pause begins.
+        reached: File that is created when a pause starts.
         go: File that ends the pause once it exists.
     """
 
@@ -57,11 +57,11 @@ class Fault:
 
 @dataclass
 class FaultyStore:
-    """Counts every call to a store and brings about a fault at one of them.
+    """Counts every call to a store and causes a fault at one of them.
 
     Attributes:
         trace: Every call so far: operation and kind of object.
-        dropped: Whether the process is to do nothing any more.
+        dropped: Whether further calls have no effect.
     """
 
     inner: ObjectStore
@@ -123,32 +123,16 @@ class FaultyStore:
         with self._call(operation, path):
             return call()
 
-    def get(self, path, *, limit=None):
-        return self._done("get", path, lambda: self.inner.get(path, limit=limit))
-
-    def get_range(self, path, start, length):
-        return self._done("get_range", path, lambda: self.inner.get_range(path, start, length))
-
-    def put(self, path, data):
-        return self._done("put", path, lambda: self.inner.put(path, data))
-
-    def create(self, path, data):
-        return self._done("create", path, lambda: self.inner.create(path, data))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Pass `get`, `put` and all other calls that name one object or folder to the real store."""
+        call = getattr(self.inner, name)
+        return lambda path="", *arguments, **options: self._done(name, path, lambda: call(path, *arguments, **options))
 
     def list(self, prefix=""):
         return iter(self._done("list", prefix, lambda: list(self.inner.list(prefix))))
 
     def temporaries(self):
         return iter(self._done("temporaries", "", lambda: list(self.inner.temporaries())))
-
-    def folders(self, prefix=""):
-        return self._done("folders", prefix, lambda: self.inner.folders(prefix))
-
-    def head(self, path):
-        return self._done("head", path, lambda: self.inner.head(path))
-
-    def delete(self, path):
-        return self._done("delete", path, lambda: self.inner.delete(path))
 
     @contextmanager
     def open_reader(self, path):
@@ -187,7 +171,7 @@ def wait_for(path: Path) -> None:
 
 
 def kind_of_object(path: str) -> str:
-    """Return a path with what differs from run to run left out."""
+    """Return a path without the parts that differ between runs."""
     path = re.sub(r"probe-[0-9a-f]+", "probe", path)
     path = re.sub(r"schema/[0-9a-f]+/.*", "schema", path)
     path = re.sub(r"data/\d+/chunk-.*", "receipt", path)

@@ -1,4 +1,4 @@
-"""Real targets whose statements are counted, and struck, as the calls to a store are."""
+"""Real targets whose statements are counted and struck like calls to a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine
 
 @contextmanager
 def counted_targets(store: FaultyStore) -> Iterator[None]:
-    """While the context lasts, let every statement to a target be a call of the store."""
+    """Within the context, count every statement to a target as a call of the store."""
 
     def counted(address: DatabaseAddress) -> Target:
         target = open_target(address)

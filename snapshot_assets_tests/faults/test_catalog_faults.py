@@ -1,7 +1,7 @@
 """Every operation of the catalog, struck at every storage call by every kind of fault.
 
-After each the location opens, is in the state before or after the operation, and verifies without damage; then the
-operation is repeated, as by the next process, and gives the state after.
+After each fault the location opens, is in the state before or after the operation, and verifies without damage. Then
+the operation is repeated, as by the next process, and gives the state after.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _no_waits(monkeypatch):
 
 
 class Struck:
-    """An operation, its start, the state after it, and its calls when nothing strikes it."""
+    """An operation, its start, the state after it, and its calls without a fault."""
 
     def __init__(self, operation: Operation, prepared: dict[str, Path], folder: Path) -> None:
         self.operation, self.start, self.folder = operation, prepared[operation.start], folder
@@ -62,7 +62,7 @@ class Struck:
         self._check_done(store.inner, what)
 
     def _run(self, store: FaultyStore) -> bool:
-        """Run it and tell whether it came to its end."""
+        """Run the operation and return whether it finished."""
         try:
             self.operation.run(store)
         except (SnapshotError, Dropped):
@@ -82,11 +82,11 @@ class Struck:
             assert not damage, f"{what}: {damage}"
 
     def cases(self) -> list[tuple[str, int]]:
-        """All of them."""
+        """All calls, each with every kind of fault."""
         return [(kind, at) for at, call in enumerate(self.trace, 1) for kind in KINDS if _answers(call, kind)]
 
     def sample(self) -> list[tuple[str, int]]:
-        """The first and the last change of each kind, by one kind of fault after the other."""
+        """The first and the last change of each kind, with the kinds of fault in turn."""
         numbers: dict[str, list[int]] = {}
         for at, call in enumerate(self.trace, 1):
             if call.startswith(CHANGES):
@@ -97,7 +97,7 @@ class Struck:
 
 
 def _answers(call: str, kind: str) -> bool:
-    """Tell whether a call may have such an answer: that an object exists is one to creates only."""
+    """Return whether a call can fail this way: only creates can find that an object exists."""
     return kind != "exists-after" or call.startswith("create")
 
 
@@ -121,8 +121,8 @@ def test_an_operation_struck_at_any_call_by_any_fault_is_done_or_not_and_can_be_
         struck.strike(*case)
 
 
-def test_the_order_in_which_a_folder_is_read_is_nothing_to_an_operation(prepared, scratch, monkeypatch, operation):
-    """A listing is sorted by the driver: the interface promises it, so it is reordered below the driver."""
+def test_an_operation_does_not_depend_on_the_order_in_which_a_folder_is_read(prepared, scratch, monkeypatch, operation):
+    """The driver sorts listings, as the interface promises, so the test reorders them below the driver."""
     expected = Struck(operation, prepared, scratch / "ordered").after
     store = place(prepared[operation.start], scratch / "disordered")
     with monkeypatch.context() as patch:

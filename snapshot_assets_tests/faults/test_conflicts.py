@@ -28,12 +28,9 @@ def test_a_run_goes_through_one_failure_of_every_kind_of_request(s3_server, s3_l
         plan = Plan(**PLAN, source=source, to=s3_location)
         address = DatabaseAddress("source", source)
         run = ExportRun(plan, address, store, InlineRunner(), "run", retry=RetryPolicy(base=0))
-        try:
-            run.begin()
-            assert {outcome.status for outcome in run.export(CHUNKS)} == {"exported"}
-            sealed = run.seal().seal.revision
-        finally:
-            run.close()
+        with run.open() as export:
+            assert {outcome.status for outcome in export.export(CHUNKS)} == {"exported"}
+            sealed = export.seal().seal.revision
         struck = {kind for kind in ("probe", r"\.txn", "/chunk", "manifest", "SUMS") if status in proxy.statuses(kind)}
         assert struck == {"probe", r"\.txn", "/chunk", "manifest", "SUMS"}
     direct = open_store(parse_location(s3_location), s3_server.options)

@@ -1,4 +1,4 @@
-"""Every object of a location deleted or spoilt in turn: verify names it, and what does not need it is read.
+"""Deletes or damages each object of a location: verify names it, and data that does not need it stays readable.
 
 The location has checkpoints, a pruned log, tags, two schemas, deleted rows, a compaction; garbage was collected.
 """
@@ -43,7 +43,7 @@ Rows = dict[str, list]
 
 
 def rows_of(store: ObjectStore, state: State, without: str = "") -> Rows:
-    """Read all files of a state, but those that need an object."""
+    """Read all files of a state except those that need an object."""
     found = {}
     for known in state.live_files():
         file, schema = known.file, state.schemas[known.file.schema_id]
@@ -84,7 +84,7 @@ class Rich:
 
     @property
     def needless(self) -> set[str]:
-        """Objects of the log that it can do without: nobody misses them."""
+        """Objects of the log that readers do not need, so verification does not report their loss."""
         return {*map(checkpoint_path, self.checkpoints), transaction_path(self.checkpoints[0])}
 
     def named(self) -> set[tuple[str, bool]]:
@@ -178,7 +178,7 @@ def _is_read(rich: Rich, revision: int, file: str, without: str) -> bool:
 
 
 def _check_rebuilt(rich: Rich, what: str) -> None:
-    """A log that lost a transaction is rebuilt to what head and tags held; the manifest tells of deleted rows too."""
+    """Check that rebuilding a log without one transaction restores head, tags and deleted rows."""
     with suppress(LogWholeError):
         rebuild(rich.store)
     newest = max(rich.rows)

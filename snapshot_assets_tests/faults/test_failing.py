@@ -1,4 +1,4 @@
-"""A store that fails, or loses a reply, at any call: the run finishes or says so, and nothing is damaged."""
+"""A store that fails, or loses a reply, at any call: the run finishes or reports an error, and nothing is damaged."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from snapshot_assets_tests.faults.source import location
 def fail(driver, scenario, folder, kind, at):
     """Let one call fail; the location must be readable after it, and the next run must complete it."""
     uri = scenario.place(folder)
-    told = driver.export(scenario.source, uri, fault={"kind": kind, "at": at}, **scenario.settings)
+    result = driver.export(scenario.source, uri, fault={"kind": kind, "at": at}, **scenario.settings)
     what = f"{kind} call {at}, {scenario.trace[at - 1]}"
-    assert told["signal"] == 0, what
-    assert "sealed" in told or "SnapshotError" in told["error"], what
+    assert result["signal"] == 0, what
+    assert "sealed" in result or "SnapshotError" in result["error"], what
     found = driver.check(scenario.source, uri)
     assert not found["damage"] or not has_log(folder), f"{what}: {found['damage']}"
     after = driver.export(scenario.source, uri, **scenario.settings)
@@ -56,8 +56,8 @@ def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, 
     for kind in ("fail-before", "fail-after", "exists-after"):
         for at, call in enumerate(fresh.trace, 1):
             if call == "create transactions/revision.txn" and at % 2:
-                told = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": at})
-                assert told.get("sealed") == len(list(folder.glob("transactions/*.txn"))), told.get("message")
+                result = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": at})
+                assert result.get("sealed") == len(list(folder.glob("transactions/*.txn"))), result.get("message")
                 driver.assert_whole(fresh.source, location(folder))
 
 
@@ -65,6 +65,7 @@ def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, 
 def test_a_receipt_or_file_that_failed_once_is_written_again_within_the_run(driver, fresh, scratch, kind):
     folder = scratch / "again"
     for call in ("create receipt", "close file", "open file", "write file"):
-        told = driver.export(fresh.source, fresh.place(folder), fault={"kind": kind, "at": fresh.trace.index(call) + 1})
-        assert "sealed" in told, f"{call}: {told.get('message')}"
+        fault = {"kind": kind, "at": fresh.trace.index(call) + 1}
+        result = driver.export(fresh.source, fresh.place(folder), fault=fault)
+        assert "sealed" in result, f"{call}: {result.get('message')}"
         driver.assert_whole(fresh.source, location(folder))

@@ -2,13 +2,16 @@
 
 Their storage calls are interleaved by hypothesis.
 
-What is proved, for every schedule that is drawn: with the plan's own grace period, and as long as no process stands
-still before one storage call for longer than half of it, no commit is lost or doubled, nobody who was refused left a
-trace in the log, the state is what a simple model gives for the commits in their order, every deletion of rows filters
-every file that was not made with it, and no file that a live or retained state needs was deleted, though collectors and
-pruners work at the same time. Who reads a retained state finds its files for a grace period, whatever expires meanwhile
-or loses its tag. What lies on storage from before is days older than the grace period, so collectors have something to
-delete from the first call on.
+Every schedule uses the plan's own grace period, and no process waits before one storage call for longer than half of
+it. The tests then prove:
+
+- no commit is lost or doubled, and a refused actor leaves no trace in the log;
+- the state equals that of a simple model after the same commits;
+- every deletion of rows filters every file that was not written with it;
+- no file that a live or retained state needs is deleted, while collectors and pruners work at the same time;
+- a reader of a retained state finds its files for a grace period, even if the state expires or loses its tag meanwhile.
+
+The prepared location is days older than the grace period, so collectors delete from their first call on.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def world(scratch) -> World:
 def _often():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalog_module, "CHECKPOINT_INTERVAL", 4)
-        patch.setattr(replay, "_READERS", 1 << 30)  # readers of a pool of threads would not stand still
+        patch.setattr(replay, "_READERS", 1 << 30)  # the scheduler cannot stop readers in a pool of threads
         yield
 
 
@@ -82,7 +85,7 @@ RACES = [
 )
 @pytest.mark.parametrize(("one", "other"), [*RACES, *(race[::-1] for race in RACES)])
 def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scratch, one, other, step, waits):
-    """And after it, when all that came to be unneeded is collected."""
+    """Nor does it miss one after garbage collection has deleted everything unreferenced."""
     for call in range(0, _calls(world.copy(scratch / "raced"), one), step):
         copy = world.copy(scratch / "raced")
         actors = [Actor(copy, name, KINDS[name]) for name in (one, other)]
@@ -94,7 +97,7 @@ def test_whatever_another_does_between_two_calls_no_pin_misses_a_file(world, scr
 
 
 def _calls(world: World, name: str) -> int:
-    """Return how many storage calls an actor makes who is alone, and one more."""
+    """Return the number of storage calls of a single actor, plus one."""
     actor, calls = Actor(world, name, KINDS[name]), 0
     actor.start()
     while not actor.ended:

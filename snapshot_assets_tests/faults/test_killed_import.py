@@ -32,7 +32,7 @@ class Restoring:
     trace: list[str]
 
     def checkpoint(self) -> None:
-        """Write the log's newest state, so that every run reads as much of the log, whatever runs left there."""
+        """Write a checkpoint, so that every run reads the same amount of log."""
         store = open_store(parse_location(self.snapshot))
         write_checkpoint(store, read_state(store))
 
@@ -46,17 +46,17 @@ class Restoring:
             run("DROP SCHEMA IF EXISTS snapshot_assets_ledger CASCADE")
 
     def restore(self, **settings: Any) -> dict[str, Any]:
-        [told] = self.driver.run({"job": "restore", "location": self.snapshot, "target": self.target, **settings})
-        return told
+        [result] = self.driver.run({"job": "restore", "location": self.snapshot, "target": self.target, **settings})
+        return result
 
     def compared(self) -> dict[str, Any]:
-        """Compare the target with the source, and tell what is left of imports."""
+        """Compare the target with the source, and return what imports left at the location."""
         job = {"job": "compare", "source": self.source, "location": self.snapshot, "target": self.target}
         [found] = self.driver.run(job)
         return found
 
     def assert_whole(self, what: str) -> None:
-        """No row is missing or doubled, one import is recorded, and nothing of it is left at the location."""
+        """Check that no row is missing or doubled, and that the import left one record and no tag."""
         found = self.compared()
         assert found == {"signal": 0, "differences": {}, "tags": [], "imports": 1}, f"{what}: {found}"
 
@@ -78,15 +78,15 @@ def restoring(request, driver, source, scratch, postgresql_module_database) -> R
     target = f"duckdb://{scratch}/target.duckdb" if request.param == "duckdb" else postgresql_module_database
     found = Restoring(driver, source, snapshot, target, [])
     found.clear()
-    told = found.restore()
-    assert told.get("finished"), told
+    result = found.restore()
+    assert result.get("finished"), result
     found.assert_whole("without a strike")
-    found.trace = told["trace"]
+    found.trace = result["trace"]
     return found
 
 
 def kind_of(call: str) -> str:
-    """Return what a call does, whichever file or table it does it to."""
+    """Return a call without its file or table."""
     return " ".join(call.split()[:2])
 
 
@@ -115,9 +115,9 @@ def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_
     for at in numbers.values():
         restoring.clear()
         what = f"{kind} call {at}, {restoring.trace[at - 1]}"
-        told = restoring.restore(fault={"kind": kind, "at": at})
-        assert told["signal"] == 0, what
-        assert told.get("finished") or "SnapshotError" in told["error"], f"{what}: {told}"
+        result = restoring.restore(fault={"kind": kind, "at": at})
+        assert result["signal"] == 0, what
+        assert result.get("finished") or "SnapshotError" in result["error"], f"{what}: {result}"
         assert restoring.restore().get("finished"), what
         restoring.assert_whole(what)
 
@@ -147,12 +147,12 @@ def test_two_imports_at_once_double_no_row(restoring, scratch):
     restoring.clear()
     at = next(at for at, call in enumerate(restoring.trace, 1) if call.startswith("rows noting"))
     if restoring.target.startswith("duckdb:"):
-        pytest.skip("a DuckDB file has one writer; the second one is told so")
+        pytest.skip("a DuckDB file has one writer; the second import is refused")
     here, there = str(scratch / "one importer"), str(scratch / "another importer")
     job = {"job": "restore", "location": restoring.snapshot, "target": restoring.target}
-    told = restoring.driver.run(
+    result = restoring.driver.run(
         job | {"fault": {"kind": "pause-before", "at": at, "reached": here, "go": there}},
         job | {"start_after": here, "signal_to": there},
     )
-    assert [each.get("finished") for each in told] == [True, True], told
+    assert [each.get("finished") for each in result] == [True, True], result
     restoring.assert_whole("two at once")

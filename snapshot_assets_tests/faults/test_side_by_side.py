@@ -1,4 +1,4 @@
-"""Several exporters at one location: a linear log, every row once, and whoever was superseded says so."""
+"""Several exporters at one location: a linear log, every row once, and a superseded run reports it."""
 
 import pytest
 
@@ -26,11 +26,11 @@ def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(drive
     """Both stand still before their first file until the other is there too, so that both read and one loses."""
     at = fresh.trace.index("open file") + 1
     here, there = (str(scratch / f"{side} of {folder.name}") for side in ("here", "there"))
-    told = driver.run(
+    results = driver.run(
         job(fresh.source, folder, fault={"kind": "pause-before", "at": at, "reached": here, "go": there}),
         job(fresh.source, folder, fault={"kind": "pause-before", "at": at, "reached": there, "go": here}),
     )
-    assert all("sealed" in each and 1 in each["read"] for each in told), told
+    assert all("sealed" in each and 1 in each["read"] for each in results), results
     scan = scan_log(store_of(folder))
     assert not scan.faults
     completed = [
@@ -43,8 +43,8 @@ def test_two_exporters_of_one_plan_both_succeed_and_commit_each_chunk_once(drive
 
 def test_four_exporters_of_different_chunks_lose_no_commit(driver, source, folder):
     shares = [CHUNKS[number::4] for number in range(4)]
-    told = driver.run(*(job(source, folder, chunks=share, seal=False) for share in shares))
-    for share, each in zip(shares, told, strict=True):
+    results = driver.run(*(job(source, folder, chunks=share, seal=False) for share in shares))
+    for share, each in zip(shares, results, strict=True):
         assert each["outcomes"] == {str(chunk): "exported" for chunk in share}, each
     after = driver.export(source, location(folder))
     assert after["read"] == []
@@ -63,9 +63,7 @@ def forced(driver, source, folder, scratch, at):
     return old, new
 
 
-def test_an_exporter_that_was_superseded_says_so_and_leaves_no_trace_in_the_new_snapshot(
-    driver, fresh, folder, scratch
-):
+def test_a_superseded_exporter_reports_it_and_leaves_no_trace_in_the_new_snapshot(driver, fresh, folder, scratch):
     at_call = {call: at for at, call in enumerate(fresh.trace, 1)}
     for call in ("create receipt", "create transactions/revision.txn", "open file", "list schema/"):
         place = folder / call.replace("/", " ")

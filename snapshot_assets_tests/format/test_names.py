@@ -21,7 +21,7 @@ _PARTS = st.one_of(st.text("a.\"' é,", min_size=1, max_size=8), st.text(min_siz
     [
         ("public.trips", TableName("public", "trips")),
         ('"my.schema"."my.table"', TableName("my.schema", "my.table")),
-        ('public."say ""hi"""', TableName("public", 'say "hi"')),
+        ('public."a ""b"""', TableName("public", 'a "b"')),
         ("Public.Big Table", TableName("Public", "Big Table")),
         ({"schema": "a.b", "table": "c"}, TableName("a.b", "c")),
         (TableName("a", "b"), TableName("a", "b")),

@@ -74,7 +74,7 @@ def test_every_action_comes_back_equal():
 
 
 def test_the_bytes_are_protobuf_and_their_sha256():
-    """Literal bytes, so that nobody changes the format by accident."""
+    """The test compares literal bytes, so an accidental change of the format fails."""
     small = replace(TRANSACTION, actions=(act.RemoveFile("p"),))
     body = (
         b"\x08\x01" + b"\x12\x10" + bytes(16) + b"\x18\x01" + b'"\x10' + b"\x11" * 16 + b"\x3a\x06writer"

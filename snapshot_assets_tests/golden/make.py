@@ -36,7 +36,7 @@ from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import CompactRun
 from snapshot_assets.engine.export.tasks import ChunkResult, Provenance, write_table
 from snapshot_assets.engine.parquet.reader import read_batches
@@ -111,7 +111,7 @@ class Exporter:
         self.catalog.commit(rules.begin(HEADER, write_schema(self.store, schema_of()), force=force))
 
     def provenance(self) -> Provenance:
-        """Return what files and receipts say of where they come from."""
+        """Return the provenance of files and receipts."""
         state = self.catalog.state
         facts = {"database": "db", "writer": self.catalog.writer_id}
         newest = state.schemas[state.schema_id]
@@ -192,7 +192,9 @@ def history(store: ObjectStore) -> None:
     seal(log)
     delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
     write_checkpoint(store, log.state)
-    list(CompactRun(store, InlineRunner(), "compaction", Wanted(tables=(READINGS,), chunks=(1,))).run())
+    catalog = Catalog.open_for_writing(store)
+    plan = plan_compaction(store, catalog.require_snapshot(), Wanted(tables=(READINGS,), chunks=(1,)))
+    list(CompactRun(catalog, InlineRunner(), "compaction").execute(plan))
     log.refresh()
     delete_tag(log, "first")
     assert collect_garbage(log, grace=NOW, unsafe=True).deleted
@@ -201,7 +203,7 @@ def history(store: ObjectStore) -> None:
 
 
 def rebuilt(store: ObjectStore) -> None:
-    """A second snapshot id, a log with a hole that was rebuilt, sealed anew and pruned."""
+    """A second snapshot id; then a log with a gap that was rebuilt, sealed and pruned."""
     writer = Exporter(store)
     for force in (False, True):
         writer.begin(force=force)
@@ -280,7 +282,7 @@ def expected(store: ObjectStore) -> dict[str, object]:
 
 
 def facts(file: object) -> dict[str, object]:
-    """Return what a listing says of a file."""
+    """Return a file's entry of a listing."""
     return {name: getattr(file, name) for name in ("schema", "table", "chunk", "rows", "bytes", "sha256")}
 
 

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
 from snapshot_assets.engine.parquet.frames import load_frames
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import TaskLostError
@@ -84,24 +84,27 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     configuration = Configuration({"live": DatabaseAddress("live", source), "copy": copy}, plans=(plan,))
     snapshots = Snapshots(configuration, "run", lambda: resource.spark_session, master=MASTER)
 
-    run = snapshots.run(plan.name)
-    run.begin()
-    found["exported"] = [outcome.status for outcome in run.export(run.catalog.state.expected_chunks())]
-    run.seal()
+    export = snapshots.open_export(plan.name)
+    found["exported"] = [outcome.status for outcome in export.export(export.catalog.state.expected_chunks())]
+    export.seal()
     snapshots.close()
 
     snapshot_assets.register(spark)
     reader = spark.read.format("snapshot").option("table", "main.readings")
     found["read"] = reader.load(plan.to).count()
     found["part"] = reader.option("start", "2025-01-02T12:00:00Z").load(plan.to).count()
-    frames = load_frames(spark, snapshots.store(plan.name), run.catalog.refresh(), run.catalog.state.files.chunks())
+    frames = load_frames(
+        spark, snapshots.store(plan.name), export.catalog.refresh(), export.catalog.state.files.chunks()
+    )
     found["frames"] = {str(name): frame.count() for name, frame in frames.items()}
 
     catalog = Catalog.open_for_writing(snapshots.store(plan.name))
     delete_rows(catalog, READINGS, "value < 30")
     seal(catalog)
     found["left"] = spark.read.format("snapshot").option("table", "main.readings").load(plan.to).count()
-    compacted = list(snapshots.compact_run(plan.name, Wanted(tables=(READINGS,))).run())
+    catalog.refresh()
+    compaction = plan_compaction(catalog.store, catalog.require_snapshot(), Wanted(tables=(READINGS,)))
+    compacted = list(snapshots.compact_run(plan.name, catalog).execute(compaction))
     found["compacted"] = sum(each.rows_deleted for each in compacted)
     seal(Catalog.open_for_writing(snapshots.store(plan.name)))
 

@@ -13,7 +13,6 @@ from snapshot_assets.engine.compact.plan import (
     TARGET_BYTES,
     CompactionPlan,
     Group,
-    SchemaDocuments,
     Wanted,
     plan_compaction,
 )
@@ -34,21 +33,20 @@ def run(options: argparse.Namespace) -> int:
         dedupe=options.dedupe,
     )
     catalog = open_catalog(options, writing=not options.dry_run)
-    plan = plan_compaction(catalog.state, SchemaDocuments(catalog.store, catalog.state), wanted)
+    plan = plan_compaction(catalog.store, catalog.state, wanted)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
     with only_results_on_stdout():
-        outcomes, run_id = compact(options, wanted, len(plan.by_chunk()))
+        outcomes, run_id = compact(options, plan)
     return _report(options, Catalog.open(catalog.store), outcomes, run_id)
 
 
-def compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[Sequence[Any], str]:
+def compact(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
     """Run the job of a compaction on the location of `--snapshot`.
 
     Args:
         options: The call.
-        wanted: What is compacted.
-        chunks: How many chunks that are, for the display of progress.
+        compaction: The plan to execute.
 
     Returns:
         Each chunk's outcome, and the run's id.
@@ -67,20 +65,20 @@ def compact(options: argparse.Namespace, wanted: Wanted, chunks: int) -> tuple[S
     instance = open_instance()
     say(f"Runs are recorded in {instance.root_directory}")
     outcomes: list[Any] = []
-    with progress("compacting", chunks) as advance:
+    with progress("compacting", len(compaction.chunks)) as advance:
 
         def note(outcome: Any) -> None:
             outcomes.append(outcome)
             advance(sum(file.rows for file in outcome.files), outcome.bytes_after)
 
         plan = configuration.plans[-1]
-        run_id = run_compaction(configuration, plan, wanted, instance=instance, on_compacted=note)
+        run_id = run_compaction(configuration, plan, compaction, instance=instance, on_compacted=note)
     return outcomes, run_id
 
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:
     if options.json:
-        report = {"uri": uri, "dry_run": options.dry_run, "run_id": None, "revision": plan.base_revision}
+        report = {"uri": uri, "dry_run": options.dry_run, "run_id": None, "revision": plan.token.revision}
         sizes = {"files_before": plan.files_before, "files_after": plan.files_after, "bytes_before": plan.bytes_before}
         show_json(report | sizes | {"groups": groups_json(plan.groups)})
     elif not plan.groups:

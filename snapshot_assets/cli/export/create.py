@@ -18,8 +18,8 @@ from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verif
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
-from snapshot_assets.engine.export.begin import requested_range, skipped_text
 from snapshot_assets.engine.export.chunks import Outcome
+from snapshot_assets.engine.export.start_snapshot import requested_range, skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text

@@ -1,4 +1,4 @@
-"""What a compaction does, decided on the log alone: which files of which table and chunk are merged, and why."""
+"""Planning a compaction from the log alone: which files of which table and chunk are merged, and why."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DocumentError, PlanError, UnknownRelationError
+from snapshot_assets.catalog.state.state import Token
+from snapshot_assets.errors import DocumentError, NoSnapshotError, PlanError, UnknownRelationError
+from snapshot_assets.format.actions import Chunk
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.predicates import Predicate
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -25,14 +28,14 @@ _NONE = Deletions({}, frozenset())
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a compaction is asked for.
+    """The options of a compaction.
 
     Attributes:
-        target_size: Bytes at which a merged file is closed and the next begun.
-        chunks: Chunks to be compacted whole, however their files are; empty for those that need it.
-        tables: Tables to be compacted whole, likewise.
-        dedupe: `primary_key` removes all but the newest of several rows of a chunk and table with one primary key,
-            which is the one whose file was added by the latest revision.
+        target_size: Bytes at which a merged file is closed and the next one is opened.
+        chunks: Chunks to compact whole, whether they need it or not; empty for those that need it.
+        tables: Tables to compact whole, whether they need it or not.
+        dedupe: `primary_key` removes all but the newest of the rows of a chunk and table with one primary key. The
+            newest is the one whose file was added by the latest revision.
     """
 
     target_size: int = TARGET_BYTES
@@ -42,21 +45,21 @@ class Wanted:
 
     @property
     def named(self) -> bool:
-        """Whether chunks or tables are named, which are then compacted whole."""
+        """Whether chunks or tables are named; these are compacted whole."""
         return bool(self.chunks or self.tables)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one table and chunk that are to be merged.
+    """Files of one table and chunk that are merged.
 
     Attributes:
         files: The files, oldest first: by revision that added them, then by path.
         kept: Paths of the table's other files in the chunk.
         reasons: Why: `small files`, `tombstones`, `duplicates` or `asked for`.
         deleting: By path, the predicates of the tombstones that may delete rows of a file.
-        table: The table as the newest schema has it that has it.
-        schema_id: That schema.
+        table: The table in the newest schema that contains it.
+        schema_id: The id of that schema.
         dedupe: Whether duplicates are removed.
     """
 
@@ -79,22 +82,47 @@ class Group:
         """Bytes that are read; about as many are written."""
         return sum(file.bytes for file in self.files)
 
-    def files_after(self, target_size: int) -> int:
-        """Return about how many files there will be in place of these."""
-        return -(-self.bytes // target_size)
+
+@dataclass(frozen=True)
+class ChunkCompaction:
+    """A chunk to compact.
+
+    Attributes:
+        chunk: The chunk at the planned revision.
+        window: The window as text; "" for chunk 0.
+        zone: IANA zone of times without one.
+        groups: The files to merge, one group a table.
+    """
+
+    chunk: Chunk
+    window: str
+    zone: str
+    groups: tuple[Group, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files that are merged."""
+        return sum(group.bytes for group in self.groups)
 
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """All that a compaction would do.
+    """All that a compaction does; `CompactRun.execute` does exactly this.
 
     Attributes:
-        base_revision: The head that it was planned on.
+        token: The snapshot and revision that it was planned on.
+        wanted: The options.
+        chunks: The chunks to compact, ascending.
     """
 
-    base_revision: int
-    target_size: int
-    groups: tuple[Group, ...]
+    token: Token
+    wanted: Wanted
+    chunks: tuple[ChunkCompaction, ...]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The files to merge, by chunk and table."""
+        return tuple(group for each in self.chunks for group in each.groups)
 
     @property
     def files_before(self) -> int:
@@ -103,77 +131,88 @@ class CompactionPlan:
 
     @property
     def files_after(self) -> int:
-        """About how many files there will be in their place."""
-        return sum(group.files_after(self.target_size) for group in self.groups)
+        """Estimated number of files that replace them."""
+        return sum(-(-group.bytes // self.wanted.target_size) for group in self.groups)
 
     @property
     def bytes_before(self) -> int:
-        """Bytes of the files that are merged, and of those in their place at most, but for what encoding changes."""
+        """Bytes of the files that are merged. Those that replace them take about as many, or fewer."""
         return sum(group.bytes for group in self.groups)
-
-    def by_chunk(self) -> dict[int, tuple[Group, ...]]:
-        """Return the groups of each chunk, ascending."""
-        found: defaultdict[int, list[Group]] = defaultdict(list)
-        for group in self.groups:
-            found[group.chunk].append(group)
-        return {chunk: tuple(found[chunk]) for chunk in sorted(found)}
 
 
 class SchemaDocuments:
-    """The schemas of a state, each read once and only when it is asked for."""
+    """The schemas of a state; each document is read once, when it is first needed.
+
+    Args:
+        store: The location.
+        state: The state.
+    """
 
     def __init__(self, store: ObjectStore, state: State) -> None:
         self._store = store
-        self._known: dict[int, DatabaseSchema] = {}
-        self.schemas = dict(state.schemas)
+        self._state = state
+        self._documents: dict[int, DatabaseSchema] = {}
 
     def table(self, schema_id: int, name: TableName) -> Table | None:
-        """Return a table as a schema has it; None if that lacks it."""
+        """Return a table of a schema; None if the schema lacks it."""
         tables = {table.table_name: table for table in self._document(schema_id).tables}
         return tables.get(name)
 
-    def deletions(self, state: State) -> dict[TableName, Deletions]:
-        """Return what tombstones delete of the tables that have some; schemas are read only if there is one."""
-        names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
-        documents = {number: self._document(number) for number in self.schemas} if names else {}
-        return {name: deletions(state, name, written_schemas(documents, name)) for name in names}
+    def deletions(self) -> dict[TableName, Deletions]:
+        """Return what tombstones delete, by table; documents are read only if there is a tombstone."""
+        names = {TableName(each.schema, each.table) for each in self._state.tombstones.values()}
+        documents = {number: self._document(number) for number in self._state.schemas} if names else {}
+        return {name: deletions(self._state, name, written_schemas(documents, name)) for name in names}
 
     def _document(self, schema_id: int) -> DatabaseSchema:
-        if schema_id not in self._known:
-            self._known[schema_id] = read_schema(self._store, self.schemas[schema_id])
-        return self._known[schema_id]
+        if schema_id not in self._documents:
+            self._documents[schema_id] = read_schema(self._store, self._state.schemas[schema_id])
+        return self._documents[schema_id]
 
     def newest(self, name: TableName, files: Iterable[DataFile]) -> tuple[int, Table]:
-        """Return the newest schema that has a table, and the table there: it may have been dropped since.
+        """Return the newest schema that contains a table, which may have been dropped since, and the table there.
 
         Raises:
-            DocumentError: Not even the schemas that its files were written with have it.
+            DocumentError: Not even the schemas that its files were written with contain it.
         """
-        for schema_id in sorted({max(self.schemas), *(file.schema_id for file in files)}, reverse=True):
+        for schema_id in sorted({max(self._state.schemas), *(file.schema_id for file in files)}, reverse=True):
             table = self.table(schema_id, name)
             if table is not None:
                 return schema_id, table
         raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
 
 
-def plan_compaction(state: State, documents: SchemaDocuments, wanted: Wanted) -> CompactionPlan:
-    """Decide what is compacted; see `Wanted`.
+def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> CompactionPlan:
+    """Plan a compaction of completed chunks; see `Wanted`.
 
-    Compacted are, of completed chunks, two or more files of a table that are smaller than half the target size, and
-    files that tombstones may delete rows of: one whose statistics exclude a tombstone has no such row, and stays as it
-    is. So the tombstone stays pending, and costs its readers nothing. What is asked for, and what is searched for
-    duplicates, is compacted whole; duplicates are searched where files of several attempts meet, since one scan finds
-    each row once.
+    A table's files in a chunk are merged where two or more are smaller than half the target size. Files that tombstones
+    may delete rows of are rewritten. A file whose statistics exclude a tombstone stays as it is: the tombstone stays
+    pending for it, which costs readers nothing. Named tables and chunks, and tables searched for duplicates, are
+    compacted whole. Duplicates are searched only across several attempts, since one scan returns each row once.
+
+    Args:
+        store: The location; only schema documents are read.
+        state: The head's state.
+        wanted: The options.
 
     Raises:
+        NoSnapshotError: There is no snapshot.
         PlanError: A named chunk is not completed, or a named table has no primary key to find duplicates by.
         UnknownRelationError: A named table has no files and is not in the newest schema.
     """
+    if state.header is None:
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}.", uri=store.uri)
+    documents = SchemaDocuments(store, state)
     _check_named(state, documents, wanted)
     chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
-    deleted = documents.deletions(state)
-    groups = [group for chunk in sorted(set(chunks)) for group in _groups(state, documents, wanted, deleted, chunk)]
-    return CompactionPlan(state.revision, wanted.target_size, tuple(groups))
+    deleted = documents.deletions()
+    planned: list[ChunkCompaction] = []
+    for chunk in sorted(set(chunks)):
+        groups = tuple(_groups(state, documents, wanted, deleted, chunk))
+        if groups:
+            window = str(state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
+            planned.append(ChunkCompaction(state.chunks[chunk].chunk, window, state.header.time_zone, groups))
+    return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), wanted, tuple(planned))
 
 
 def _check_named(state: State, documents: SchemaDocuments, wanted: Wanted) -> None:

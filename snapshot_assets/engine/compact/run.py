@@ -1,8 +1,7 @@
-"""Compaction: inside a chunk and table, files are merged to a target size, sorted by time, deleted rows left out.
+"""Executes a compaction plan: merges a chunk's files of a table to a target size, sorted by time, without deleted rows.
 
-Tasks (see `compact_tasks`) write the new files; everything that decides what is committed is here. Each chunk is one
-transaction, so a run that is cut off leaves chunks that were compacted, chunks that were not, and files that garbage
-collection removes.
+Tasks (see `tasks`) write the new files; this module decides what is committed. Each chunk is one transaction. An
+interrupted run leaves some chunks compacted, and files that garbage collection removes.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_chunk, receipts_of
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
-from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.compact.jobs import Job, batches_of, jobs_of
-from snapshot_assets.engine.compact.plan import CompactionPlan, Group, SchemaDocuments, Wanted, plan_compaction
+from snapshot_assets.catalog.rules import check_unchanged
+from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan, Group
 from snapshot_assets.engine.compact.tasks import Input, Merge, Merged, merge_files
 from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import Provenance
@@ -32,11 +30,15 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
+from snapshot_assets.format.actions import Header
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.scrub import scrub
-from snapshot_assets.storage.base import ObjectStore
+
+JOB_BYTES = 64 << 20
+"""Chunks share a Spark job while the files to merge stay below this many bytes."""
+JOB_CHUNKS = 32
 
 
 class CompactRunner(Protocol):
@@ -49,16 +51,16 @@ class CompactRunner(Protocol):
 
 @dataclass(frozen=True)
 class Compacted:
-    """What became of a chunk.
+    """The outcome of one chunk.
 
     Attributes:
         status: `compacted`, or `failed`.
-        groups: What was to be merged.
+        groups: The files that the plan merges.
         files: The new files.
         rows_deleted: Rows left out because tombstones had deleted them.
-        rows_duplicate: Rows left out because a newer one has their primary key.
-        revision: The revision that has the new files.
-        seconds: Reading and writing, in the slowest of its tasks.
+        rows_duplicate: Rows left out because a newer row has their primary key.
+        revision: The revision that added the new files.
+        seconds: Time of the slowest task, reading and writing.
     """
 
     chunk: int
@@ -73,12 +75,12 @@ class Compacted:
 
     @property
     def files_before(self) -> int:
-        """Files that were to be merged."""
+        """Number of files that the plan merges."""
         return sum(len(group.files) for group in self.groups)
 
     @property
     def bytes_before(self) -> int:
-        """Bytes of the files that were to be merged."""
+        """Bytes of the files that the plan merges."""
         return sum(group.bytes for group in self.groups)
 
     @property
@@ -87,74 +89,69 @@ class Compacted:
         return sum(file.bytes for file in self.files)
 
 
-@dataclass
+@dataclass(frozen=True)
 class CompactRun:
-    """Compacts one location's snapshot, as it is when the run plans.
+    """Compacts one location's snapshot.
 
     Attributes:
-        store: The location.
-        runner: Where tasks run; only asked when there is something to merge.
+        catalog: The location, opened for writing.
+        runner: Runs the tasks; called only when there is something to merge.
         run_id: Name of the run, in the log and in receipts.
-        wanted: What is compacted.
-        parallelism: Spark jobs side by side.
-        single_writer: Accept a store without conditional creates; the caller promises to be alone.
+        parallelism: Most Spark jobs at a time.
     """
 
-    store: ObjectStore
+    catalog: Catalog
     runner: CompactRunner
     run_id: str
-    wanted: Wanted = field(default_factory=Wanted)
     parallelism: int = 1
-    single_writer: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
-    def plan(self) -> CompactionPlan:
-        """Return what `run` would do now; the location is only read.
+    def execute(self, plan: CompactionPlan) -> Iterator[Compacted]:
+        """Execute a plan; yields each chunk's outcome once it is committed. The hints follow at the end.
 
         Raises:
-            NoSnapshotError: There is no snapshot.
-            PlanError: What is asked for cannot be compacted; see `plan_compaction`.
+            CompactionFailedError: Some chunks failed, after all others were tried; names them. A chunk that another
+                writer changed since the plan is one of them.
+            SupersededError: Another snapshot was started since the plan.
         """
-        state = Catalog.open(self.store).require_snapshot()
-        return plan_compaction(state, SchemaDocuments(self.store, state), self.wanted)
-
-    def run(self) -> Iterator[Compacted]:
-        """Compact; yields each chunk's outcome once it is committed. The hints follow at the end.
-
-        Raises:
-            CompactionFailedError: After all others were tried, if some failed; names them. A chunk that another writer
-                changed meanwhile is one of them.
-            SupersededError: Another snapshot began meanwhile.
-        """
-        catalog = Catalog.open_for_writing(self.store, single_writer=self.single_writer)
-        state = catalog.require_snapshot()
-        documents = SchemaDocuments(catalog.store, state)
-        plan = plan_compaction(state, documents, self.wanted)
-        origin = self._origin(catalog, state)
-        work = _Work(self, catalog, catalog.token(), origin, documents, jobs_of(plan, state))
+        header = check_unchanged(self.catalog.refresh(), plan.token)
+        work = _Work(self, plan, self._origin(plan, header))
         failed: dict[int, str] = {}
-        for outcome in side_by_side(work.run_batch, batches_of(work.jobs), self.parallelism, "compact"):
+        for outcome in side_by_side(work.run_batch, _batches(plan.chunks), self.parallelism, "compact"):
             if outcome.error is not None:
                 failed[outcome.chunk] = scrub(str(outcome.error))
             yield outcome
-        write_hints(catalog.store, catalog.state, catalog.refresh)
+        write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
-            raise _failure(failed, len(work.jobs))
+            raise _failure(failed, len(plan.chunks))
 
-    def _origin(self, catalog: Catalog, state: State) -> Provenance:
-        assert state.header is not None
+    def _origin(self, plan: CompactionPlan, header: Header) -> Provenance:
+        state, token = self.catalog.state, plan.token
         return Provenance(
             location_id=state.location_id,
-            snapshot_id=state.snapshot_id,
-            base_revision=state.revision,
-            schema_id=state.schema_id,
-            schema_sha256=state.schemas[state.schema_id].sha256,
+            snapshot_id=token.snapshot_id,
+            base_revision=token.revision,
+            schema_id=token.schema_id,
+            schema_sha256=state.schemas[token.schema_id].sha256,
             run=self.run_id,
-            tombstones_through=state.revision,
-            metadata={"database": state.header.source, "writer": catalog.writer_id},
-            header=state.header,
+            tombstones_through=token.revision,
+            metadata={"database": header.source, "writer": self.catalog.writer_id},
+            header=header,
             version=state.format_version,
         )
+
+
+def _batches(chunks: Sequence[ChunkCompaction]) -> list[list[ChunkCompaction]]:
+    """Group small chunks, in order."""
+    batches: list[list[ChunkCompaction]] = []
+    size = 0
+    for chunk in chunks:
+        size += chunk.bytes
+        if not batches or size > JOB_BYTES or len(batches[-1]) == JOB_CHUNKS:
+            batches.append([])
+            size = chunk.bytes
+        batches[-1].append(chunk)
+    return batches
 
 
 def _failure(failed: Mapping[int, str], chunks: int) -> CompactionFailedError:
@@ -168,26 +165,27 @@ def _failure(failed: Mapping[int, str], chunks: int) -> CompactionFailedError:
 @dataclass(frozen=True)
 class _Work:
     run: CompactRun
-    catalog: Catalog
-    token: Token
+    plan: CompactionPlan
     origin: Provenance
-    documents: SchemaDocuments
-    jobs: tuple[Job, ...]
 
-    def run_batch(self, batch: Sequence[Job], stop: threading.Event) -> list[Compacted]:
-        """Compact some chunks; those that fail in a way that may pass are tried again, from the beginning.
+    @property
+    def catalog(self) -> Catalog:
+        return self.run.catalog
+
+    def run_batch(self, batch: Sequence[ChunkCompaction], stop: threading.Event) -> list[Compacted]:
+        """Compact some chunks; transient failures are retried from the start.
 
         Raises:
-            SupersededError: Another snapshot began: nothing of this run can be committed any more.
-            LocationDeletedError: Likewise.
+            SupersededError: Another snapshot was started: nothing of this run can be committed any more.
+            LocationDeletedError: The snapshot was deleted.
         """
         return attempt_chunks(batch, self._attempt, self.run.retry, stop)
 
-    def _attempt(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Compacted]]:
+    def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[tuple[ChunkCompaction, Compacted]]:
         for job, parts in zip(jobs, self._merged(jobs), strict=True):
             yield job, self._commit_or_fail(job, parts)
 
-    def _merged(self, jobs: Sequence[Job]) -> list[list[Merged] | SnapshotError]:
+    def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""
         tasks = [self._merge(job, group) for job in jobs for group in job.groups]
         try:
@@ -196,7 +194,7 @@ class _Work:
             return [error for _ in jobs]
         return [[each for each in found if each.chunk == job.chunk.id] for job in jobs]
 
-    def _merge(self, job: Job, group: Group) -> Merge:
+    def _merge(self, job: ChunkCompaction, group: Group) -> Merge:
         return Merge(
             store=self.catalog.store,
             provenance=self._provenance(group.schema_id),
@@ -204,15 +202,15 @@ class _Work:
             window=job.window,
             table=group.table,
             inputs=tuple(Input(file, group.deleting.get(file.path, ())) for file in group.files),
-            max_file_size=self.run.wanted.target_size,
+            max_file_size=self.plan.wanted.target_size,
             dedupe=group.dedupe,
             zone=job.zone,
         )
 
     def _provenance(self, schema_id: int) -> Provenance:
-        return replace(self.origin, schema_id=schema_id, schema_sha256=self.documents.schemas[schema_id].sha256)
+        return replace(self.origin, schema_id=schema_id, schema_sha256=self.catalog.state.schemas[schema_id].sha256)
 
-    def _commit_or_fail(self, job: Job, parts: list[Merged] | SnapshotError) -> Compacted:
+    def _commit_or_fail(self, job: ChunkCompaction, parts: list[Merged] | SnapshotError) -> Compacted:
         try:
             if isinstance(parts, SnapshotError):
                 raise parts
@@ -222,7 +220,7 @@ class _Work:
         except SnapshotError as error:
             return Compacted(job.chunk.id, "failed", job.groups, error=error)
 
-    def _commit(self, job: Job, parts: Sequence[Merged]) -> Compacted:
+    def _commit(self, job: ChunkCompaction, parts: Sequence[Merged]) -> Compacted:
         catalog, files = self.catalog, tuple(file for part in parts for file in part.files)
         older = receipts_of(catalog.store, job.chunk)
         receipt = self._receipt(job, parts, older.values())
@@ -237,7 +235,7 @@ class _Work:
             opened_at=receipt.opened_at,
             run=self.run.run_id,
         )
-        revision = catalog.commit(compact_chunk(self.token, compacted, catalog.now))
+        revision = catalog.commit(compact_chunk(self.plan.token, compacted, catalog.now))
         return Compacted(
             job.chunk.id,
             "compacted",
@@ -249,8 +247,8 @@ class _Work:
             max(part.seconds for part in parts),
         )
 
-    def _receipt(self, job: Job, parts: Sequence[Merged], older: Iterable[Receipt]) -> Receipt:
-        """Return what is said of a chunk's compaction: all files that its tables have then, with their statistics."""
+    def _receipt(self, job: ChunkCompaction, parts: Sequence[Merged], older: Iterable[Receipt]) -> Receipt:
+        """Return the receipt of a chunk's compaction: all files of its tables, with their statistics."""
         known = {file.path: file for receipt in older for file in receipt.files}
         kept = sorted(path for group in job.groups for path in group.kept)
         lacking = [path for path in kept if path not in known]
@@ -262,9 +260,9 @@ class _Work:
         tables = (CompactedTable(*part.table, part.rows_deleted, part.rows_duplicate) for part in parts)
         newest = max(group.schema_id for group in job.groups)
         return Receipt(
-            snapshot_id=self.token.snapshot_id,
-            base_revision=self.token.revision,
-            schema_sha256=self.documents.schemas[newest].sha256,
+            snapshot_id=self.origin.snapshot_id,
+            base_revision=self.origin.base_revision,
+            schema_sha256=self.catalog.state.schemas[newest].sha256,
             chunk=job.chunk.id,
             attempt=new_attempt(),
             opened_at=min(part.opened_at for part in parts),
@@ -275,12 +273,12 @@ class _Work:
             location_id=self.origin.location_id,
             header=self.origin.header,
             version=self.origin.version,
-            compaction=Compaction(self.run.wanted.dedupe, tuple(tables)),
+            compaction=Compaction(self.plan.wanted.dedupe, tuple(tables)),
         )
 
 
-def _checked(job: Job, parts: Sequence[Merged]) -> list[Merged]:
-    """Return one result for each group, in order; one that is missing is never taken for one without rows."""
+def _checked(job: ChunkCompaction, parts: Sequence[Merged]) -> list[Merged]:
+    """Return one result for each group, in order; a missing result is an error, never an empty table."""
     errors = [part.error for part in parts if part.error is not None]
     permanent = [error for error in errors if not isinstance(error, TransientError)]
     if errors:

@@ -1,4 +1,4 @@
-"""Savepoints: everything is compacted (FORMAT.md, section 6), so that no tombstone is pending, then pinned."""
+"""Creates savepoints: compacts everything, so that no tombstone is pending (FORMAT.md, section 6), then pins it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_sav
 from snapshot_assets.catalog.state.file_pruning import match_files, pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
-from snapshot_assets.engine.compact.plan import CompactionPlan, SchemaDocuments, Wanted, plan_compaction
+from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _TRIES = 10
-"""How often what is there is looked at, and compacted or pinned: three times where nobody else commits."""
+"""Most attempts to compact or pin the head; without other writers, three are enough."""
 
 
 def compact_and_pin(
-    catalog: Catalog, compact: Callable[[Wanted, CompactionPlan], None], *, automatic: bool = False
+    catalog: Catalog, compact: Callable[[CompactionPlan], None], *, automatic: bool = False
 ) -> SavepointState:
-    """Compact everything, then pin just that; what others commit meanwhile is compacted, too.
+    """Compact everything, then pin the result; what other writers commit meanwhile is compacted too.
 
     Args:
         catalog: The location, opened for writing.
-        compact: Runs a compaction of the location; is told how it is planned.
-        automatic: Whether a rule makes the savepoint, and may delete it.
+        compact: Executes a compaction plan of the location.
+        automatic: Whether a retention rule creates the savepoint, and may delete it.
 
     Raises:
-        UnsealedError: The head is not sealed, perhaps as others commit: nothing was pinned.
-        ConflictError: Others changed data again and again.
+        UnsealedError: The head is not sealed, perhaps because of another writer; nothing was pinned.
+        ConflictError: Other writers kept changing data.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
@@ -39,9 +39,9 @@ def compact_and_pin(
         catalog.refresh()
         state = catalog.require_snapshot()
         sealed_head(state)
-        wanted = next(compactions(catalog.store, state), None)
-        if wanted is not None:
-            compact(*wanted)
+        plan = next(compactions(catalog.store, state), None)
+        if plan is not None:
+            compact(plan)
             continue
         try:
             return create_savepoint(catalog, state.data_revision, automatic=automatic)
@@ -55,25 +55,24 @@ def compact_and_pin(
     )
 
 
-def compactions(store: ObjectStore, state: State) -> Iterator[tuple[Wanted, CompactionPlan]]:
-    """Yield what is to be compacted before a savepoint, and how: one is to be done before the next is asked for.
+def compactions(store: ObjectStore, state: State) -> Iterator[CompactionPlan]:
+    """Yield the compactions that a savepoint needs; execute each before you take the next.
 
-    First what a compaction does by itself, then what it leaves: files that a tombstone is still pending for though
-    their statistics say that they have no such row. Written anew whole, they leave no tombstone pending.
+    The first is the default compaction. It leaves files whose statistics exclude a tombstone that is still pending for
+    them. The second rewrites these whole, so that no tombstone is pending.
 
     Args:
         store: The location, of which only schema documents are read.
         state: The head's state.
     """
-    documents = SchemaDocuments(store, state)
     for wanted in filter(None, (Wanted(), _still_filtered(state))):
-        plan = plan_compaction(state, documents, wanted)
+        plan = plan_compaction(store, state, wanted)
         if plan.groups:
-            yield wanted, plan
+            yield plan
 
 
 def _still_filtered(state: State) -> Wanted | None:
-    """Return a compaction of the tables and chunks that have files which tombstones are pending for, None if none."""
+    """Return a compaction of the tables and chunks for which tombstones are pending; None if there are none."""
     tables: set[TableName] = set()
     chunks: set[int] = set()
     for revision, each in pending_tombstones(state).items():

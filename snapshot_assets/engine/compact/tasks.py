@@ -1,14 +1,14 @@
-"""What one task of a compaction does, as plain functions that run without Spark too.
+"""Tasks of a compaction: plain functions that also run without Spark.
 
-Files of one table and chunk are merged into new ones. What is read is hashed before, so that no damage is written anew
-under a checksum that hides it; what was written is hashed after, and its rows are counted: the commit may then seal it.
+A task merges files of one table and chunk. It hashes the input first, so that no damage is rewritten under a checksum
+that hides it. It hashes the output and counts its rows, so that the commit may seal it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -24,7 +24,7 @@ from snapshot_assets.format.relations import Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 MAX_KEY_BYTES = 1 << 30
-"""Most bytes of primary keys, as Arrow holds them, among which duplicates are looked for: they are held in memory."""
+"""Most bytes of primary keys, as Arrow stores them, that a search for duplicates keeps in memory."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Input:
     """A file that is merged.
 
     Attributes:
-        deleting: Predicates of the tombstones that delete rows of it.
+        deleting: Predicates of the tombstones that delete its rows.
     """
 
     file: DataFile
@@ -45,7 +45,7 @@ class Merge:
 
     Attributes:
         window: The window as text, for footers; "" for chunk 0.
-        table: The table as the newest schema has it.
+        table: The table in its newest schema.
         inputs: The files, oldest first.
         dedupe: Whether only the newest of several rows with one primary key stays.
         zone: IANA zone of times without one.
@@ -64,7 +64,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of a merge: its files, or the error that ended it.
+    """Result of a merge: its files, or its error.
 
     Attributes:
         opened_at: When the first file may have been opened.
@@ -82,45 +82,63 @@ class Merged:
     seconds: float = 0.0
 
 
-@dataclass
-class _Counts:
-    deleted: int = 0
-    duplicate: int = 0
+class _VisibleRows:
+    """Reads the rows that no tombstone deletes, in the given columns, and counts the deleted ones."""
+
+    def __init__(self, work: Merge, schema: pa.Schema) -> None:
+        self._work = work
+        self._schema = schema
+        self.deleted = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        work = self._work
+        for each in work.inputs:
+            left = 0
+            for batch in read_batches(work.store, each.file, self._schema, zone=work.zone, deleted=each.deleting):
+                left += batch.num_rows
+                yield batch
+            if each.deleting:
+                self.deleted += each.file.rows - left
 
 
 def merge_files(work: Merge) -> Iterator[Merged]:
-    """Merge files and make sure that no row was lost on the way; an error is what it yields then."""
+    """Merge files and check that no row was lost; yields the one result, which may be an error."""
     opened_at, started = datetime.now(UTC), time.monotonic()
-    name, counts = work.table.table_name, _Counts()
+    name = work.table.table_name
     try:
-        files = _write(work, counts)
+        result = _merge(work, opened_at)
     except SnapshotError as error:
         yield Merged(work.chunk, name, opened_at, error=error)
     except Exception as error:  # whatever Arrow or the disk raises fails this merge only
         described = TaskFailedError(f"{name} in chunk {work.chunk}: {type(error).__name__}: {error}", chunk=work.chunk)
         yield Merged(work.chunk, name, opened_at, error=described)
     else:
-        seconds = time.monotonic() - started
-        yield Merged(work.chunk, name, opened_at, files, counts.deleted, counts.duplicate, seconds=seconds)
+        yield replace(result, seconds=time.monotonic() - started)
 
 
-def _write(work: Merge, counts: _Counts) -> tuple[DataFile, ...]:
+def _merge(work: Merge, opened_at: datetime) -> Merged:
     for each in work.inputs:
         check_hash(work.store, each.file)
     table, schema = work.table, work.table.arrow_schema()
-    batches = _newest(work, counts) if work.dedupe else _rows(work, schema, counts)
+    rows = _VisibleRows(work, schema)
+    batches: Iterable[pa.RecordBatch] = rows
+    duplicate = 0
+    if work.dedupe:
+        newest = _newest(work)
+        batches = _filtered(rows, newest)
+        duplicate = len(newest) - int(newest.sum())
     if table.time_index is not None and is_sortable(schema.field(table.time_index).type):
         batches = sorted_batches(batches, table.time_index)
     files = tuple(write_table(work.store, work.provenance, work.chunk, work.window, table, batches, work.max_file_size))
-    _check_rows(work, counts, files)
+    _check_rows(work, rows.deleted + duplicate, files)
     for file in files:
         check_hash(work.store, file)
-    return files
+    return Merged(work.chunk, table.table_name, opened_at, files, rows.deleted, duplicate)
 
 
-def _check_rows(work: Merge, counts: _Counts, files: tuple[DataFile, ...]) -> None:
-    read = sum(each.file.rows for each in work.inputs)
-    expected, found = read - counts.deleted - counts.duplicate, sum(file.rows for file in files)
+def _check_rows(work: Merge, left_out: int, files: tuple[DataFile, ...]) -> None:
+    expected = sum(each.file.rows for each in work.inputs) - left_out
+    found = sum(file.rows for file in files)
     if found != expected:
         raise TaskFailedError(
             f"The compaction of {work.table.table_name} in chunk {work.chunk} wrote {found} of {expected} rows; nothing"
@@ -131,43 +149,31 @@ def _check_rows(work: Merge, counts: _Counts, files: tuple[DataFile, ...]) -> No
         )
 
 
-def _rows(work: Merge, schema: pa.Schema, counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that no tombstone has deleted, in the given columns."""
-    for each in work.inputs:
-        left = 0
-        for batch in read_batches(work.store, each.file, schema, zone=work.zone, deleted=each.deleting):
-            left += batch.num_rows
-            yield batch
-        if each.deleting:
-            counts.deleted += each.file.rows - left
-
-
-def _newest(work: Merge, counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """Yield the visible rows without those whose primary key a newer one has.
-
-    Newer is what was added by a later revision, then the greater path, then the later row.
-    """
-    stays, start = _stays(work), 0
-    for batch in _rows(work, work.table.arrow_schema(), counts):
-        kept = batch.filter(pa.array(stays[start : start + batch.num_rows]))
-        counts.duplicate += batch.num_rows - kept.num_rows
+def _filtered(batches: Iterable[pa.RecordBatch], chosen: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen rows."""
+    start = 0
+    for batch in batches:
+        yield batch.filter(pa.array(chosen[start : start + batch.num_rows]))
         start += batch.num_rows
-        yield kept
 
 
-def _stays(work: Merge) -> np.ndarray:
-    """Tell of each visible row whether it stays. A row whose key is not complete is no duplicate of any."""
+def _newest(work: Merge) -> np.ndarray:
+    """Return for every visible row whether it is the newest with its primary key.
+
+    A row is newer if a later revision added its file, then if its file's path is greater, then if it comes later. A row
+    with NULL in its key has no duplicates.
+    """
     assert work.table.primary_key is not None
     key = [work.table.column(name).arrow_field() for name in work.table.primary_key.columns]
     parts: list[pa.RecordBatch] = []
     size = 0
-    for batch in _rows(work, pa.schema(key), _Counts()):
+    for batch in _VisibleRows(work, pa.schema(key)):
         parts.append(batch)
         size += batch.nbytes
         if size > MAX_KEY_BYTES:
             raise TaskFailedError(
                 f"The primary keys of {work.table.table_name} in chunk {work.chunk} take more than {MAX_KEY_BYTES}"
-                " bytes, too many to look for duplicates among them. Compact without dedupe.",
+                " bytes, too many to search for duplicates. Compact without dedupe.",
                 chunk=work.chunk,
             )
     if not parts:
@@ -179,6 +185,6 @@ def _stays(work: Merge) -> np.ndarray:
         complete &= column.is_valid().to_numpy()
     numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     last = numbered.filter(pa.array(complete)).group_by(names).aggregate([("row", "max")])["row_max"]
-    stays = np.invert(complete)
-    stays[last.to_numpy()] = True
-    return stays
+    newest = np.invert(complete)
+    newest[last.to_numpy()] = True
+    return newest

@@ -17,6 +17,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_young_receipt
 from snapshot_assets.catalog.state.file_columns import FileState
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
@@ -149,8 +150,13 @@ def export_chunks(
     """
     failed: dict[int, str] = {}
     pending: list[int] = []
-    for outcome in _without_reading(export, chunks, pending):
-        yield outcome
+    receipts = _adoptable_receipts(export, chunks)
+    for chunk in chunks:
+        outcome = _without_reading(export, chunk, receipts.get(chunk))
+        if outcome is None:
+            pending.append(chunk)
+        else:
+            yield outcome
     if pending:
         if export.replace:
             state = export.catalog.state
@@ -172,25 +178,32 @@ def export_chunks(
         )
 
 
-def _without_reading(export: Export, chunks: Sequence[int], pending: list[int]) -> Iterator[Outcome]:
-    """Yield the outcomes of chunks that need no read, and put the others into `pending`."""
+def skipped_chunk(state: State, chunk: int) -> Outcome:
+    """Return the outcome of a chunk that was completed before."""
+    return Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
+
+
+def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
     state = export.catalog.refresh()
+    incomplete = [chunk for chunk in chunks if not state.completed(chunk)]
+    if export.replace or not incomplete:
+        return {}
+    return find_adoptable(export.catalog.store, state, incomplete, export.provenance.schema_sha256)
+
+
+def _without_reading(export: Export, chunk: int, adoptable: tuple[Receipt, ObjectRef] | None) -> Outcome | None:
+    """Skip a completed chunk, or adopt its receipt; returns None if the chunk has to be read."""
     if export.replace:
-        pending += chunks
-        return
-    todo = [chunk for chunk in chunks if not state.completed(chunk)]
-    receipts = find_adoptable(export.catalog.store, state, todo, export.provenance.schema_sha256) if todo else {}
-    for chunk in chunks:
-        if state.completed(chunk):
-            yield Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
-        elif chunk in receipts:
-            try:
-                yield _adopt(export, *receipts[chunk])
-            except rules.StaleReceiptError as stale:
-                _LOG.info("%s", stale)
-                pending.append(chunk)
-        else:
-            pending.append(chunk)
+        return None
+    if export.catalog.state.completed(chunk):
+        return skipped_chunk(export.catalog.state, chunk)
+    if adoptable is None:
+        return None
+    try:
+        return _adopt(export, *adoptable)
+    except rules.StaleReceiptError as stale:
+        _LOG.info("%s", stale)
+        return None
 
 
 def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
@@ -326,8 +339,7 @@ def _commit(export: Export, result: ChunkResult, status: str, base_revision: int
     )
     revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
     if revision is None:
-        files = tuple(known.file for known in catalog.state.live_files(result.chunk))
-        return Outcome(result.chunk, "skipped", files)
+        return skipped_chunk(catalog.state, result.chunk)
     return Outcome(result.chunk, status, result.files, result.seconds)
 
 

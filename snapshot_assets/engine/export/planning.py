@@ -6,7 +6,7 @@ Sizes are guesses, and guessing may fail where a view does. Then the chunk is on
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -126,6 +126,22 @@ class ScanPlanner(_ChunkScans):
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         parts = min(self.most_parts, -(-size // SLICE_BYTES))
         return self.database.split(scan, parts) if parts > 1 else [scan]
+
+
+@dataclass(frozen=True)
+class GivenFrames(_ChunkScans):
+    """Plans chunks whose DataFrames a user's own asset returned.
+
+    Attributes:
+        frames: The DataFrames by chunk.
+    """
+
+    frames: Mapping[int, tuple[Frame, ...]]
+
+    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
+        """Yield the plan of each chunk, in order."""
+        for chunk in chunks:
+            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=self.frames[chunk])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.open import kind_of, open_database
-from snapshot_assets.databases.source import DatabaseAddress, SchemaSource, Selection
+from snapshot_assets.databases.source import DatabaseAddress, SchemaSource
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.planning import FramePlanner, Planner, ScanPlanner
 from snapshot_assets.format.relations import DatabaseSchema
@@ -35,10 +35,6 @@ class Source:
     make_planner: Callable[[State, DatabaseSchema], Planner]
     check: Callable[[], None]
     held: bool
-
-    def extract(self, selection: Selection) -> DatabaseSchema:
-        """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
-        return self.database.extract(selection)
 
 
 @contextmanager

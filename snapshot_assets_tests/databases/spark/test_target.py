@@ -255,10 +255,9 @@ def notes(own: Place, lake: Lake) -> Place:
     """A snapshot whose window 1 also holds a user's own DataFrame, without a time."""
     frame = lake.spark.sql("SELECT 'a' AS note UNION ALL SELECT 'b'")
     run = own.run(SparkRunner(lake.spark))
-    run.begin()
-    list(run.export_frames([FrameChunk(1, {NOTES: frame})], replace_completed=True))
+    started = run.open_frames([FrameChunk(1, {NOTES: frame})])
+    list(started.export([1], replace_completed=True))
     run.seal()
-    run.close()
     return own
 
 
@@ -514,10 +513,9 @@ def test_tables_of_spark_come_back_as_the_types_they_were(lake: Lake, tmp_path: 
             "run",
             session=lambda: spark,
         )
-        run.begin()
-        list(run.export(CHUNKS))
-        run.seal()
-        run.close()
+        with run.open() as export:
+            list(export.export(CHUNKS))
+            export.seal()
         back = lake.run(Place("", tmp_path / "location"))
         list(back.restore())
         assert back.finish()

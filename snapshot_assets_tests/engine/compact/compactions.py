@@ -18,7 +18,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.compact.plan import Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
 from snapshot_assets.engine.export.tasks import Provenance, write_table
 from snapshot_assets.engine.parquet.reader import read_batches
@@ -162,15 +162,16 @@ class Meanwhile:
         return found
 
 
-def compaction(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **wanted: Any) -> CompactRun:
-    return CompactRun(
-        store, runner or InlineRunner(), "compact", Wanted(**wanted), parallelism, retry=RetryPolicy(base=0)
-    )
+def planned(store: ObjectStore, **wanted: Any) -> CompactionPlan:
+    """Return the plan of a compaction of the head."""
+    return plan_compaction(store, Catalog.open(store).require_snapshot(), Wanted(**wanted))
 
 
-def compact(store: ObjectStore, runner: Any = None, **wanted: Any) -> dict[int, Compacted]:
+def compact(store: ObjectStore, runner: Any = None, *, parallelism: int = 1, **wanted: Any) -> dict[int, Compacted]:
     """Compact and return the outcomes by chunk."""
-    return {outcome.chunk: outcome for outcome in compaction(store, runner, **wanted).run()}
+    plan, catalog = planned(store, **wanted), Catalog.open_for_writing(store)
+    run = CompactRun(catalog, runner or InlineRunner(), "compact", parallelism, RetryPolicy(base=0))
+    return {outcome.chunk: outcome for outcome in run.execute(plan)}
 
 
 def different_rows(folder: Path, one: State, other: State, name: str) -> list[tuple]:

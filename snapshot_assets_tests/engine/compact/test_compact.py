@@ -37,8 +37,8 @@ from snapshot_assets_tests.engine.compact.compactions import (
     add_schema,
     append,
     compact,
-    compaction,
     different_rows,
+    planned,
     scatter,
     table_of,
 )
@@ -165,7 +165,7 @@ def test_files_are_closed_at_the_target_size(scattered):
 
 def test_a_plan_says_what_would_be_done_and_changes_nothing(scattered):
     before = {info.path: info.modified for info in scattered.store.list()}
-    plan = compaction(scattered.store).plan()
+    plan = planned(scattered.store)
     assert {info.path: info.modified for info in scattered.store.list()} == before
     assert {group.reasons for group in plan.groups} == {("small files",)}
     tables = Counter((known.file.chunk, known.file.table) for known in head(scattered).live_files())
@@ -191,7 +191,7 @@ def test_what_is_named_is_compacted_whole_and_nothing_else(scattered):
 
 def test_what_cannot_be_compacted_is_named(scattered):
     with pytest.raises(UnknownRelationError, match=r"no table main\.nothing"):
-        compaction(scattered.store, tables=(TableName("main", "nothing"),)).plan()
+        planned(scattered.store, tables=(TableName("main", "nothing"),))
     with pytest.raises(PlanError, match="has no chunk 9; the last one is 6"):
         compact(scattered.store, chunks=(9,))
     with pytest.raises(PlanError, match=r"main\.readings has no primary key"):
@@ -201,7 +201,7 @@ def test_what_cannot_be_compacted_is_named(scattered):
 
 def test_nothing_is_compacted_where_there_is_nothing(place):
     with pytest.raises(NoSnapshotError):
-        compaction(place.store).plan()
+        planned(place.store)
 
 
 def test_receipts_say_what_was_compacted_and_older_ones_stay_while_they_tell_more(scattered):
@@ -335,13 +335,13 @@ def test_deleted_rows_are_left_out_and_no_file_is_filtered_any_more(place):
     place.export()
     before = stored(place, "readings")
     bury(place, "sensor = 's1'")
-    plan = compaction(place.store).plan()
+    plan = planned(place.store)
     assert {group.reasons for group in plan.groups} == {("tombstones",)}
     outcomes = compact(place.store)
     gone = [row for row in before if row["sensor"] == "s1"]
     assert sum(outcome.rows_deleted for outcome in outcomes.values()) == len(gone) > 0
     assert sorted(map(str, stored(place, "readings"))) == sorted(str(row) for row in before if row["sensor"] != "s1")
-    assert SchemaDocuments(place.store, head(place)).deletions(head(place)) == {
+    assert SchemaDocuments(place.store, head(place)).deletions() == {
         TableName("main", "readings"): Deletions({}, frozenset())
     }
     assert compact(place.store) == {}
@@ -447,13 +447,11 @@ def test_a_compaction_of_a_chunk_that_is_replaced_meanwhile_gives_it_up_and_goes
 
 
 def test_a_replace_of_a_chunk_that_is_compacted_meanwhile_replaces_what_was_compacted(scattered):
-    run = scattered.run()
-    run.begin()
-    compact(scattered.store)
-    merged = {file for file in paths(head(scattered)) if file.startswith("data/2/")}
-    assert [outcome.status for outcome in run.export([2], replace_completed=True)] == ["replaced"]
-    run.seal()
-    run.close()
+    with scattered.run().open() as export:
+        compact(scattered.store)
+        merged = {file for file in paths(head(scattered)) if file.startswith("data/2/")}
+        assert [outcome.status for outcome in export.export([2], replace_completed=True)] == ["replaced"]
+        export.seal()
     assert merged.isdisjoint(paths(head(scattered)))
     newest = head(scattered).chunks[2].chunk
     superseded = {path.rsplit("-", 2)[1] for path in merged}
@@ -484,7 +482,7 @@ def test_two_compactions_of_different_tables_of_a_chunk_both_succeed(scattered):
 
 
 def test_several_jobs_at_once(scattered):
-    outcomes = list(compaction(scattered.store, parallelism=3, chunks=tuple(FILLED)).run())
+    outcomes = list(compact(scattered.store, parallelism=3, chunks=tuple(FILLED)).values())
     assert sorted(outcome.chunk for outcome in outcomes) == FILLED
     assert faults(scattered) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets_tests.engine.compact.compactions import compact, compaction, scatter
+from snapshot_assets_tests.engine.compact.compactions import compact, planned, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, READINGS, delete, kept, rows
 
@@ -18,7 +18,7 @@ def paths(place: Place) -> dict[int, set[str]]:
 def test_only_files_that_may_hold_deleted_rows_are_written_anew(exported: Place) -> None:
     before = paths(exported)
     deleted = delete(exported, FIRST_DAYS)
-    plan = compaction(exported.store).plan()
+    plan = planned(exported.store)
     assert [(group.chunk, group.reasons) for group in plan.groups] == [(1, ("tombstones",)), (2, ("tombstones",))]
     assert plan.files_before == deleted.files
     outcomes = compact(exported.store)

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted
+from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
 from snapshot_assets.errors import ConflictError, UnsealedError
 from snapshot_assets.format.relations import TableName
@@ -41,10 +41,10 @@ class Compactor:
         self.writer = writer
         self.chunks: list[list[int]] = []
 
-    def __call__(self, _: Wanted, plan: CompactionPlan) -> None:
+    def __call__(self, plan: CompactionPlan) -> None:
         catalog = self.writer.catalog
-        self.chunks.append(sorted(plan.by_chunk()))
-        for chunk in plan.by_chunk():
+        self.chunks.append([each.chunk.id for each in plan.chunks])
+        for chunk in self.chunks[-1]:
             catalog.refresh()
             file = replace(self.writer.file(chunk), tombstones_through=catalog.state.revision)
             receipt, ref = self.writer.receipt(chunk, file, compaction=MERGED)
@@ -105,8 +105,8 @@ def test_what_others_delete_while_it_is_compacted_is_compacted_too(other: Writer
     deletion(other)
     compact, met = Compactor(other), []
 
-    def overtaken(wanted: Wanted, plan: CompactionPlan) -> None:
-        compact(wanted, plan)
+    def overtaken(plan: CompactionPlan) -> None:
+        compact(plan)
         if not met:
             met.append(delete_rows(other.catalog, TableName("main", "m"), "t = '2025-01-01T00:00:00Z'").revision)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
+from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.retry import RetryPolicy
@@ -35,12 +37,11 @@ CREATE VIEW bad AS SELECT t, CASE WHEN t >= '2025-01-03 00:00:00Z' AND t < '2025
 
 def failed(run: ExportRun, chunks: Sequence[int] = WINDOWS) -> dict[int, str]:
     """Export a view; returns the errors by chunk, of which all others must be committed."""
-    with pytest.raises(ExportFailedError) as raised:
-        list(run.export(chunks))
+    with run.open() as export, pytest.raises(ExportFailedError) as raised:
+        list(export.export(chunks))
     errors: dict[int, str] = raised.value.attributes["chunks"]
-    state = run.catalog.refresh()
+    state = read_state(run.store)
     assert [chunk for chunk in chunks if not state.completed(chunk)] == sorted(errors)
-    run.close()
     return errors
 
 
@@ -93,10 +94,8 @@ def test_what_concerns_the_whole_source_ends_the_planning_at_once(
         f" $$ BEGIN RAISE EXCEPTION 'not now' USING errcode = '{sqlstate}'; END $$",
         "CREATE VIEW bad AS SELECT t, public.no() AS v FROM readings",
     )
-    run = postgresql_place.run(tables=["public.bad"])
-    with pytest.raises(expected, match="not now"):
-        list(run.export(WINDOWS))
-    run.close()
+    with postgresql_place.run(tables=["public.bad"]).open() as export, pytest.raises(expected, match="not now"):
+        list(export.export(WINDOWS))
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +116,8 @@ def spark_readings(spark: SparkSession) -> Iterator[SparkSession]:
 
 def spark_run(spark: SparkSession, place: Place, **plan: Any) -> ExportRun:
     run = place.run(SparkRunner(spark), source="spark:spark_catalog.broken", **plan)
-    run.address = DatabaseAddress("broken", "spark:spark_catalog.broken")
-    run.session = lambda: spark
-    return run
+    address = DatabaseAddress("broken", "spark:spark_catalog.broken")
+    return replace(run, address=address, session=lambda: spark)
 
 
 def test_of_a_spark_view(spark_readings: SparkSession, place: Place) -> None:
@@ -138,12 +136,10 @@ def test_of_a_spark_view_whose_rows_without_a_time_cannot_be_looked_for(
 
 def test_of_a_spark_table_that_is_gone_no_window_is_tried(spark_readings: SparkSession, place: Place) -> None:
     spark_readings.sql("CREATE VIEW broken.fleeting AS SELECT * FROM broken.readings")
-    run = spark_run(spark_readings, place, tables=["broken.fleeting"])
-    run.begin()
-    spark_readings.sql("DROP VIEW broken.fleeting")
-    with pytest.raises(UnknownRelationError, match=r"reading broken\.fleeting failed"):
-        list(run.export(WINDOWS))
-    run.close()
+    with spark_run(spark_readings, place, tables=["broken.fleeting"]).open() as export:
+        spark_readings.sql("DROP VIEW broken.fleeting")
+        with pytest.raises(UnknownRelationError, match=r"reading broken\.fleeting failed"):
+            list(export.export(WINDOWS))
 
 
 def test_rows_without_a_time_are_looked_for_again_where_a_job_was_lost(
@@ -162,9 +158,7 @@ def test_rows_without_a_time_are_looked_for_again_where_a_job_was_lost(
             yield 0
 
     run = spark_run(spark_readings, place, tables=["broken.readings"], null_time="fail")
-    run.retry = BringingBack()
-    run.begin()
-    for file in files:
-        shutil.move(file, aside / file.name)
-    assert [(each.chunk, each.status) for each in run.export([0])] == [(0, "exported")]
-    run.close()
+    with replace(run, retry=BringingBack()).open() as export:
+        for file in files:
+            shutil.move(file, aside / file.name)
+        assert [(each.chunk, each.status) for each in export.export([0])] == [(0, "exported")]

@@ -80,7 +80,7 @@ def test_the_waits_between_tries_are_those_of_the_policy(place, monkeypatch):
             return False
 
     monkeypatch.setattr(engine_side_by_side, "threading", SimpleNamespace(Event=Event))
-    place.export(FailingRunner(errors={1: [GONE] * 3}), change=lambda run: setattr(run, "retry", _Fixed()))
+    place.export(FailingRunner(errors={1: [GONE] * 3}), settings={"retry": _Fixed()})
     assert waited == [3.0, 5.0, 7.0]
 
 
@@ -108,21 +108,13 @@ def test_a_failed_chunk_stands_in_the_manifest_without_secrets_and_the_next_run_
     assert "Denied for" in chunk["error"]
     assert "hunter2" not in chunk["error"] + str(raised.value)
     with pytest.raises(IncompleteError, match="Denied for"):
-        _seal(place)
+        place.run().seal()
     runner = FailingRunner()
     outcomes = place.export(runner)
     assert runner.attempts == [[2]]
     assert statuses(outcomes) == dict.fromkeys(CHUNKS, "skipped") | {2: "exported"}
     assert {chunk["status"] for chunk in place.manifest()["chunks"]} == {"Completed"}
     assert place.differences() == {}
-
-
-def _seal(place):
-    run = place.run()
-    try:
-        run.seal()
-    finally:
-        run.close()
 
 
 def test_a_receipt_that_was_never_committed_is_adopted_however_old_it_is(place, monkeypatch):
@@ -224,7 +216,7 @@ def test_rows_outside_the_range_are_counted_in_the_manifest(place):
 def test_consistency_is_that_of_the_run_only_if_one_run_read_everything(place):
     place.export(chunks=CHUNKS)
     assert place.manifest()["consistency"] == "run"
-    place.export(chunks=[2], replace=True, change=lambda run: setattr(run, "run_id", "another run"))
+    place.export(chunks=[2], replace=True, settings={"run_id": "another run"})
     assert place.manifest()["consistency"] == "chunk"
 
 
@@ -256,18 +248,16 @@ def test_a_schema_that_changes_between_runs_gets_the_next_id_and_one_that_return
 def test_an_extended_range_is_not_sealed_until_its_windows_are(place):
     """A run that is killed after it moved the end forward leaves no damage."""
     plan = {"kind": "continuous", "end_time": None, "chunk_time_window": "150d", "start_time": PLAN["start_time"]}
-    begun = place.run(**plan)
-    begun.begin()
-    begun.close()
-    place.export(chunks=begun.catalog.state.expected_chunks(), **plan)
-    assert read_state(place.store).sealed
-    end = begun.catalog.state.header.end + timedelta(days=150)
-    begun.catalog.refresh()
-    begun.catalog.commit(rules.extend(begun.catalog.token(), end))
+    with place.run(**plan).open() as export:
+        chunks = export.catalog.state.expected_chunks()
+    place.export(chunks=chunks, **plan)
+    catalog = Catalog.open_for_writing(place.store)
+    assert catalog.state.sealed
+    catalog.commit(rules.extend(catalog.token(), catalog.state.header.end + timedelta(days=150)))
     assert not read_state(place.store).sealed
     assert damage(place) == []
     with pytest.raises(IncompleteError):
-        seal(begun.catalog)
+        seal(catalog)
 
 
 def test_another_plan_is_refused_before_anything_is_written(place):
@@ -294,5 +284,5 @@ def test_sums_of_an_older_revision_beside_a_newer_manifest_are_stale_and_repaire
     newest = place.store.get("SHA256SUMS")
     place.store.put("SHA256SUMS", older)
     assert [(fault.kind, fault.object) for fault in verify(place.store).faults] == [("stale", "SHA256SUMS")]
-    _seal(place)
+    place.run().seal()
     assert place.store.get("SHA256SUMS") == newest

@@ -11,18 +11,14 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseLockedError,
     ExportFailedError,
     StoreFullError,
 )
-from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.faults.source import CHUNKS, PLAN
+from snapshot_assets_tests.faults.source import CHUNKS
 
 _HOLD = """
 import duckdb, sys
@@ -75,11 +71,8 @@ def test_a_disk_that_is_full_from_the_start_is_said_to_be_full(place):
 
 
 def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place, monkeypatch):
-    run = place.run()
-    run.begin()
-    with _files_limited_to(0), pytest.raises(StoreFullError):
-        list(run.export(CHUNKS))
-    run.close()
+    with place.run().open() as export, _files_limited_to(0), pytest.raises(StoreFullError):
+        list(export.export(CHUNKS))
     assert not [fault for fault in verify(place.store).faults if fault.is_damage]
     place.export()
     assert place.differences() == {}
@@ -102,14 +95,8 @@ def test_no_password_of_the_source_lies_on_storage(postgresql_server, postgresql
     server.psql(uri, "CREATE TABLE m (t timestamptz, v int)", "INSERT INTO m VALUES ('2025-01-02', 1), ('infinity', 2)")
     password = uri.split("://", 1)[1].split("@")[0].split(":")[1]
     place = Place(uri, tmp_path / "location")
-    run = ExportRun(
-        Plan(**PLAN, source=uri, to=place.store.uri), DatabaseAddress("shop", uri), place.store, InlineRunner(), "run"
-    )
-    run.begin()
     with pytest.raises(ExportFailedError, match="chunk 0") as raised:
-        list(run.export(CHUNKS))
-    run.show_progress()
-    run.close()
+        place.export()
     written = [path.read_bytes() for path in place.folder.rglob("*") if path.is_file()]
     assert any(b"Failed" in content for content in written)
     for secret in (password, unquote(password)):
@@ -120,11 +107,7 @@ def test_no_password_of_the_source_lies_on_storage(postgresql_server, postgresql
 def test_a_refused_password_leaves_nothing_behind(postgresql_server, tmp_path):
     uri = postgresql_server.uri(password="wrong-secret")
     place = Place(uri, tmp_path / "location")
-    run = ExportRun(
-        Plan(**PLAN, source=uri, to=place.store.uri), DatabaseAddress("shop", uri), place.store, InlineRunner(), "run"
-    )
     with pytest.raises(DatabaseDeniedError) as raised:
-        run.begin()
-    run.close()
+        place.export()
     assert "wrong-secret" not in str(raised.value)
     assert not place.folder.exists()

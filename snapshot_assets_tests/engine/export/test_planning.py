@@ -46,10 +46,8 @@ def test_small_chunks_keep_all_jobs_busy_and_make_few_tasks(count, parallelism):
 
 @pytest.fixture
 def planner(place):
-    run = place.run()
-    schema = run.begin()
-    yield run._source.make_planner(run.catalog.state, schema)
-    run.close()
+    with place.run().open() as export:
+        yield export.make_planner(export.catalog.state, export.schema)
 
 
 def test_a_window_is_scanned_in_every_timed_table_and_chunk_0_holds_the_rest(planner):
@@ -80,7 +78,7 @@ def test_a_large_chunk_cut_into_slices_gives_the_same_rows(place, monkeypatch):
     monkeypatch.setattr(engine_export, "SMALL_CHUNK", 1 << 20)
     monkeypatch.setattr(planning, "SLICE_BYTES", 1 << 20)
     runner = FailingRunner()
-    outcomes = place.export(runner, change=lambda run: setattr(run, "most_parts", 3))
+    outcomes = place.export(runner, settings={"most_parts": 3})
     assert max(attempt.count(2) for attempt in runner.attempts) > 2
     readings = [file for file in outcomes[2].files if file.table == "readings"]
     assert len(readings) > 1

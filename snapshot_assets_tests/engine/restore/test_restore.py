@@ -74,7 +74,7 @@ def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, i
 def test_chunks_that_came_later_are_added(place, into):
     place.export(chunks=[0, 1, 2, 3], end_time="2025-01-04T00:00:00Z")
     into.restore(place.store)
-    place.export(kind="once", chunks=CHUNKS, change=lambda run: setattr(run, "force", True))
+    place.export(kind="once", chunks=CHUNKS, settings={"force": True})
     with pytest.raises(RestoreError, match="other files"):  # a new snapshot has new files of the same rows
         into.restore(place.store)
     assert into.restore(place.store, replace=True).finished

@@ -23,7 +23,7 @@ THEIRS = "INSERT INTO main.readings VALUES ('2025-01-02 05:00:00Z', 'theirs', 0)
 
 def anew(place: Place, windows: int, **plan: Any) -> None:
     """Begin a new snapshot at the same location, export it and seal it."""
-    place.export(chunks=range(windows + 1), change=lambda run: setattr(run, "force", True), **plan)
+    place.export(chunks=range(windows + 1), settings={"force": True}, **plan)
 
 
 # Rows of others

@@ -110,7 +110,7 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
     return window_at(plan.start_time, plan.chunk_time_window, count).end if count else None
 
 
-def begin_snapshot(
+def start_snapshot(
     catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
 ) -> rules.SchemaContent:
     """Begin the snapshot, or adopt, extend and complete the one that is there.
