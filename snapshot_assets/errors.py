@@ -163,6 +163,10 @@ class ForeignLocationError(DamageError):
     """A transaction belongs to another location."""
 
 
+class MisnamedError(DamageError):
+    """A log object holds another revision than its name; so it is no evidence of any revision."""
+
+
 class TornObjectError(DamageError):
     """A log object's bytes do not match its own checksum."""
 

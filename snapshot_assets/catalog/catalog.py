@@ -18,9 +18,9 @@ from typing import cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.replay import list_log, read_state, warn_once
 from snapshot_assets.catalog.log.store import Won, append, read_entry
-from snapshot_assets.catalog.log.truncation import newest_state
+from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
 from snapshot_assets.errors import (
@@ -35,7 +35,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.layout import MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import SingleWriterStore
 from snapshot_assets.storage.probe import probe
@@ -99,12 +99,15 @@ class Catalog:
 
     @classmethod
     def open(cls, store: ObjectStore) -> Catalog:
-        """Open a location for reading; it may be empty.
+        """Open a location for reading; it may be empty. A manifest that contradicts its log is warned of.
 
         Raises:
             DamageError: The log has a fault.
         """
-        return cls(store, read_state(store))
+        state = read_state(store)
+        for error in contradictions(store, state, [MANIFEST] if state.revision else []):
+            warn_once(store, str(error))
+        return cls(store, state)
 
     @classmethod
     def open_for_writing(

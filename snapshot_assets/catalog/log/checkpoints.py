@@ -12,6 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from snapshot_assets.catalog.state.chain import misnamed
 from snapshot_assets.catalog.state.column_bounds import KINDS, Bounds, ByKind, schema_of
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
@@ -22,6 +23,7 @@ from snapshot_assets.format.checkpoint import (
     Checkpoint,
     ReadRange,
     Section,
+    check_bytes,
     encode_checkpoint,
     read_header,
     read_section,
@@ -45,17 +47,17 @@ def write_checkpoint(store: ObjectStore, state: State) -> str:
         store.create(path, data)
     except ObjectExistsError:  # another writer was quicker, or it is damaged
         if is_damaged(store, state.revision):
+            _LOG.warning("%s in %s is damaged; it is written again.", path, store.uri)
             store.put(path, data)
     state.checkpointed = state.revision
     return path
 
 
 def is_damaged(store: ObjectStore, revision: int) -> bool:
-    """Tell whether a checkpoint is there and cannot be read, all statistics included."""
+    """Return whether a checkpoint is there, but is not whole; reads all of it."""
     try:
         read_checkpoint(store, revision, statistics=True)
-    except DamageError as fault:
-        _LOG.warning("A checkpoint is damaged: %s", fault)
+    except DamageError:
         return True
     except ObjectNotFoundError:
         pass
@@ -117,18 +119,21 @@ def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = Fal
     Args:
         store: The location.
         revision: The revision that it is of.
-        statistics: Read all of them now.
+        statistics: Read all of them now, and refuse an object with bytes that belong to no section.
 
     Raises:
-        ObjectNotFoundError: There is none.
+        ObjectNotFoundError: The checkpoint is missing.
+        MisnamedError: It is of another revision.
         DamageError: It is not whole, or not what this code writes.
         UnsupportedVersionError: It is of a newer format.
     """
     path = checkpoint_path(revision)
     read = partial(store.get_range, path)
+    if statistics:
+        check_bytes(read, store.head(path).size, path, sections=False)
     header, start = read_header(read, path)
     if header.revision != revision:
-        raise DocumentError(f"{path} holds revision {header.revision}.", object=path)
+        raise misnamed(path, header.revision, revision)
     state = State(location_id=header.location_id, format_version=first_version(header.events, header.version))
     for event in header.events:
         if event.revision <= state.revision or event.revision > revision:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from snapshot_assets.catalog.log.listing import list_log, log_after
+from snapshot_assets.catalog.log.listing import Listing, list_log, log_after
 from snapshot_assets.catalog.log.own_checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.errors import ForeignLocationError, ForkError, MisnamedError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -58,23 +58,54 @@ class History:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         listing = list_log(store)
-        self._transactions = listing.transactions
+        self._transactions, self._checkpoints = listing.transactions, listing.checkpoints
+        self._strays = list(self._take_strays())
+        listing = Listing(self._transactions, self._checkpoints)
         self._there = listing.left()
-        self._checkpoints = listing.checkpoints
         last = max((*listing.transactions, *listing.checkpoints), default=0)
         self.head = max([last, *log_after(store, listing, last)])
         self._start = listing.start
         self.pruned = sum(number not in self._there for number in range(1, self._start + 1))
 
-    def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
-        """Yield revisions, newest first; pruned ones as far as a checkpoint tells of them, as older states need it.
+    def _take_strays(self) -> Iterator[Revision]:
+        """Take objects above the head that are no evidence of a revision out of the listing, and yield why."""
+        for number in sorted({*self._transactions, *self._checkpoints}, reverse=True):
+            linked = {number, number - 1}.issubset(self._transactions)
+            why = "" if linked else self._why_stray(number)
+            if not why:
+                return
+            self._transactions = [each for each in self._transactions if each != number]
+            self._checkpoints = [each for each in self._checkpoints if each != number]
+            yield Revision(number, error=why)
 
-        What cannot be read below a rebuild is left out: it is no part of the log any more.
+    def _why_stray(self, number: int) -> str:
+        path, others = transaction_path(number), [each for each in self._transactions if each != number]
+        try:
+            if others == self._transactions:
+                read_own_checkpoint(self._store, number, others)
+                return ""
+            entry, (location, named_by) = read_entry(self._store, number), named_location(self._store, others)
+            if location not in ("", entry.transaction.location_id) and not entry.starts_log:
+                return str(foreign_location(path, entry.transaction.location_id, location, named_by))
+        except (ForeignLocationError, ForkError, MisnamedError) as error:
+            return str(error)
+        except (*FAULTS, ObjectNotFoundError):
+            pass
+        return ""
+
+    def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
+        """Yield revisions, newest first; of pruned ones what a checkpoint records, as older states need it.
+
+        Objects above the head that are no part of the log come first. Unreadable revisions below a rebuild are left
+        out: they are no part of the log any more.
 
         Args:
-            since: The oldest revision to tell of.
+            since: The oldest revision to yield.
             limit: How many at most.
         """
+        strays = [stray for stray in self._strays if stray.revision >= since][:limit]
+        yield from strays
+        limit = None if limit is None else limit - len(strays)
         last = max(since, self._start + 1)
         numbers = list(range(self.head, last - 1, -1))[:limit]
         events: dict[int, Revision] = {}

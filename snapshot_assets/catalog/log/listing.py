@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count, takewhile
 
-from snapshot_assets.errors import ForeignLocationError, ForkError, ObjectNotFoundError
+from snapshot_assets.errors import DamageError, ObjectNotFoundError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -33,7 +33,7 @@ class Listing:
     transactions: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
-    strays: list[ForeignLocationError | ForkError] = field(default_factory=list)
+    strays: list[DamageError] = field(default_factory=list)
 
     @property
     def start(self) -> int:

@@ -44,7 +44,7 @@ def read_own_checkpoint(
     """
     state = read_checkpoint(store, revision, statistics=statistics)
     _check_location(store, state, transactions)
-    _check_transaction(store, state, transactions)
+    check_transaction(store, state, transactions)
     return state
 
 
@@ -83,8 +83,17 @@ def _check_location(store: ObjectStore, state: State, transactions: Sequence[int
     raise foreign_location(checkpoint_path(state.revision), state.location_id, location, named_by)
 
 
-def _check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
-    """Refuse a checkpoint that is not of the transaction which lies there; one that is damaged proves nothing."""
+def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
+    """Refuse a checkpoint that disagrees with the log's transactions; a damaged transaction proves nothing.
+
+    Args:
+        store: The location.
+        state: The checkpoint's state.
+        transactions: Revisions that have a transaction, ascending.
+
+    Raises:
+        ForkError: The checkpoint is of another past of this location.
+    """
     path = transaction_path(state.revision)
     try:
         end = store.head(path).size

@@ -12,13 +12,14 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
 from typing import TypeVar
 
 from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
 from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.store import read_entry
-from snapshot_assets.catalog.state.chain import LogEntry
+from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     DamageError,
@@ -26,6 +27,7 @@ from snapshot_assets.errors import (
     ForkError,
     GapError,
     LocationDeletedError,
+    MisnamedError,
     ObjectNotFoundError,
     UnsupportedVersionError,
 )
@@ -127,6 +129,8 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
             raise entry
         if revision != state.revision + 1:
             _refuse_half_deleted(store, newer[-1])
+            if not entry.starts_log:
+                check_location(state, entry.transaction, transaction_path(revision))
             raise listing.strays[0] if listing.strays else gap(state.revision + 1, revision)
         if entry.starts_log and _begins_unlisted(store, revision, listing):
             return _replayed(store, listing, through, statistics)
@@ -147,10 +151,21 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
         try:
             return read_own_checkpoint(store, revision, listing.transactions, statistics=statistics)
         except DamageError as fault:
-            if isinstance(fault, ForeignLocationError | ForkError):
+            above = not listing.transactions or revision > listing.transactions[-1]
+            if isinstance(fault, ForeignLocationError | ForkError) or (above and isinstance(fault, MisnamedError)):
                 listing.strays.append(fault)
-            _LOG.warning("A checkpoint is passed over for an older one: %s", fault)
+            warn_once(store, f"A checkpoint is passed over for an older one: {fault}")
     return None
+
+
+def warn_once(store: ObjectStore, message: str) -> None:
+    """Log a warning about a location, once per process: a command reads the log several times."""
+    _warn(store.uri, message)
+
+
+@lru_cache(maxsize=256)
+def _warn(_: str, message: str) -> None:
+    _LOG.warning("%s", message)
 
 
 def gap(missing: int, found: int) -> GapError:

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.log.listing import Listing, is_there, list_log, log
 from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import read_entry
-from snapshot_assets.catalog.state.chain import LogEntry, foreign_location
+from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     DamageError,
@@ -18,6 +18,7 @@ from snapshot_assets.errors import (
     ForeignLocationError,
     ForkError,
     GapError,
+    MisnamedError,
     ObjectNotFoundError,
 )
 from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision, transaction_path
@@ -62,9 +63,9 @@ class LogScan:
 def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
     """Yield the faults of a scan but for those of damaged checkpoints that the log gives again."""
     for path, fault in scan.faults:
-        revision = checkpointed_revision(path)
-        given = revision is not None and revision != scan.start and not isinstance(fault, GapError)
-        if revision is None or not (given and is_damaged(scan.store, revision)):
+        revision = checkpointed_revision(path) or 0
+        given = scan.start < revision <= scan.state.revision and not isinstance(fault, GapError)
+        if not (given and is_damaged(scan.store, revision)):
             yield path, fault
 
 
@@ -88,6 +89,10 @@ def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> Log
     if previous:
         _look_below(scan, listing, previous)
     for revision, entry in read_entries(store, log_after(store, listing, previous, through)):
+        if stray := _stray(scan, revision, entry):
+            _note(scan, transaction_path(revision), stray)
+            scan.transactions = [each for each in scan.transactions if each != revision]
+            continue
         for skipped in range(previous + 1, revision):
             folding.miss(skipped, revision)
             folding.meet_checkpoint(skipped)
@@ -99,6 +104,18 @@ def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> Log
         folding.miss(skipped, max(known))
         folding.meet_checkpoint(skipped)
     return scan
+
+
+def _stray(scan: LogScan, revision: int, entry: LogEntry | FaultError) -> FaultError | None:
+    """Return why a transaction is no evidence that its revision was committed; None if it is."""
+    if isinstance(entry, MisnamedError):
+        return entry
+    if isinstance(entry, LogEntry) and not entry.starts_log:
+        try:
+            check_location(scan.state, entry.transaction, transaction_path(revision))
+        except ForeignLocationError as foreign:
+            return foreign
+    return None
 
 
 def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
@@ -158,8 +175,9 @@ class _Folding:
 
     def miss(self, revision: int, later: int) -> None:
         """A transaction is not there."""
-        if not self.gap:
-            _note(self.scan, transaction_path(revision), gap(revision, later))
+        path = transaction_path(revision)
+        if not self.gap and path not in {noted for noted, _ in self.scan.faults}:
+            _note(self.scan, path, gap(revision, later))
         self.gap, self.usable = True, False
 
     def meet(self, revision: int, entry: LogEntry | FaultError) -> None:
@@ -196,7 +214,7 @@ class _Folding:
         for revision in [each for each in self.known if each > last]:
             try:
                 read_own_checkpoint(self.scan.store, revision, self.scan.transactions)
-            except (ForeignLocationError, ForkError) as fault:
+            except (ForeignLocationError, ForkError, MisnamedError) as fault:
                 _note(self.scan, checkpoint_path(revision), fault)
                 self.known.discard(revision)
             except FAULTS:
@@ -210,8 +228,10 @@ class _Folding:
             self.usable = _begin_at(self.scan, revision)
             return
         try:
-            if not compare_checkpoint(self.scan.store, self.scan.state):
-                path = checkpoint_path(revision)
+            path, checkpoint = checkpoint_path(revision), read_checkpoint(self.scan.store, revision, statistics=True)
+            if checkpoint.location_id != self.scan.state.location_id:
+                raise foreign_location(path, checkpoint.location_id, self.scan.state.location_id)
+            if not same_states(checkpoint, self.scan.state):
                 raise DocumentError(f"{path} is not what the log gives for revision {revision}.", object=path)
         except ObjectNotFoundError:
             pass  # pruned since it was listed
@@ -221,16 +241,3 @@ class _Folding:
 
 def _note(scan: LogScan, path: str, fault: FaultError) -> None:
     scan.faults.append((fault.attributes.get("object", path), fault))
-
-
-def compare_checkpoint(store: ObjectStore, state: State) -> bool:
-    """Tell whether the checkpoint at a state's revision holds exactly that state.
-
-    Raises:
-        DamageError: It cannot be read, or belongs to another location.
-        ObjectNotFoundError: There is none.
-    """
-    found = read_checkpoint(store, state.revision)
-    if found.location_id != state.location_id:
-        raise foreign_location(checkpoint_path(state.revision), found.location_id, state.location_id)
-    return same_states(found, state)

@@ -11,10 +11,9 @@ import time
 from enum import Enum, auto
 
 from snapshot_assets.catalog.log.listing import is_there
-from snapshot_assets.catalog.state.chain import LogEntry
+from snapshot_assets.catalog.state.chain import LogEntry, misnamed
 from snapshot_assets.errors import (
-    ForkError,
-    GapError,
+    MisnamedError,
     ObjectExistsError,
     ObjectNotFoundError,
     OutcomeUnknownError,
@@ -51,14 +50,13 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     Raises:
         ObjectNotFoundError: There is none.
         TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
-        ForkError, GapError: It is the transaction of an older or newer revision, so this one is missing.
+        MisnamedError: It holds another revision, so this one counts as missing.
     """
     path = transaction_path(revision)
     data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
     transaction = decode_transaction(data, path)
     if transaction.revision != revision:
-        kind = GapError if transaction.revision > revision else ForkError
-        raise kind(f"{path} holds revision {transaction.revision}; expected {revision}.", object=path)
+        raise misnamed(path, transaction.revision, revision)
     return LogEntry(transaction, trailing_sha256(data))
 
 
@@ -147,7 +145,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
     before = transaction.revision - 1
     try:
         return read_entry(store, before).transaction.uuid == transaction.previous_uuid
-    except (ObjectNotFoundError, ForkError, GapError):  # one of another revision than its name counts as missing
+    except (ObjectNotFoundError, MisnamedError):
         pass
     return is_there(store, checkpoint_path(before))
 
@@ -156,5 +154,5 @@ def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Tell whether the log goes on behind a transaction, but not from it."""
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
-    except (ObjectNotFoundError, ForkError, GapError):
+    except (ObjectNotFoundError, MisnamedError):
         return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))

@@ -15,8 +15,9 @@ from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.state.chain import foreign_location
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.errors import DamageError, LostLogError, ObjectNotFoundError
+from snapshot_assets.errors import DamageError, ForeignLocationError, LostLogError, ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import (
     MANIFEST,
@@ -54,9 +55,8 @@ def newest_state(store: ObjectStore) -> State:
     elif not state.deleted:
         if listing.strays:
             raise listing.strays[0]
+        check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
         _check_checkpoints(store, listing)
-        _check_manifest(store, state, MANIFEST)
-        check_objects(store, state, [info.path for folder in _PINS for info in store.list(folder)])
         check_objects(store, state, _late_receipts(store, state))
     return state
 
@@ -121,19 +121,22 @@ def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, th
 
 
 def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
-    """Refuse a state after which tags, savepoints or receipts were written for later revisions.
+    """Refuse a state that the manifest, a tag, a savepoint or a receipt contradicts.
 
     Raises:
-        LostLogError: The first of them that was.
+        LostLogError: The first of them is of a later revision.
+        ForeignLocationError: It is of another location.
     """
-    for error in lost_ends(store, state, paths):
+    for error in contradictions(store, state, paths):
         raise error
 
 
-def lost_ends(store: ObjectStore, state: State, paths: Iterable[str]) -> Iterator[LostLogError]:
-    """Yield why a log's end is lost, for each tag, savepoint and receipt that proves it.
+def contradictions(
+    store: ObjectStore, state: State, paths: Iterable[str]
+) -> Iterator[LostLogError | ForeignLocationError]:
+    """Yield the manifest, tags, savepoints and receipts that are of a later revision, or of another location.
 
-    What the log names was written for a revision that it has; only the others are read.
+    Objects that the log names were written for a revision that it has; only the others are read.
 
     Args:
         store: The location.
@@ -145,31 +148,36 @@ def lost_ends(store: ObjectStore, state: State, paths: Iterable[str]) -> Iterato
         try:
             if is_receipt(path):
                 check_receipt(store, state, read_receipt(store, path)[0])
-            elif path.startswith(_PINS):
+            elif path == MANIFEST or path.startswith(_PINS):
                 _check_manifest(store, state, path)
-        except LostLogError as error:
+        except (LostLogError, ForeignLocationError) as error:
             yield error
         except (*FAULTS, ObjectNotFoundError):
             continue  # torn: nobody committed it; or collected since it was listed
 
 
 def check_receipt(store: ObjectStore, state: State, receipt: Receipt) -> None:
-    """Refuse a state if a receipt of its location was planned on a later one that is not there.
+    """Refuse a state that a receipt contradicts.
 
     Raises:
-        LostLogError: It was.
+        LostLogError: The receipt was planned on a later revision, which is missing.
+        ForeignLocationError: It is of another location.
     """
-    own = receipt.location_id == state.location_id or (
-        not receipt.location_id and receipt.snapshot_id == state.snapshot_id
-    )
-    if own:
-        _check_revision(store, state.revision, receipt.path, receipt.base_revision)
+    if receipt.location_id or receipt.snapshot_id == state.snapshot_id:
+        location = receipt.location_id or state.location_id
+        _check_origin(store, state, receipt.path, location, receipt.base_revision)
 
 
 def _check_manifest(store: ObjectStore, state: State, path: str) -> None:
     location, revision = manifest_facts(store, path)
-    if location == state.location_id:
-        _check_revision(store, state.revision, path, revision)
+    if location:
+        _check_origin(store, state, path, location, revision)
+
+
+def _check_origin(store: ObjectStore, state: State, path: str, location: str, revision: int) -> None:
+    if location != state.location_id:
+        raise foreign_location(path, location, state.location_id, transaction_path(1))
+    _check_revision(store, state.revision, path, revision)
 
 
 def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
@@ -185,7 +193,7 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
         "lost. Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`; if that finds it whole, "
         f"{path} is damaged, and is to be moved away.",
-        object=path,
+        object=transaction_path(head + 1),
         uri=store.uri,
         revision=head,
         expected=revision,

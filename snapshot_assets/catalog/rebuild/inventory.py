@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from snapshot_assets.catalog.log.checkpoints import read_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, list_log, listing_of, log_after
+from snapshot_assets.catalog.log.own_checkpoints import check_transaction
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
@@ -27,7 +28,14 @@ from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import named_by
-from snapshot_assets.errors import DamageError, LocationDeletedError, ObjectNotFoundError, UnsupportedVersionError
+from snapshot_assets.errors import (
+    DamageError,
+    ForkError,
+    LocationDeletedError,
+    MisnamedError,
+    ObjectNotFoundError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import (
@@ -54,6 +62,7 @@ class Inventory:
         log: The revisions that have a transaction or a checkpoint, readable or not.
         transactions: The readable ones, by revision.
         unreadable: Why the other transactions do not count, by revision.
+        strays: Log objects of other locations, of another past, or under another name: no evidence of a revision.
         location_id: The location's id, "" if nothing names it.
         checkpoints: States of checkpoints to start from: of the newest that is whole, and of the newest without its
             damaged statistics; the empty state if there is none.
@@ -66,6 +75,7 @@ class Inventory:
     log: Listing
     transactions: dict[int, LogEntry] = field(default_factory=dict)
     unreadable: dict[int, str] = field(default_factory=dict)
+    strays: set[str] = field(default_factory=set)
     location_id: str = ""
     checkpoints: list[State] = field(default_factory=lambda: [State()])
     manifests: list[StoredManifest] = field(default_factory=list)
@@ -81,14 +91,26 @@ class Inventory:
 
     @property
     def highest(self) -> int:
-        """The highest revision that anything names."""
-        named = [*self.log.transactions, *self.log.checkpoints, *(manifest.revision for manifest in self.manifests)]
-        return max([*named, *(receipt.base_revision for receipt, _ in self.receipts)], default=0)
+        """The highest revision that was committed, as any object of this location shows."""
+        shown = [manifest.revision for manifest in self.manifests]
+        shown += [receipt.base_revision for receipt, _ in self.receipts]
+        return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
+
+    @property
+    def next_free(self) -> int:
+        """The first revision above all that objects name, strays too."""
+        return max([self.highest, *self.log.transactions, *self.log.checkpoints]) + 1
 
     @property
     def sizes(self) -> dict[str, int]:
         """The sizes of all objects, by path."""
         return {path: info.size for path, info in self.objects.items()}
+
+    def leave_out(self, path: str, why: str, *, stray: bool) -> None:
+        """Note why an object does not count; a stray is no evidence of a revision either."""
+        self.notes.append(why)
+        if stray:
+            self.strays.add(path)
 
     def has(self, file: DataFile) -> bool:
         """Tell whether a data file is there with its size."""
@@ -105,7 +127,8 @@ def take_inventory(store: ObjectStore) -> Inventory:
     objects = Listed(store)
     found = Inventory(objects, _whole_listing(store, objects))
     _read_transactions(store, found)
-    checkpoints = list(_checkpoints(store, found))
+    newest_first = map(checkpoint_path, reversed(found.log.checkpoints))
+    checkpoints = _readable(found, newest_first, lambda path: read_checkpoint(store, log_revision(path)))
     objects.missing(filter(in_layout, _named(found, checkpoints)))  # now it knows those that a listing passed over
     paths = sorted(objects)
     found.receipts = _readable(found, filter(is_receipt, paths), partial(read_receipt, store))
@@ -117,7 +140,8 @@ def take_inventory(store: ObjectStore) -> Inventory:
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
     _leave_out_foreign(found, hints, checkpoints)
-    found.checkpoints = _start_states(store, [state for state in checkpoints if state.location_id == found.location_id])
+    own = [state for state in checkpoints if state.location_id == found.location_id and _is_of_log(store, found, state)]
+    found.checkpoints = _start_states(store, own)
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
             raise LocationDeletedError(
@@ -155,7 +179,7 @@ def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Rea
         try:
             results.append(read(path))
         except (DamageError, UnsupportedVersionError, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
-            found.notes.append(f"{path} cannot be used: {error}")
+            found.leave_out(path, f"{path} cannot be used: {error}", stray=isinstance(error, MisnamedError))
     return results
 
 
@@ -163,23 +187,12 @@ def _read_transactions(store: ObjectStore, found: Inventory) -> None:
     for revision, entry in read_entries(store, found.log.transactions):
         if isinstance(entry, UnsupportedVersionError):
             raise entry
-        if isinstance(entry, FAULTS):
+        if isinstance(entry, MisnamedError):
+            found.leave_out(transaction_path(revision), str(entry), stray=True)
+        elif isinstance(entry, FAULTS):
             found.unreadable[revision] = str(entry)
-        elif entry.transaction.revision != revision:
-            found.unreadable[revision] = f"{transaction_path(revision)} holds revision {entry.transaction.revision}."
         else:
             found.transactions[revision] = entry
-
-
-def _checkpoints(store: ObjectStore, found: Inventory) -> Iterator[State]:
-    """Yield the states of whole checkpoints, the newest first."""
-    for revision in reversed(found.log.checkpoints):
-        path, entry = checkpoint_path(revision), found.transactions.get(revision)
-        for state in _readable(found, [path], lambda path: read_checkpoint(store, log_revision(path))):
-            if entry is None or entry.sha256 == state.sha256:
-                yield state
-            else:
-                found.notes.append(f"{path} does not count: it names another transaction than that of its revision.")
 
 
 def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkpoints: Sequence[State]) -> None:
@@ -189,12 +202,13 @@ def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkp
 
     def is_own(path: str, location_id: str) -> bool:
         if location_id not in ("", own):
-            found.notes.append(f"{path} belongs to location {location_id}; this one is {own}, so it does not count.")
+            found.leave_out(
+                path, f"{path} belongs to location {location_id}; this one is {own}. Move it away.", stray=True
+            )
         return location_id in ("", own)
 
     for revision, entry in list(found.transactions.items()):
-        if entry.transaction.location_id != own:
-            found.unreadable[revision] = f"{transaction_path(revision)} belongs to another location"
+        if not is_own(transaction_path(revision), entry.transaction.location_id):
             del found.transactions[revision]
     found.receipts = [each for each in found.receipts if is_own(each[1].path, each[0].location_id)]
     found.pins = [pin for pin in found.pins if is_own(pin.ref.path, pin.manifest.location_id)]
@@ -202,6 +216,17 @@ def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkp
     found.manifests = sorted([*hints, *(pin.manifest for pin in found.pins)], key=lambda manifest: manifest.revision)
     for state in checkpoints:
         is_own(checkpoint_path(state.revision), state.location_id)
+
+
+def _is_of_log(store: ObjectStore, found: Inventory, state: State) -> bool:
+    """Return whether a checkpoint agrees with the transactions; one of another past of the location does not."""
+    path = checkpoint_path(state.revision)
+    try:
+        check_transaction(store, state, list(found.transactions))
+    except ForkError as error:
+        found.leave_out(path, f"{path} does not count: {error}", stray=True)
+        return False
+    return True
 
 
 def _start_states(store: ObjectStore, checkpoints: Sequence[State]) -> list[State]:

@@ -9,10 +9,10 @@ from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.receipts.receipts import Receipt
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.catalog.verify.remedy import again_with
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.predicates import predicate_json
-from snapshot_assets.format.units import time_text
 
 
 def end_is_known(base: Base, inventory: Inventory) -> bool:
@@ -30,23 +30,26 @@ def last_lost(base: Base, inventory: Inventory) -> int:
 def lost_revisions(base: Base, inventory: Inventory) -> list[str]:
     """Name the revisions that are lost, and what shows the state behind them, if anything does."""
     sentences = [
-        f"{_revisions(first, last, inventory)}; {path} shows the state at revision {last}."
+        f"{_lost('Transaction', first, last, inventory)}; the state at revision {last} is recovered from {path}."
         for first, last, path in base.bridged
     ]
     if inventory.highest > base.state.revision:
-        which = _revisions(base.state.revision + 1, inventory.highest, inventory)
+        which = _lost("Revision", base.state.revision + 1, inventory.highest, inventory)
         sentences.append(
             f"{which}; chunks that they replaced, rows that they deleted and their pins are lost with them."
         )
-    if inventory.highest not in inventory.transactions:
+    if (
+        inventory.highest not in inventory.transactions
+        or max(inventory.log.transactions, default=0) > inventory.highest
+    ):
         sentences.append(f"Whether anything was committed after revision {inventory.highest} is not known.")
     return sentences
 
 
-def _revisions(first: int, last: int, inventory: Inventory) -> str:
+def _lost(kind: str, first: int, last: int, inventory: Inventory) -> str:
     reasons = [text.rstrip(".") for number, text in sorted(inventory.unreadable.items()) if first <= number <= last]
     why = f" ({'; '.join(reasons)})" if reasons else ""
-    return f"Revision {first} is lost{why}" if first == last else f"Revisions {first} to {last} are lost{why}"
+    return f"{kind} {first} is lost{why}" if first == last else f"{kind}s {first} to {last} are lost{why}"
 
 
 def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
@@ -105,8 +108,5 @@ def _may_replace(state: State, receipt: Receipt) -> bool:
 
 
 def _outdated(state: State, chunk: int, path: str) -> str:
-    older = f"Chunk {chunk} may have been exported again ({path}); its older version stays. Bring it up to date"
-    if not chunk:
-        return f"{older}: materialize the asset `untimed_tables` with `replace`."
-    window = state.window(chunk)
-    return f"{older} with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`."
+    older = f"Chunk {chunk} may have been exported again ({path}); its older version stays."
+    return f"{older} Bring it up to date {again_with(state, chunk)}."

@@ -96,7 +96,7 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
         lost: What is lost, in sentences; those on pins and receipts are added.
         now: The present.
     """
-    state, writer, revision = base.state, writer_name(), inventory.highest + 1
+    state, writer, revision = base.state, writer_name(), inventory.next_free
     state.location_id = state.location_id or inventory.location_id or uuid.uuid4().hex
     state.format_version = state.format_version or FORMAT_VERSION
     missing = _forget_receipts(state, {ref for _, ref in inventory.receipts})

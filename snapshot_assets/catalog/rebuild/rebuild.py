@@ -121,7 +121,8 @@ def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
     newer: list[FaultError] = [fault for _, fault in scan.faults if isinstance(fault, UnsupportedVersionError)]
     if newer:
         raise newer[0]
-    return scan.state.header is not None and not any(faults_of_log(scan)) and inventory.highest <= scan.state.revision
+    own = scan.state.header is not None and scan.state.location_id == inventory.location_id
+    return own and inventory.highest <= scan.state.revision and not any(faults_of_log(scan))
 
 
 def _recover(store: ObjectStore, inventory: Inventory, base: Base, from_files: bool) -> Recovered:
@@ -173,11 +174,11 @@ def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, co
     objects = damaged_objects(state, {each.ref for each in inventory.pins})
     if not objects:
         again = f" `snapshots catalog checkpoint` writes damaged checkpoints again: {', '.join(damaged)}."
-        raise LogWholeError(
+        message = (
             f"The log of {store.uri} is whole up to revision {state.revision}; there is nothing to rebuild. "
-            f"Verify names damaged data files; export their chunks again with --replace.{again if damaged else ''}",
-            revision=state.revision,
+            f"Verify names damaged data files; export their chunks again with --replace.{again if damaged else ''}"
         )
+        raise LogWholeError(" ".join([message, *inventory.notes[:_SHOWN]]), revision=state.revision)
     for path, data in objects.items() if committed else ():
         store.put(path, data)
     return replace(_described(store, state, state.revision, committed=committed), restored=tuple(objects))

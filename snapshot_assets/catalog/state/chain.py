@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from snapshot_assets.catalog.state.state import BaseState
-from snapshot_assets.errors import BrokenLinkError, DocumentError, ForeignLocationError, ForkError, GapError
+from snapshot_assets.errors import (
+    BrokenLinkError,
+    DocumentError,
+    ForeignLocationError,
+    ForkError,
+    GapError,
+    MisnamedError,
+)
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path
 
@@ -67,10 +74,25 @@ def foreign_location(name: str, found: str, own: str, named_by: str = "") -> For
     """
     return ForeignLocationError(
         f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. One of "
-        "the two was copied here: move that one, and whatever came with it, away.",
+        "the two was copied here: move that one, and whatever came with it, away. If no log is left then, rebuild it "
+        "with `snapshots catalog rebuild`.",
         object=name,
         found=found,
         expected=own,
+    )
+
+
+def misnamed(name: str, found: int, expected: int) -> MisnamedError:
+    """Return the error for a log object that holds another revision than its name.
+
+    Args:
+        name: Its path.
+        found: The revision that it holds.
+        expected: The revision in its name.
+    """
+    return MisnamedError(
+        f"{name} holds revision {found}; expected {expected}. It was copied here under another name: move it away.",
+        object=name,
     )
 
 

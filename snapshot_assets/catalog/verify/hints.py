@@ -33,10 +33,8 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
-    revision, location_id = said.get("revision"), said.get("location_id")
-    if scan.state.location_id and location_id != scan.state.location_id:
-        message = f"{MANIFEST} belongs to location {location_id}; this one is {scan.state.location_id}. {_AGAIN}"
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
+    revision = said.get("revision")
+    if any(path == MANIFEST for path, _ in scan.faults):  # it belongs to another location
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
     state = _state_at(scan, revision)
@@ -57,10 +55,8 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
     if scan.faults:
         return
     if isinstance(revision, int) and revision > scan.state.revision:
-        if not _moved_on(store, scan):
-            path = transaction_path(scan.state.revision + 1)
-            yield Fault(FaultKind.LOG, path, f"{path} is missing: {MANIFEST} is of revision {revision}.")
-    elif isinstance(revision, int) and 0 < revision < scan.first:
+        return  # committed since the log was read
+    if isinstance(revision, int) and 0 < revision < scan.first:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {_AGAIN}")
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was. {_AGAIN}")

@@ -5,12 +5,59 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from snapshot_assets.catalog.log.replay import FaultError
+from snapshot_assets.catalog.log.scan import LogScan
 from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.faults import Fault
+from snapshot_assets.errors import (
+    BrokenLinkError,
+    ForeignLocationError,
+    ForkError,
+    LostLogError,
+    MisnamedError,
+    UnsupportedVersionError,
+)
+from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision
+from snapshot_assets.format.units import time_text
+
+
+def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
+    """Return a sentence on how a fault of the log is repaired; "" if the error states it.
+
+    Args:
+        scan: The log.
+        path: The object that has the fault.
+        error: The fault.
+    """
+    revision = checkpointed_revision(path)
+    if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
+        return ""
+    if revision is not None and isinstance(error, ForkError):
+        return ""
+    if revision is not None and scan.start < revision <= scan.state.revision:
+        return " `snapshots catalog checkpoint` writes it again."
+    copied = " If it was copied here, move it away." if isinstance(error, ForkError | BrokenLinkError) else ""
+    return f"{copied} Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+
+
+def with_remedy(state: State, fault: Fault) -> Fault:
+    """Return a fault of the newest state with how it is repaired, if exporting its chunk again does that."""
+    if fault.chunk is None:
+        return fault
+    advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
+    return replace(fault, message=f"{fault.message} {advice}")
+
+
+def again_with(state: State, chunk: int) -> str:
+    """Return in words what exports a completed chunk again."""
+    if chunk == UNTIMED_CHUNK:
+        return "by materializing the asset `untimed_tables` with `replace`"
+    window = state.window(chunk)
+    return f"with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`"
 
 
 @dataclass(frozen=True)

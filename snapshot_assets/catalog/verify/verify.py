@@ -13,16 +13,16 @@ from functools import partial
 
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
-from snapshot_assets.catalog.log.truncation import lost_ends
+from snapshot_assets.catalog.log.truncation import contradictions
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
 from snapshot_assets.catalog.verify.pins import pin_faults
-from snapshot_assets.catalog.verify.remedy import remedy_of
+from snapshot_assets.catalog.verify.remedy import log_remedy, remedy_of, with_remedy
 from snapshot_assets.catalog.verify.retained import of_older, older_document_faults, older_files, older_seal_faults
-from snapshot_assets.errors import ObjectNotFoundError
+from snapshot_assets.errors import LostLogError, ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
     AddFile,
@@ -68,8 +68,10 @@ def verify(
     """
     scan = scan_log(store)
     objects = Listed(store)
-    if scan.state.revision >= max(scan.transactions, default=1):  # else what is later than the state is no loss
-        scan.faults += [(lost.attributes["object"], lost) for lost in lost_ends(store, scan.state, objects)]
+    whole = scan.state.revision >= max(scan.transactions, default=1)
+    for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
+        if whole or not isinstance(error, LostLogError):  # behind a fault, later objects are no sign of a lost end
+            scan.faults.append((error.attributes["object"], error))
     report = Report(store.uri, depth)
     report.faults += _log_faults(scan)
     head = scan.state
@@ -81,10 +83,11 @@ def verify(
         return report
     report.sealed, report.missing = state.sealed, len(state.missing())
     only = None if at is None else state.revision
-    report.faults += check_files(store, state, objects, report, progress=progress)
-    report.faults += check_documents(store, state, objects)
+    faults = [*check_files(store, state, objects, report, progress=progress), *check_documents(store, state, objects)]
+    report.faults += [with_remedy(state, fault) if state is head else fault for fault in faults]
     report.faults += _seal_faults(state)
-    report.faults += _checkpoint_faults(store, scan, objects, full=depth == "full")
+    if depth == "full":
+        report.faults += _checkpoint_faults(store, scan, objects)
     report.faults += _hint_faults(store, scan, only)
     older = at is None and _reached_the_head(scan, objects)
     if older:
@@ -102,7 +105,7 @@ def verify(
 
 def _log_faults(scan: LogScan) -> Iterator[Fault]:
     for path, error in scan.faults:
-        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")
+        yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}")
     for event in scan.state.events:
         for action in event.actions:
             if isinstance(action, Rebuilt) and action.lost:
@@ -183,15 +186,8 @@ def named_by(action: Action) -> list[str]:
     return []
 
 
-def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, full: bool) -> Iterator[Fault]:
-    """Yield the faults of checkpoints that reading the log did not meet.
-
-    Args:
-        store: The location.
-        scan: Its log.
-        objects: The location's objects by path.
-        full: Read every byte; otherwise only sizes are compared.
-    """
+def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed) -> Iterator[Fault]:
+    """Yield the faults of sections of checkpoints that this code does not read."""
     noted, rebuilt = {path for path, _ in scan.faults}, scan.state.rebuilt_at
     for path, info in objects.items():
         revision = checkpointed_revision(path)
@@ -199,6 +195,7 @@ def _checkpoint_faults(store: ObjectStore, scan: LogScan, objects: Listed, *, fu
             continue
         try:
             with suppress(ObjectNotFoundError):  # pruned since it was listed
-                check_bytes(partial(store.get_range, path), info.size, path, sections=full)
+                check_bytes(partial(store.get_range, path), info.size, path, sections=True)
         except FAULTS as error:
-            yield Fault(FaultKind.LOG, path, f"{type(error).__name__}: {error}")
+            message = f"{type(error).__name__}: {error}{log_remedy(scan, path, error)}"
+            yield Fault(FaultKind.LOG, path, message)

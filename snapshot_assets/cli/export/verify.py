@@ -42,7 +42,9 @@ def _show(report: Report) -> None:
     read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
     verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
     if not report.sealed and not report.damaged:
-        show(f"not sealed: {report.missing} chunks are not exported")
+        all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"
+        why = f"{counted(report.missing, 'chunk')} not exported" if report.missing else all_exported
+        show(f"not sealed: {why}; run `snapshots export create`")
     show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")
 
 

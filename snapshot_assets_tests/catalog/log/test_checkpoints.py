@@ -22,9 +22,9 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
-    DocumentError,
     GapError,
     LimitExceededError,
+    MisnamedError,
     SnapshotError,
     TornObjectError,
     UnsupportedVersionError,
@@ -197,7 +197,7 @@ def test_bytes_that_are_no_checkpoint_are_refused_by_name(sealed: Writer, change
 
 def test_a_checkpoint_of_another_revision_is_refused(sealed: Writer) -> None:
     sealed.store.put(checkpoint_path(3), sealed.store.get(checkpoint_path(4)))
-    with pytest.raises(DocumentError, match="holds revision 4"):
+    with pytest.raises(MisnamedError, match="holds revision 4"):
         read_checkpoint(sealed.store, 3)
 
 

@@ -21,6 +21,7 @@ from snapshot_assets.errors import (
     ForkError,
     GapError,
     LocationDeletedError,
+    MisnamedError,
     ObjectExistsError,
     OutcomeUnknownError,
     SnapshotExistsError,
@@ -249,8 +250,8 @@ def _rewrite(writer, at, **changes):
         ({"location_id": "ab" * 16}, ForeignLocationError),
         ({"previous_uuid": "ab" * 16}, ForkError),
         ({"previous_sha256": "ab" * 32}, BrokenLinkError),
-        ({"revision": 1}, ForkError),
-        ({"revision": 7}, GapError),
+        ({"revision": 1}, MisnamedError),
+        ({"revision": 7}, MisnamedError),
     ],
 )
 def test_each_fault_of_the_chain_is_an_error_of_its_own(writer, changes, error):

@@ -25,10 +25,13 @@ from snapshot_assets_tests.catalog.tags import reseal
 NOW = timedelta(0)
 
 
-def flip(store: ObjectStore, path: str, place: int = -3) -> None:
-    """Flip a bit, by default in the statistics of the last column."""
+def flip(store: ObjectStore, path: str, place: int | None = -3) -> None:
+    """Flip a bit, by default in the statistics of the last column; without a place, append bytes."""
     data = bytearray(store.get(path))
-    data[place] ^= 1
+    if place is None:
+        data += b"more"
+    else:
+        data[place] ^= 1
     store.put(path, bytes(data))
 
 
@@ -59,11 +62,12 @@ def checkpoints(sealed: Writer) -> list[int]:
     return list_log(sealed.store).checkpoints
 
 
+@pytest.mark.parametrize("place", [-3, None])
 def test_a_rebuild_of_a_whole_log_names_the_checkpoint_and_what_mends_it(
-    sealed: Writer, checkpoints: list[int]
+    sealed: Writer, checkpoints: list[int], place: int | None
 ) -> None:
     for revision in checkpoints:
-        flip(sealed.store, checkpoint_path(revision))
+        flip(sealed.store, checkpoint_path(revision), place)
     with pytest.raises(LogWholeError, match=rf"`snapshots catalog checkpoint` .*{checkpoint_path(checkpoints[-1])}"):
         rebuild(sealed.store)
 
@@ -110,9 +114,12 @@ def test_verification_names_damaged_statistics_also_where_the_log_begins_with_th
     assert scan_log(sealed.store).state.revision == read_state(sealed.store).revision
 
 
-def test_pruning_keeps_two_checkpoints_that_can_be_read(sealed: Writer, checkpoints: list[int]) -> None:
+@pytest.mark.parametrize("place", [-3, None])
+def test_pruning_keeps_two_checkpoints_that_can_be_read(
+    sealed: Writer, checkpoints: list[int], place: int | None
+) -> None:
     before = manifest_of(read_state(sealed.store))
-    flip(sealed.store, checkpoint_path(checkpoints[-1]))
+    flip(sealed.store, checkpoint_path(checkpoints[-1]), place)
     assert prune_all(sealed.store) == checkpoints[-3]
     assert manifest_of(read_state(sealed.store)) == before
     assert set(damage(sealed.store)) == {checkpoint_path(checkpoints[-1])}
@@ -141,7 +148,7 @@ def test_pruning_with_one_checkpoint_that_can_be_read_keeps_all(sealed: Writer, 
     assert list_log(sealed.store).checkpoints == checkpoints
 
 
-@pytest.mark.parametrize("place", [-3, 2, 40])
+@pytest.mark.parametrize("place", [-3, 2, 40, None])
 def test_a_damaged_checkpoint_is_written_again_in_its_place(sealed: Writer, place: int) -> None:
     """That of the head, and those before it."""
     store, catalog = sealed.store, Catalog.open_for_writing(sealed.store)
@@ -158,11 +165,12 @@ def test_a_damaged_checkpoint_is_written_again_in_its_place(sealed: Writer, plac
     assert (again.new, again.mended) == (False, ())
 
 
-def test_a_checkpoint_that_nothing_else_gives_is_left_as_it_is(sealed: Writer) -> None:
-    """Until a rebuild begins anew with what can be read of it."""
+@pytest.mark.parametrize("place", [-3, None])
+def test_a_checkpoint_that_nothing_else_gives_is_left_as_it_is(sealed: Writer, place: int | None) -> None:
+    """A rebuild then starts from what can be read of it."""
     checkpoint_head(Catalog.open_for_writing(sealed.store))
     kept = prune_all(sealed.store)
-    flip(sealed.store, checkpoint_path(kept))
+    flip(sealed.store, checkpoint_path(kept), place)
     data = sealed.store.get(checkpoint_path(kept))
     with pytest.raises(DamageError, match=f"{checkpoint_path(kept)}.*rebuild"):
         checkpoint_head(Catalog.open_for_writing(sealed.store))
@@ -207,7 +215,7 @@ def pruned(sealed: Writer) -> Writer:
     return sealed
 
 
-@pytest.mark.parametrize("place", [-3, 40])
+@pytest.mark.parametrize("place", [-3, 40, None])
 def test_a_damaged_checkpoint_that_the_log_begins_with_is_named_and_pruned(pruned: Writer, place: int) -> None:
     """It would go, so it stops no pruning; the head has its own checkpoint before it is named."""
     store = pruned.store

@@ -215,15 +215,19 @@ def test_a_rebuild_ends_the_refusal(writer: Writer, kind: Callable[[Writer], Los
     prune(catalog, grace=NOW, unsafe=True)
 
 
-def test_a_receipt_of_another_location_stops_garbage_collection_alone(writer: Writer) -> None:
+def test_a_receipt_of_another_location_is_refused_by_all_that_read_it(writer: Writer) -> None:
     """Either the receipt or the whole log was copied here: what a foreign log does not name must not go."""
     receipt, _ = writer.receipt(2)
     foreign = replace(receipt, base_revision=99, location_id="ab" * 16, attempt=new_attempt())
     proof = write_receipt(writer.store, foreign)
-    assert Catalog.open_for_writing(writer.store).state.revision == 1
-    expire(writer.catalog, keep_last=1)
-    with pytest.raises(ForeignLocationError, match=proof.path):
-        collect_garbage(writer.catalog)
+    for change in (
+        lambda: Catalog.open_for_writing(writer.store),
+        lambda: expire(writer.catalog, keep_last=1),
+        lambda: prune(writer.catalog),
+        lambda: collect_garbage(writer.catalog),
+    ):
+        with pytest.raises(ForeignLocationError, match=proof.path):
+            change()
 
 
 def test_receipts_that_prove_nothing_stop_nobody(writer: Writer) -> None:
@@ -249,17 +253,19 @@ def test_a_receipt_of_this_location_or_of_its_snapshot_counts(writer: Writer, ch
         Catalog.open_for_writing(writer.store)
 
 
-def test_pins_of_another_location_and_of_older_revisions_stop_nobody(writer: Writer) -> None:
+def test_a_pin_of_an_older_revision_stops_no_writer_and_one_of_another_location_does(writer: Writer) -> None:
     writer.fill()
     seal(writer.catalog)
     create_tag(writer.catalog, "kept", 5)
     [path] = (info.path for info in writer.store.list("tag/"))
     document = json.loads(writer.store.get(path))
     writer.store.put("tag/tag-old-12345678", pretty_json(document))
-    document["manifest"] |= {"location_id": "ab" * 16, "revision": 99}
-    writer.store.put("tag/tag-brought-12345678", pretty_json(document))
     assert Catalog.open_for_writing(writer.store).state.revision == 6
     assert not verify(writer.store).damaged
+    document["manifest"] |= {"location_id": "ab" * 16}
+    writer.store.put("tag/tag-brought-12345678", pretty_json(document))
+    with pytest.raises(ForeignLocationError, match="tag/tag-brought-12345678 belongs to location ab"):
+        Catalog.open_for_writing(writer.store)
 
 
 def test_commits_while_the_location_is_opened_verified_and_collected_are_no_loss(writer: Writer) -> None:

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, SupersededError
+from snapshot_assets.errors import DamageError, MisnamedError, SupersededError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.predicates import IsNull
@@ -65,8 +65,11 @@ def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
     copy(store, transaction_path(source), transaction_path(target))
     with pytest.raises(DamageError, match=f"holds revision {source}; expected {target}"):
         read_state(store)
-    assert damage(store)
+    [fault] = damage(store)
+    assert f"{transaction_path(target)} holds revision {source}; expected {target}" in fault
+    assert "move it away" in fault
     done = rebuild(store)
+    assert not any(" lost" in sentence for sentence in done.lost)
     after = read_state(store)
     assert after.tombstones == before.tombstones
     assert manifest_of(after)["chunks"] == manifest_of(before)["chunks"]
@@ -85,9 +88,9 @@ def test_a_transaction_copied_over_another_counts_as_lost(deleted: Writer, targe
         read_state(store)
     assert transaction_path(target) in {path for path, _ in scan_log(store).faults}
     done = rebuild(store, accept_undeleted=True)
-    lost = before.tombstones.keys() - read_state(store).tombstones.keys()
-    for revision in lost:
-        named = (f"Revision {revision} is lost", f"deleted at revision {revision},")
+    for revision in before.tombstones.keys() - read_state(store).tombstones.keys():
+        lost, unknown = f"Revision {revision} is lost", f"committed after revision {revision - 1} is not known"
+        named = (lost, unknown, f"deleted at revision {revision},")
         assert any(each in sentence for sentence in done.lost for each in named)
     assert damage(store) == []
 
@@ -117,7 +120,11 @@ def test_a_checkpoint_copied_to_another_revision_gives_no_state(deleted: Writer,
     if target < HEAD:  # the log is whole, and gives the checkpoint of that revision
         assert checkpoint_head(Catalog.open_for_writing(store)).mended == (checkpoint_path(target),)
     else:
-        rebuild(store)
+        with pytest.raises(MisnamedError, match="move it away"):
+            Catalog.open_for_writing(store)
+        [fault] = damage(store)
+        assert "move it away" in fault
+        assert not any(" lost" in sentence for sentence in rebuild(store).lost)
     assert read_state(store).tombstones == before.tombstones
     assert damage(store) == []
 

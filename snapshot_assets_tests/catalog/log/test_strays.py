@@ -298,13 +298,19 @@ def test_the_newest_revision_is_shown_without_its_checkpoint(own: Writer) -> Non
     assert (shown.revision, shown.error, read) == (HEAD, "", [])
 
 
-def test_a_log_in_whose_place_anothers_was_copied_deletes_nothing(own: Writer, other: Writer) -> None:
-    """`cp` without `-n`, or a backup restored into the wrong place: the receipts still name this location."""
-    before = {info.path for info in own.store.list("data/")}
-    for info in list(own.store.list(TRANSACTIONS)):
-        own.store.delete(info.path)
-    for info in other.store.list(TRANSACTIONS):
-        own.store.put(info.path, other.store.get(info.path))
-    with pytest.raises(ForeignLocationError, match=r"data/.*\.json belongs to location"):
-        collect_garbage(Catalog(own.store, read_state(own.store)), grace=timedelta(0), unsafe=True)
-    assert {info.path for info in own.store.list("data/")} == before
+def test_the_log_of_a_location_shows_a_stray_checkpoint_above_its_head(own: Writer, other: Writer) -> None:
+    """Its name is no evidence of a revision, so none counts as missing."""
+    bring(other, own.store, only(checkpoint_path(9)))
+    history = History(own.store)
+    stray, *revisions = history.revisions()
+    assert (history.head, [each.revision for each in revisions]) == (HEAD, [*range(HEAD, 0, -1)])
+    assert (stray.revision, stray.committed_at) == (9, None)
+    assert stray.error.startswith(f"{checkpoint_path(9)} belongs to location ")
+    assert not any(each.error for each in revisions)
+
+
+def test_a_stray_checkpoint_is_warned_of_once(own: Writer, other: Writer, caplog: pytest.LogCaptureFixture) -> None:
+    bring(other, own.store, only(checkpoint_path(9)))
+    for _ in range(3):
+        read_state(own.store)
+    assert len(caplog.records) == 1

@@ -26,7 +26,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.receipts import write_receipt, write_young_receipt
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import ConflictError, DamageError, LostLogError, PlanError
+from snapshot_assets.errors import ConflictError, DamageError, ForeignLocationError, LostLogError, PlanError
 from snapshot_assets.format.documents import pretty_json
 from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt, transaction_path
 from snapshot_assets.storage.base import ObjectStore
@@ -301,9 +301,12 @@ def test_a_log_that_lost_its_end_is_neither_written_on_nor_collected(writer: Wri
     assert Catalog.open_for_writing(writer.store).state.sealed
 
 
-def test_the_manifest_of_another_location_says_nothing_about_a_log(writer: Writer) -> None:
+def test_the_manifest_of_another_location_is_refused(writer: Writer) -> None:
     writer.fill()
     seal(writer.catalog)
     manifest = json.loads(writer.store.get("manifest.json"))
     writer.store.put("manifest.json", pretty_json(manifest | {"location_id": "ab" * 16, "revision": 99}))
-    assert Catalog.open_for_writing(writer.store).state.revision == 5
+    with pytest.raises(
+        ForeignLocationError, match=r"manifest\.json belongs to location ab.*was copied here: move that"
+    ):
+        Catalog.open_for_writing(writer.store)

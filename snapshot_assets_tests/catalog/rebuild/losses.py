@@ -26,7 +26,7 @@ HINTS = ("manifest.json", "SHA256SUMS")
 LOSSES = ("transactions", "log", "end", "hole", "some", "checkpoints", "damaged")
 OTHERS = ("", "", "hints", "pins", "a pin")
 
-_LOST = re.compile(r"Revisions? (\d+)(?: to (\d+))? (?:is|are) lost")
+_LOST = re.compile(r"(?:Revision|Transaction)s? (\d+)(?: to (\d+))? (?:is|are) lost")
 
 
 def lose(store: ObjectStore, kind: str, other: str, number: int, length: int) -> dict[str, bytes]:

@@ -60,7 +60,7 @@ def test_a_copied_transaction_at_the_end_brings_no_deleted_row_back(two: Writer)
     assert damage(two.store) != []
     done = rebuild(two.store)
     assert (done.proved, done.revision) == (25, 27)
-    assert "transactions/00000000000000000026.txn holds revision 1" in done.lost[0]
+    assert any("transactions/00000000000000000026.txn holds revision 1" in line for line in done.lost)
     assert pending_tombstones(read_state(two.store)) == before
     assert damage(two.store) == []
 

@@ -102,8 +102,10 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
     assert damage(tagged.store) == []
     [lost] = lost_faults(tagged.store)
     assert all(sentence in lost.message for sentence in done.lost)
-    assert done.lost[0].startswith("Revisions 1 to 5 are lost; tag/tag-old-")
-    assert done.lost[1].startswith("Revisions 6 to 7 are lost; ")
+    assert done.lost[0].startswith(
+        "Transactions 1 to 5 are lost; the state at revision 5 is recovered from tag/tag-old-"
+    )
+    assert done.lost[1].startswith("Transactions 6 to 7 are lost; the state at revision 7 is recovered from ")
     assert any("tag 'old' is kept, as tag/tag-old-" in sentence for sentence in done.lost)
 
 

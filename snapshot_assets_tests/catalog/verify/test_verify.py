@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
@@ -18,7 +19,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import IncompleteError, VersionNotFoundError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
-from snapshot_assets.format.layout import transaction_path
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.relations import Column
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
@@ -139,6 +140,20 @@ def test_a_broken_chain_is_reported_with_what_lies_before_it_still_checked(seale
     flip(sealed.store, transaction_path(4))
     named = {fault.object for fault in verify(sealed.store).faults}
     assert {path, transaction_path(4)} <= named
+
+
+def test_damage_comes_with_its_remedy(sealed):
+    path, chunk = next((known.file.path, known.file.chunk) for known in sealed.catalog.state.live_files())
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    flip(sealed.store, path)
+    flip(sealed.store, checkpoint_path(5))
+    remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
+    assert chunk == 1
+    assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in remedies[path]
+    assert "`snapshots catalog checkpoint`" in remedies[checkpoint_path(5)]
+    flip(sealed.store, transaction_path(3))
+    remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
+    assert "`snapshots catalog rebuild`" in remedies[transaction_path(3)]
 
 
 def test_what_is_whole_but_not_sealed_is_said_to_be_incomplete(writer):

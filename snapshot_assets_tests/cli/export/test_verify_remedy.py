@@ -137,3 +137,13 @@ def test_nothing_is_given_up_where_that_would_not_help(
         damage(location, "transactions/00000000000000000007.txn")
     found = verified(snapshots, location, "--json", *(["--at", "rev:5"] if what == "one version" else []))
     assert (found.status, found.json["damaged"], found.json["remedy"]) == (1, True, None)
+
+
+def test_why_a_whole_snapshot_is_incomplete(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+    writer.complete(1, writer.file(1, b"late rows"), replaces=tuple(writer.catalog.state.files.chunk(1)))
+    shown = verified(snapshots, location)
+    assert shown.status == 1
+    assert (
+        "not sealed: all chunks are exported, but no seal verified revision 6; run `snapshots export create`"
+        in shown.out
+    )
