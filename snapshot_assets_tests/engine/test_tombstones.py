@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import RowDeletion, delete_rows
+from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan, delete_rows
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.parquet.frames import load_frames
@@ -33,7 +33,7 @@ FIRST_DAYS = "t < '2025-01-02T12:00:00Z'"
 """All rows of window 1, and half of window 2."""
 
 
-def delete(place: Place, predicate: str, table: TableName = READINGS) -> RowDeletion:
+def delete(place: Place, predicate: str, table: TableName = READINGS) -> RowDeletionPlan:
     return delete_rows(Catalog.open_for_writing(place.store), table, predicate)
 
 
