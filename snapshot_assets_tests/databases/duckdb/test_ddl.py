@@ -12,20 +12,17 @@ from snapshot_assets.databases.duckdb.sql import identifier
 from snapshot_assets.databases.duckdb.types import LEAVES
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
-    CheckConstraint,
     Column,
     DatabaseSchema,
     ForeignKey,
-    Index,
     PrimaryKey,
     Schema,
-    Sequence,
     Table,
     TableName,
     View,
 )
-from snapshot_assets_tests.databases.duckdb.files import make_file
-from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh, path_of
+from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.restores import copy, extracted
 
 EVIL = "DROP TABLE main.t"
@@ -212,24 +209,6 @@ def test_every_arrow_type_of_duckdbs_own_types_has_a_type_that_holds_it() -> Non
 def test_arrow_types_that_no_type_holds_are_refused(arrow_type: pa.DataType) -> None:
     with pytest.raises(UnsupportedTypeError, match="holds"):
         type_for(arrow_type)
-
-
-def test_a_check_and_an_index_with_expressions_are_made_as_they_were() -> None:
-    checked = table(
-        checks=[CheckConstraint(name="c", definition="CHECK((x > 0))")],
-        indexes=[Index(name="i", definition='CREATE UNIQUE INDEX i ON "far away".t((x + 1));', unique=True)],
-    )
-    definition = define(documents(checked))
-    sql = [statement.sql for statement in (*definition.before, *definition.after)]
-    assert 'CREATE TABLE "snapshot_assets_target"."main"."t" ("x" INTEGER, CHECK ((x > 0)))' in sql
-    assert 'CREATE UNIQUE INDEX "i" ON "snapshot_assets_target"."main"."t" ((x + 1))' in sql
-
-
-def test_a_sequence_of_a_column_is_made_before_its_table() -> None:
-    sequence = Sequence(schema_name="main", name="s", column="x", start=1, increment=1, minimum=1, maximum=9)
-    drawing = table(column={"default": "nextval('s')"}, sequences=[sequence])
-    makes = [statement.makes for statement in define(documents(drawing)).before]
-    assert makes.index("sequence main.s") < makes.index("table main.t")
 
 
 def test_a_column_is_documented_as_it_will_be() -> None:
