@@ -1,1 +1,1 @@
-"""Where data comes from and goes back to: one module a database, one protocol."""
+"""Databases as sources and targets: a package for each, behind the protocols in `source` and `target`."""

@@ -1,8 +1,7 @@
-"""A schema of one kind of database as documents of another kind: every column through its Arrow type.
+"""Converts the documents of one kind of database to those of another kind, every column by its Arrow type.
 
-What is structural is carried over: names, nullability, keys, comments, plain indexes, sequences that fill a column.
-What stands in the source's own SQL is not. A converted column is native in its Arrow type, so that a file's values go
-in as they are.
+Names, nullability, keys, comments, plain indexes, and sequences that fill a column are kept. The source's own SQL is
+not. A converted column is native in its Arrow type, so a file's values can be loaded without change.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.columns import identity_sequences
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Carrier,
@@ -38,7 +38,7 @@ _ACTIONS = re.compile(r"\b(?:ON (?:DELETE|UPDATE)|MATCH|DEFERRABLE)\b.*", re.DOT
 _UNCHECKED = re.compile(r"\bNOT (?:VALID|ENFORCED)\b")
 _TEMPORAL = re.compile(r"\b(?:WITHOUT OVERLAPS|PERIOD)\b")
 _MANY_TEXTS = re.compile(r"numeric|interval|citext|json|float|double", re.IGNORECASE)
-"""Types of which equal values may have different texts: as texts they are no key that another table could refer to."""
+"""Types whose equal values may have different texts: as texts they cannot be the columns of a foreign key."""
 
 _INDEX_HEAD = re.compile(r"CREATE (?:UNIQUE )?INDEX .* ON .*?(?: USING btree ?)?\((?P<keys>[^()]*)\);?", re.DOTALL)
 _SILENT_OPTIONS = frozenset(
@@ -47,15 +47,15 @@ _SILENT_OPTIONS = frozenset(
 
 
 def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[DatabaseSchema, tuple[str, ...]]:
-    """Return a schema as documents of another kind of database, and what could not be carried over.
+    """Return a schema as documents of another kind of database, and what the conversion loses.
 
     Args:
         schema: Documents of any kind.
-        kind: The kind wanted.
-        type_for: Returns that kind's type text for an Arrow type.
+        kind: The kind of the result.
+        type_for: Returns that kind's type for an Arrow type.
 
     Returns:
-        The documents, and a sentence for each thing that is left out or becomes another type.
+        The documents, and a sentence for each object that is left out or becomes another type.
 
     Raises:
         UnsupportedTypeError: That kind has no type for a column's Arrow type.
@@ -89,7 +89,7 @@ class _Conversion:
         return Schema(name=schema.name, comment=schema.comment)
 
     def takes(self, table: Table) -> bool:
-        """Tell whether the other kind can hold a table."""
+        """Return whether the other kind can hold a table."""
         if table.columns or self._kind != "duckdb":
             return True
         self.lose(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
@@ -121,11 +121,11 @@ class _Conversion:
         return result
 
     def _time_index(self, table: Table, columns: tuple[Column, ...]) -> str | None:
-        """Return a table's time index, unless its times are texts now: no window could be told by them."""
+        """Return a table's time index, unless its times become texts, which cannot be compared with windows."""
         texts = {column.name for column in columns if column.type.lower() in _TEXTS}
         if table.time_index not in texts:
             return table.time_index
-        self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} are texts there.")
+        self.lose(f"Chunks of {table.table_name} cannot be replaced: its times in {table.time_index} become texts.")
         return None
 
     def _column(self, table: Table, column: Column, sequence: Sequence | None) -> Column:
@@ -159,12 +159,12 @@ class _Conversion:
         )
 
     def _sequences(self, table: Table) -> Iterator[Sequence]:
-        """Yield the sequences that fill a column by their next number alone."""
-        known = {column.name: column for column in table.columns}
+        """Yield the sequences whose next number is the default of a column."""
+        columns = {column.name: column for column in table.columns}
         identities = identity_sequences(table)
         taken = set()
         for sequence in table.sequences:
-            column = known.get(sequence.column or "")
+            column = columns.get(sequence.column or "")
             fills = column is not None and (
                 identities.get(column.name) == sequence
                 if column.identity is not None
@@ -190,7 +190,7 @@ class _Conversion:
             if self._temporal(key.definition, what):
                 continue
             if "NULLS NOT DISTINCT" in (key.definition or ""):
-                self.lose(f"{what} lets several NULLs be: NULLS NOT DISTINCT is left out.")
+                self.lose(f"{what} allows several NULLs: NULLS NOT DISTINCT is left out.")
             yield UniqueConstraint(name=key.name, columns=key.columns)
 
     def _foreign_keys(self, table: Table) -> Iterator[ForeignKey]:
@@ -206,17 +206,17 @@ class _Conversion:
             yield key.model_copy(update={"definition": None})
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
-        """Return why rows that satisfy a foreign key in the source might violate it in the target."""
+        """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
         if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
             return "as texts, equal values of its columns may differ"
         if match := _UNCHECKED.search(key.definition or ""):
             return f"{self._source} has not checked it ({match.group()})"
         if self._kind == "duckdb" and table.table_name == (key.referenced_schema, key.referenced_table):
-            return "DuckDB takes no row that refers to itself, or to one that refers back"
+            return "DuckDB accepts no row that refers to itself, or to one that refers back"
         return ""
 
     def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:
-        """Yield the columns of a foreign key, on both sides, that travelled as text."""
+        """Yield the columns on both sides of a foreign key that are carried as text."""
         referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
         columns = [table.column(name) for name in key.columns]
         columns += [referred.column(name) for name in key.referenced_columns] if referred else []
@@ -225,7 +225,7 @@ class _Conversion:
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")
         if match:
-            self.lose(f"{what} is left out: only {self._source} knows {match.group()}.")
+            self.lose(f"{what} is left out: only {self._source} supports {match.group()}.")
         return match is not None
 
     def _indexes(self, table: Table) -> Iterator[Index]:
@@ -233,16 +233,16 @@ class _Conversion:
             if self._kind == "spark" or not is_plain(index):
                 self.lose(f"Index {index.name} of {table.table_name} is left out: {index.definition}.")
                 continue
-            keys = ", ".join(map(_quoted, index.columns))
+            keys = ", ".join(map(identifier, index.columns))
             unique = "UNIQUE " if index.unique else ""
-            relation = f"{_quoted(table.schema_name)}.{_quoted(table.name)}"
+            relation = f"{identifier(table.schema_name)}.{identifier(table.name)}"
             yield index.model_copy(
-                update={"definition": f"CREATE {unique}INDEX {_quoted(index.name)} ON {relation} ({keys})"}
+                update={"definition": f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} ({keys})"}
             )
 
 
 def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
-    """Return what a column's values become, for a type that says more than the one that they go to; else nothing."""
+    """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
     if type_text == "json":
         return "each value as JSON"
     if type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type):
@@ -258,18 +258,19 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
 
 
 def is_plain(index: Index) -> bool:
-    """Tell whether an index is of columns alone, in the usual order and of the usual kind."""
+    """Return whether an index is a B-tree of columns alone, in ascending order."""
     match = _INDEX_HEAD.fullmatch(index.definition.strip())
     if match is None or not index.columns:
         return False
     written = [part.strip() for part in match["keys"].split(",")]
     return all(
-        text in (name, _quoted(name), f"'{_quoted(name)}'") for text, name in zip(written, index.columns, strict=False)
+        text in (name, identifier(name), f"'{identifier(name)}'")
+        for text, name in zip(written, index.columns, strict=False)
     ) and len(written) == len(index.columns)
 
 
 def _draws_from(default: str | None, sequence: Sequence) -> bool:
-    """Tell whether a default is the next number of a sequence, which DuckDB may name without its schema."""
+    """Return whether a default is the next number of a sequence; DuckDB may omit its schema."""
     match = _NEXTVAL.fullmatch(default or "")
     named = match["name"].replace("''", "'") if match else ""
     own = f".{sequence.schema_name}.{sequence.name}"
@@ -278,10 +279,6 @@ def _draws_from(default: str | None, sequence: Sequence) -> bool:
 
 
 def _drawing(sequence: Sequence) -> str:
-    """Return the default that draws from a sequence, which PostgreSQL and DuckDB write alike."""
-    name = f"{_quoted(sequence.schema_name)}.{_quoted(sequence.name)}"
+    """Return the default that draws from a sequence, for PostgreSQL and DuckDB."""
+    name = f"{identifier(sequence.schema_name)}.{identifier(sequence.name)}"
     return "nextval('" + name.replace("'", "''") + "')"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -1,4 +1,4 @@
-"""The registry of databases: which module answers for which URI, imported only when it is used."""
+"""Opens sources and targets by URI; the module of a database is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class _Kind:
 
     Attributes:
         module: The module that opens it.
-        form: How its URI is written.
-        driver: Top-level package of a driver that is not always installed.
-        extra: The extra of this package that brings the driver.
+        form: The form of its URI.
+        driver: Top-level package of an optional driver.
+        extra: The extra of this package that installs the driver.
     """
 
     module: str
@@ -43,7 +43,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
 
 def kind_of(uri: str) -> str:
-    """Return the kind of database a URI names: `postgresql`, `duckdb` or `spark`.
+    """Return the kind of a URI's database: `postgresql`, `duckdb` or `spark`.
 
     Raises:
         UnknownSourceError: The URI is of no known kind.
@@ -52,10 +52,10 @@ def kind_of(uri: str) -> str:
 
 
 def default_alias(uri: str) -> str:
-    """Return a public name made from a URI, without user, password or host.
+    """Return a public name from a URI, without user, password or host.
 
     Raises:
-        UnknownSourceError: The URI is of no known kind, or is not written as its kind wants it.
+        UnknownSourceError: The URI is of no known kind, or has an invalid form.
     """
     return _module(uri).default_alias(uri)
 
@@ -64,17 +64,17 @@ def open_database(address: DatabaseAddress) -> Database:
     """Connect to a database.
 
     Raises:
-        UnknownSourceError: The URI is of no known kind, not written as its kind wants it, or its driver is missing.
+        UnknownSourceError: The URI is of no known kind, has an invalid form, or its driver is missing.
         DatabaseUnavailableError: The database cannot be reached.
         DatabaseDeniedError: The database refused the user or password.
         DatabaseLockedError: Another process holds the database file.
-        DatabaseError: There is no such database, or it is damaged.
+        DatabaseError: The database does not exist, or it is damaged.
     """
     return _module(address.uri).open(address)
 
 
 def target_module(uri: str) -> TargetModule:
-    """Return the module that restores into the kind of database that a URI names.
+    """Return the module for restores into a URI's kind of database.
 
     Raises:
         UnknownSourceError: The URI is of no known kind, or its driver is missing.
@@ -83,11 +83,11 @@ def target_module(uri: str) -> TargetModule:
 
 
 def open_target(address: DatabaseAddress) -> Target:
-    """Connect to a database that is restored into.
+    """Connect to a database as the target of a restore.
 
     Raises:
         UnknownSourceError: See `open_database`.
-        DatabaseError: Likewise.
+        DatabaseError: See `open_database`.
     """
     return target_module(address.uri).open_target(address)
 
@@ -96,13 +96,13 @@ def _entry(uri: str) -> tuple[str, _Kind]:
     match = _SCHEME.match(uri)
     entry = _KINDS.get(match.group().lower()) if match else None
     if entry is None:
-        # Never the whole text: it may hold a password.
-        found = f"{match.group()}:" if match else "no scheme"
+        # The message must not quote the URI, which may contain a password.
+        scheme = f"{match.group()}:" if match else "no scheme"
         forms = ", ".join(dict.fromkeys(kind.form for _, kind in _KINDS.values()))
         raise UnknownSourceError(
-            f"A source or target must be an alias of the configuration or a database URI; found one with {found}."
+            f"A source or target must be an alias of the configuration or a database URI; found one with {scheme}."
             f" Write one of: {forms}.",
-            found=found,
+            found=scheme,
         )
     return entry
 

@@ -1,4 +1,4 @@
-"""Foreign keys in a target: in which order a replaced chunk's rows go and come, and which rows must not go."""
+"""Foreign keys of a target: the order of tables in a replacement, and the refusal to delete referenced rows."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from snapshot_assets.format.relations import TableName
 
 @dataclass(frozen=True)
 class Reference:
-    """One foreign key that is in the target.
+    """A foreign key in the target.
 
     Attributes:
         name: Its name.
-        child: Relation whose rows refer: `table` itself, or a partition that has a foreign key of its own.
-        table: Table that those rows belong to.
-        referred: Relation that they refer to: `parent` itself, or a partition.
-        parent: Table that the rows belong to that they refer to.
-        match: SQL condition that holds where row `c` of `child` refers to row `p` of `referred`.
+        child: Referencing relation: `table`, or a partition of it with a foreign key of its own.
+        table: Table to which the referencing rows belong.
+        referred: Referenced relation: `parent`, or a partition of it.
+        parent: Table to which the referenced rows belong.
+        match: SQL condition of row `c` of `child` referring to row `p` of `referred`.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Reference:
 
 
 def parents_first(tables: Sequence[TableName], references: Sequence[Reference]) -> list[TableName]:
-    """Return tables in the order in which foreign keys let rows in, those of a circle as they come."""
+    """Return tables in an order that lets foreign keys accept their rows; tables in a circle keep their order."""
     parents = {
         name: {each.parent for each in references if each.table == name and each.parent in tables} for name in tables
     }
@@ -49,21 +49,21 @@ def parents_first(tables: Sequence[TableName], references: Sequence[Reference]) 
 
 
 def refusal(chunk: int, reference: Reference, *, with_children: bool) -> str:
-    """Return the sentences that say why rows are not deleted that others refer to.
+    """Return the message that refuses to delete rows to which other rows refer.
 
     Args:
-        chunk: The chunk whose rows would be.
-        reference: By which foreign key.
-        with_children: Whether the database deletes them once the rows are deleted that refer to them.
+        chunk: The chunk of the rows.
+        reference: The foreign key.
+        with_children: Whether the database can delete them after the referencing rows, in the same transaction.
     """
-    says = f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to"
+    start = f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to"
     if with_children:
         return (
-            f"{says} rows of {reference.parent} that would be deleted, from rows that are not replaced with them."
+            f"{start} rows of {reference.parent} that would be deleted, from rows that are not replaced with them."
             " Nothing was changed. Drop that foreign key, replace the chunk, and add the key again; or restore into an"
             " empty database."
         )
     return (
-        f"{says} rows of {reference.parent} that would be deleted, and DuckDB deletes no such row, not even together"
-        " with those that refer to it. Nothing was changed. Restore into a new file."
+        f"{start} rows of {reference.parent} that would be deleted, and DuckDB cannot delete them, not even together"
+        " with the rows that refer to them. Nothing was changed. Restore into a new file."
     )

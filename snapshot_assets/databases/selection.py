@@ -1,4 +1,4 @@
-"""Which relations a plan selects, and what to say when a name in it is not there."""
+"""Checks the names in a plan's selection, and suggests similar names for those that do not exist."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NEAR = 3
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the known names most like `name`, best first; letter case counts little.
+    """Return the known names most similar to `name`, best first, ignoring case.
 
     Args:
-        name: The name that is not known.
+        name: A name that does not exist.
         known: Names that exist.
     """
     by_folded: dict[str, list[str]] = {}
@@ -27,7 +27,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """Return the sentence that helps someone who wrote `name`: near names, else what there is."""
+    """Return a sentence with the names similar to `name`, or else with all known names."""
     if near := near_names(name, known):
         return f"Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
     if not known:
@@ -41,12 +41,12 @@ def suggestion(name: str, known: Collection[str]) -> str:
 def check_selection(
     selection: Selection, schemas: Collection[str], relations: Mapping[TableName, Collection[str]]
 ) -> None:
-    """Refuse a selection that names what is not there.
+    """Refuse a selection that names objects that do not exist.
 
     Args:
-        selection: What the plan says.
-        schemas: Every schema of the database that is not the system's.
-        relations: Every table and view that may be exported, with its column names.
+        selection: The selection of the plan.
+        schemas: Every schema of the database except those of the system.
+        relations: Every table and view that can be exported, with its column names.
 
     Raises:
         UnknownRelationError: A schema or table does not exist.
@@ -80,7 +80,7 @@ def check_relation(name: TableName, schemas: Collection[str], relations: Collect
     """Refuse a table or view that does not exist.
 
     Raises:
-        UnknownRelationError: It does not exist; near names are in the message.
+        UnknownRelationError: It does not exist; the message names similar ones.
     """
     if name in relations:
         return
@@ -107,9 +107,9 @@ def check_column(name: TableName, column: str, columns: Collection[str], role: s
 
     Args:
         name: The table.
-        column: The column as the plan writes it.
+        column: The column in the plan.
         columns: The table's columns.
-        role: What the plan says about the column, such as `time index`.
+        role: The role that the plan gives the column, such as `time index`.
 
     Raises:
         PlanError: The table has no such column.
@@ -124,7 +124,7 @@ def check_column(name: TableName, column: str, columns: Collection[str], role: s
 
 
 def selects(selection: Selection, name: TableName) -> bool:
-    """Tell whether a table belongs to the selection."""
+    """Return whether a table belongs to the selection."""
     if selection.tables:
         return name in selection.tables
     return not selection.schemas or name.schema in selection.schemas
@@ -144,5 +144,5 @@ def selected_schemas(selection: Selection, relations: Iterable[TableName], schem
 
 
 def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:
-    """Return the carrier that the plan gives a column, or None where it leaves the type's own."""
+    """Return the carrier that the plan gives a column, or None for the default."""
     return selection.carriers.get((name, column))

@@ -1,8 +1,7 @@
-"""What every database module offers: describe the schema, plan scans, and yield Arrow batches.
+"""The protocol of a database as the source of an export.
 
-A `Database` is one open connection (or file) and is closed after use. A `DatabaseAddress` is what travels to a
-Spark task: it is picklable, names the module, and holds the resolved URI, secrets included, which appears in no
-`repr`, document, tag or event.
+A `Database` is one open connection or file, closed after use. Spark tasks receive a `DatabaseAddress`, which is
+picklable. Its URI contains secrets and appears in no `repr`, document, tag or event.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ class DatabaseAddress:
     """How to reach a database.
 
     Attributes:
-        alias: Public name; the only one that may be written anywhere.
+        alias: Public name, for documents and messages.
         uri: `postgresql://…`, `duckdb:///abs/path.duckdb`, `spark:<catalog>[.<namespace>]`.
-        consistency: Token of a database snapshot held elsewhere that this connection must read (PostgreSQL's
-            exported snapshot id); None to read the present.
+        consistency: Token of the held state that the connection must read (PostgreSQL's exported snapshot id); None
+            for the present state.
     """
 
     alias: str
@@ -36,13 +35,13 @@ class DatabaseAddress:
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a database is exported, as the plan says; empty means everything that is not the system's.
+    """What a plan exports of a database; an empty selection means everything except system objects.
 
     Attributes:
-        schemas: Schemas by true name; empty for all.
-        tables: Tables by true name; empty for all of the schemas. A view named here is exported as a table.
-        time_columns: Time index by table, where the plan names it. None says: this table is untimed.
-        carriers: Carrier by table and column, where the plan overrides the type's own.
+        schemas: Schemas by name; empty for all.
+        tables: Tables by name; empty for all tables of the schemas. A view named here is exported as a table.
+        time_columns: Time index by table, if the plan names it; None for an untimed table.
+        carriers: Carrier by table and column, if the plan overrides the default.
     """
 
     schemas: tuple[str, ...] = ()
@@ -58,7 +57,7 @@ class AllRows:
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Rows whose time lies in the half-open `[start, end)`, both aware UTC instants.
+    """Rows whose time is in the half-open interval `[start, end)` of aware UTC instants.
 
     Attributes:
         zone: IANA zone in which a time column without a zone is read.
@@ -71,7 +70,7 @@ class WindowRows:
 
 @dataclass(frozen=True)
 class TimelessRows:
-    """Rows of a timed table whose time is NULL or infinite: chunk 0 holds them."""
+    """Rows of a timed table whose time is NULL or infinite; chunk 0 holds them."""
 
 
 Rows = AllRows | WindowRows | TimelessRows
@@ -82,9 +81,10 @@ class Scan:
     """The rows of one table that one task reads.
 
     Attributes:
-        table: The table's document: which columns, by which carrier, in which Arrow types.
-        rows: Which rows.
-        part: A disjoint share of those rows, in the database module's own words (see `Database.split`); None for all.
+        table: The table's document, with columns, carriers and Arrow types.
+        rows: The rows.
+        part: A disjoint part of those rows, in the database module's own notation (see `Database.split`); None for
+            all.
     """
 
     table: Table
@@ -94,31 +94,31 @@ class Scan:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How much a scan will yield, cheaply guessed: used to cut slices and to batch small windows, never reported."""
+    """A cheap estimate of a scan's size, for dividing large windows and combining small ones; never reported."""
 
     rows: int
     bytes: int
 
 
 class HeldState(Protocol):
-    """A database state that is held open for other connections."""
+    """A database state that is held for other connections."""
 
     @property
     def token(self) -> str | None:
-        """What `DatabaseAddress.consistency` must be to read the state; None where the database has no such means."""
+        """The `DatabaseAddress.consistency` that reads the state; None if the database has none."""
         ...
 
     def check(self) -> None:
-        """Make sure that the state is still held.
+        """Check that the state is still held.
 
         Raises:
-            ConsistencyLostError: It is gone, and no connection can ever read it again.
+            ConsistencyLostError: It is gone, and no connection can read it again.
         """
         ...
 
 
 class SchemaSource(Protocol):
-    """Whatever tables can be read from: what databases and Spark catalogs share.
+    """The part of a source that databases and Spark catalogs share.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `ConsistencyLostError`.
@@ -127,15 +127,13 @@ class SchemaSource(Protocol):
     kind: str
 
     def extract(self, selection: Selection) -> DatabaseSchema:
-        """Describe the selected schemas, tables and views, and find each table's time index.
-
-        Time index: the plan's; else TimescaleDB's dimension; else the only timestamp column; else none.
+        """Describe the selected schemas, tables and views, with each table's time index (see `choose_time_index`).
 
         Raises:
-            UnknownRelationError: A named schema or table is not there (the message lists near names).
-            AmbiguousTimeIndexError: Several timestamp columns and no choice; lists the candidates.
-            UnsupportedTypeError: A column of a pseudo-type.
-            DatabaseDeniedError: A selected table may not be read.
+            UnknownRelationError: A named schema or table does not exist; the message lists similar names.
+            AmbiguousTimeIndexError: A table has several timestamp columns, and the plan chooses none.
+            UnsupportedTypeError: No carrier holds the values of a column's type.
+            DatabaseDeniedError: This user may not read a selected table.
         """
         ...
 
@@ -148,46 +146,46 @@ class SchemaSource(Protocol):
         ...
 
     def fence(self) -> dict[str, str]:
-        """Return what identifies the state this connection reads, such as PostgreSQL's snapshot and LSN."""
+        """Return identifiers of the state that this connection reads, such as PostgreSQL's snapshot and LSN."""
         ...
 
     def close(self) -> None:
-        """Close the connection; cursors first."""
+        """Close the connection."""
         ...
 
 
 class Database(SchemaSource, Protocol):
-    """One open database, read side: a source whose rows a task reads over a connection of its own."""
+    """An open database as a source: every task reads its rows over its own connection."""
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Guess the size of a scan without reading its rows."""
+        """Estimate the size of a scan without reading its rows."""
         ...
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into at most `parts` disjoint scans of about equal work that together yield its rows."""
+        """Divide a scan into at most `parts` disjoint scans of similar size that together yield its rows."""
         ...
 
     def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows as batches whose schema is exactly `scan.table.arrow_schema()`.
 
-        Batches hold at most some tens of MiB, whatever the chunk's size.
+        A batch has at most some tens of MiB, for any size of chunk.
 
         Raises:
-            CarrierError: A value does not fit its native carrier; names the column and the override to write.
+            CarrierError: A value does not fit its native carrier; names the column and the override for the plan.
         """
         ...
 
     def hold(self) -> AbstractContextManager[HeldState]:
-        """Hold the present state of the database open for other connections until the context ends.
+        """Hold the present state of the database for other connections until the context ends.
 
-        Connections whose `DatabaseAddress.consistency` is the state's token read it. The connection that holds does
-        not itself read the state: open another one with the token, also to extract the schema.
+        Connections whose `DatabaseAddress.consistency` is the state's token read it. This connection does not: to
+        extract the schema, open another one with the token too.
         """
         ...
 
 
 class DatabaseModule(Protocol):
-    """What a module of this package registers under its URI scheme."""
+    """What a database module offers for a source."""
 
     def open(self, address: DatabaseAddress) -> Database:
         """Connect.
@@ -199,5 +197,5 @@ class DatabaseModule(Protocol):
         ...
 
     def default_alias(self, uri: str) -> str:
-        """Return a public name made from the URI, without user or password."""
+        """Return a public name from the URI, without user or password."""
         ...

@@ -1,4 +1,4 @@
-"""Batches on their way into a driver that takes a stream of Arrow."""
+"""Passes batches to a driver as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 
 
 class Feed:
-    """Batches as a stream in the types that a driver takes; counts rows and keeps what the batches raised.
+    """Batches as a stream in a driver's types; counts rows, and keeps an error that the batches raise.
 
-    A driver wraps an error that it meets while it pulls a batch in words of its own.
+    Drivers replace an error of their input by one of their own: `errors` raises the original.
 
     Args:
         batches: Batches with at least the schema's columns.
@@ -25,11 +25,11 @@ class Feed:
         self.rows = 0
 
     def reader(self) -> pa.RecordBatchReader:
-        """Return the stream; once only."""
+        """Return the stream. Call it once."""
         return pa.RecordBatchReader.from_batches(self._schema, self._stream())
 
     def portions(self, size: int) -> Iterator[pa.Table]:
-        """Yield the stream in tables of about `size` bytes, at least a batch each; once only."""
+        """Yield the stream in tables of about `size` bytes, at least one batch each. Call it once."""
         pending: list[pa.RecordBatch] = []
         for batch in self._stream():
             pending.append(batch)
@@ -51,7 +51,7 @@ class Feed:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the batches' own error in place of what the driver makes of it."""
+        """Raise the batches' own error instead of the driver's."""
         try:
             yield
         except Exception:

@@ -1,8 +1,8 @@
-"""Where rows go back to: what every database module offers to a restore.
+"""The protocol of a database as the target of a restore.
 
-A restore makes the target's tables from the schema documents, loads files, each with its ledger row in one
-transaction, then makes keys, indexes and views. The ledger lies in the target, in a schema of its own, and is what
-makes a resume exact: a file that is in it is in the table.
+A restore creates tables from the schema documents, loads files, and then creates keys, indexes and views. The target
+has a ledger in a schema of its own. A transaction loads each file together with its ledger row, so a resumed restore
+neither misses nor repeats a row.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"
-"""Schema of the ledger in the target; no restore touches tables of that schema otherwise."""
+"""Schema of the ledger; snapshots have no tables in it."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of a restore. Statements are run one by one, never joined: expressions come from documents.
+    """One statement of a restore. Statements are never joined into one string, because they contain documents' text.
 
     Attributes:
-        makes: What it makes, for messages, such as `index public.readings_ts_idx`.
+        makes: The object that it creates, for messages, such as `index public.readings_ts_idx`.
         sql: Exactly one statement in the target's SQL.
-        table: Table or view that it makes or belongs to: where that is there already, nothing of it is made.
-        unless: Query that yields a row where what it makes is there already, for kinds of things that SQL cannot make
-            `IF NOT EXISTS`; "" for the others.
-        always: Whether it is run by every import, also where an earlier one made `table`: what it makes depends on the
-            rows.
+        table: Table or view to which the object belongs; if that exists before the import, the statement is skipped.
+        unless: Query that yields a row if the statement is to be skipped, for objects without `IF NOT EXISTS`; "" for
+            none.
+        always: Whether every import runs it, even if an earlier one created `table`, because it depends on the rows.
     """
 
     makes: str
@@ -43,13 +42,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Definition:
-    """How a snapshot's schema becomes a target's.
+    """How to create a snapshot's schema in a target.
 
     Attributes:
-        tables: The tables as the target will hold them, in its own types, in the order of the snapshot's.
-        before: What is made before the first row: schemas, types, sequences, tables.
-        after: What is made after the last: keys, indexes, values of sequences, foreign keys, then views.
-        lost: What cannot be carried over, a sentence each.
+        tables: The tables in the target's own types, in the order of the snapshot.
+        before: Statements to run before the rows: schemas, types, sequences, tables.
+        after: Statements to run after the rows: keys, indexes, values of sequences, foreign keys, views.
+        lost: What cannot be restored, a sentence each.
     """
 
     tables: tuple[Table, ...] = ()
@@ -60,12 +59,12 @@ class Definition:
 
 @dataclass(frozen=True)
 class ExistingTable:
-    """A table that is in the target already.
+    """A table that the target already has.
 
     Attributes:
-        columns: Its columns' names in order, generated ones included.
+        columns: Its column names in order, generated ones included.
         has_rows: Whether it holds any row.
-        what: What it is: `table`, or what else has its name.
+        what: Its kind: `table`, or that of another relation with its name.
     """
 
     columns: tuple[str, ...]
@@ -75,11 +74,11 @@ class ExistingTable:
 
 @dataclass(frozen=True)
 class OtherType:
-    """A column that is in the target with another type than an import would give it.
+    """A column of the target whose type differs from that of the import.
 
     Attributes:
-        found: Its type, as the target calls it.
-        expected: The type that the import would make.
+        found: Its type in the target.
+        expected: Its type in the import.
     """
 
     table: TableName
@@ -90,21 +89,21 @@ class OtherType:
 
 @dataclass(frozen=True)
 class RestoreRecord:
-    """What an import pinned when it first ran; every resume uses it.
+    """What an import fixed at its start; every resume uses it.
 
     Attributes:
         id: 32 hex digits.
         location_id: The location's id in its log.
-        location: Its URI, for people.
+        location: Its URI, for messages.
         revision: Sealed revision that is restored.
         checksum: Snapshot checksum at that revision.
         filters: Canonical JSON of what restricts the import.
         tables: Target tables.
-        made: Tables and views that the import makes; what was there before keeps its own keys and indexes.
-        tag: Tag that pins the revision until the import has finished, where the location can be written to.
-        finished: Whether all of it was done.
-        into_nonempty: Whether a table held rows of others when it, or an import before it, began.
-        windows: Canonical JSON of the windows that its chunks are; "" where an earlier version recorded it.
+        made: Tables and views that the import creates; existing ones keep their own keys and indexes.
+        tag: Tag that pins the revision until the import has finished; "" if the location is read-only.
+        finished: Whether the import is complete.
+        into_nonempty: Whether a table held other rows when this import, or one before it, started.
+        windows: Canonical JSON of its chunks' windows; "" in a record of an earlier version.
     """
 
     id: str
@@ -123,11 +122,11 @@ class RestoreRecord:
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One data file in the ledger: its rows are in the table.
+    """A data file in the ledger: the table holds its rows.
 
     Attributes:
         import_id: The import that loaded it.
-        rows: Rows that went in: fewer than the file's where a time range cuts it.
+        rows: Rows loaded: fewer than the file's if a time range filters them.
     """
 
     location_id: str
@@ -139,31 +138,8 @@ class LoadedFile:
     rows: int = 0
 
 
-def not_renewable(files: Sequence[LoadedFile]) -> str:
-    """Return the sentence that refuses to know rows by other files, where the ledger has not got them as expected."""
-    return (
-        f"Chunk {files[0].chunk} of {files[0].table} was loaded by another run meanwhile. Run again to go on with what"
-        " is there now."
-    )
-
-
-def superseded(table: TableName, import_id: str, newest: str = "") -> str:
-    """Return the sentences that refuse rows of an import which is not the newest one into a table.
-
-    Args:
-        table: The table.
-        import_id: Whose rows they are.
-        newest: Import that is in force; "" for none.
-    """
-    now = f"import {newest} was begun into it since" if newest else "the ledger knows no import into it"
-    return (
-        f"Import {import_id} loads nothing more into {table}: {now}, so what it would load may have been replaced. Run"
-        " again to go on with what is in force."
-    )
-
-
 class RestoreTarget(Protocol):
-    """A database that rows are restored into, all but how the rows go in. Closed after use.
+    """A target of a restore, except for the loading of rows. Closed after use.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `DatabaseError`.
@@ -176,56 +152,56 @@ class RestoreTarget(Protocol):
         ...
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns that are there with another type than the tables give them, which rows may not go into.
+        """Return the columns whose type in the target differs from that in the tables.
 
-        Spellings and lengths of a type make no other one, but a scale or precision that rounds does. A target that
-        checks every value itself returns none.
+        Spellings and lengths do not matter. A scale or precision that would round does. A target that checks every
+        value itself returns none.
         """
         ...
 
     def imports(self) -> list[RestoreRecord]:
-        """Return the imports that the ledger knows, oldest first; none where there is no ledger."""
+        """Return the imports in the ledger, oldest first; none without a ledger."""
         ...
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
-        """Return the files of a location that the ledger knows."""
+        """Return the files of a location in the ledger."""
         ...
 
     def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
-        """Record an import and run its first statements, in one transaction; makes the ledger where there is none.
+        """Record an import and run its first statements, in one transaction; create the ledger if it does not exist.
 
         Args:
-            record: What is pinned.
-            statements: What makes the tables that are not there.
-            newest: Id of the newest import into any of the tables that the caller saw in the ledger, "" for none.
+            record: The import.
+            statements: Statements that create the missing tables.
+            newest: Id of the newest import into any of the tables that the caller read in the ledger, "" for none.
 
         Returns:
-            `record`; or, with nothing done, the newest import if a run at the same time recorded one meanwhile.
+            `record`; or the newest import, without any change, if a concurrent run recorded one meanwhile.
 
         Raises:
-            RestoreError: A statement failed; names what it makes. Nothing was changed.
+            RestoreError: A statement failed; names the object. Nothing was changed.
         """
         ...
 
     def renew(self, record: RestoreRecord, old: Sequence[LoadedFile], new: Sequence[LoadedFile]) -> None:
-        """Know rows that are in by other files, all at once: a compaction put them there. No row is touched.
+        """Record other files for rows that the tables hold, after a compaction, in one transaction.
 
         Args:
-            record: The import that found it out.
-            old: What the ledger has of them; a run at the same time may have done this already.
-            new: What takes its place; of each table and chunk all files.
+            record: The import.
+            old: Files in the ledger; a concurrent run may have replaced them already.
+            new: The files that replace them: all files of each table and chunk.
 
         Raises:
-            OtherImportError: The import is not the newest one into a table any more.
-            RestoreError: The ledger has other files now. Nothing was changed.
+            OtherImportError: The import is no longer the newest one into a table.
+            RestoreError: The ledger holds other files. Nothing was changed.
         """
         ...
 
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished, in one transaction; nothing if it was already.
+        """Run the last statements and mark the import as finished, in one transaction, unless it is finished.
 
         Raises:
-            RestoreError: A statement failed, such as a key that the rows violate; names what it makes.
+            RestoreError: A statement failed, such as a key that the rows violate; names the object.
         """
         ...
 
@@ -243,32 +219,32 @@ class RestoreTarget(Protocol):
 
 
 class Target(RestoreTarget, Protocol):
-    """A connection that a task makes, loads files over, each in one transaction, and closes."""
+    """A target of a restore with the loading of rows; a task opens it, loads files and closes it."""
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         """Insert a file's rows and its ledger row in one transaction.
 
         Args:
-            file: The ledger row; its `rows` are counted here.
-            table: The table as the target holds it. Batches have its Arrow schema without generated columns.
-            batches: The rows; an error of theirs leaves nothing of the file in the target.
+            file: The ledger row, except for `rows`, which is counted here.
+            table: The table in the target. Batches have its Arrow schema without generated columns.
+            batches: The rows; if they raise an error, the transaction is rolled back.
 
         Returns:
-            Rows inserted, or None if the ledger had the file already: then nothing was read.
+            Rows inserted; None if the ledger already holds the file, and then no batch is read.
 
         Raises:
-            OtherImportError: The file's import is not the newest one into the table any more.
+            OtherImportError: The file's import is no longer the newest one into the table.
         """
         ...
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its files of now, in one transaction; returns the rows inserted.
+        """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
 
-        Rows of children are deleted before those that they refer to, and come after them.
+        Referencing rows are deleted before the referenced ones, and loaded after them.
 
         Raises:
-            OtherImportError: The import is not the newest one into a table any more.
-            RestoreError: Rows that would be deleted are referred to by rows that are not replaced with them.
+            OtherImportError: The import is no longer the newest one into a table.
+            RestoreError: Rows that are not replaced refer to rows that would be deleted.
         """
         ...
 
@@ -278,11 +254,11 @@ class Load:
     """A replacement of one table's rows of a chunk.
 
     Attributes:
-        location_id: The location the rows come from.
+        location_id: The location of the rows.
         import_id: The import that replaces them.
-        table: The table as the target holds it.
-        rows: Which rows are deleted first.
-        files: Ledger row of each new file, the table with columns as that file carries them, and its batches.
+        table: The table in the target.
+        rows: The rows to delete first.
+        files: For each new file, its ledger row, the table with that file's columns, and its batches.
     """
 
     location_id: str
@@ -293,7 +269,7 @@ class Load:
 
 
 class TargetModule(Protocol):
-    """What a database module offers beside `DatabaseModule`, if it can be restored into.
+    """What a database module that can be a target offers beside `DatabaseModule`.
 
     Attributes:
         ONE_WRITER: Whether only one connection at a time may write.
@@ -306,15 +282,15 @@ class TargetModule(Protocol):
         ...
 
     def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-        """Return how a schema of this same kind of database is made again.
+        """Return how to create a schema that comes from the same kind of database.
 
         Args:
-            schema: What is restored: a selection may have left out tables that others refer to.
-            expressions: Whether defaults, checks, generated columns and views, which are SQL text of the snapshot,
-                are restored; else they stand in `lost`.
+            schema: What is restored; a selection may leave out tables that others refer to.
+            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
+                views. If not, they are listed in `lost`.
         """
         ...
 
     def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type text that holds an Arrow type's values, for tables of another kind of database."""
+        """Return the type for an Arrow type's values, for tables of another kind of database."""
         ...

@@ -47,7 +47,7 @@ class TimeColumn(ABC):
         """Return the time index of a timed table.
 
         Raises:
-            PlanError: There is no such zone, or the column's type is not one of `types`.
+            PlanError: There is no such zone, or `types` lacks the column's type.
         """
         assert table.time_index is not None
         kind = table.column(table.time_index).type
@@ -139,7 +139,7 @@ _ENDS = ("min", "max")
 
 
 def time_range(microseconds: Iterable[int | None]) -> tuple[datetime, datetime] | None:
-    """Return the least and the greatest instant, or None if there is none.
+    """Return the least and the greatest instant, or None for no instants.
 
     Args:
         microseconds: Instants in microseconds since 1970; NULLs are ignored.
@@ -168,7 +168,7 @@ def known_zone(zone: str) -> ZoneInfo:
     """Return a time zone by its IANA name.
 
     Raises:
-        PlanError: There is none.
+        PlanError: No zone has that name.
     """
     try:
         return ZoneInfo(zone)

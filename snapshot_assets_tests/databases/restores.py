@@ -1,4 +1,4 @@
-"""A whole database copied into another one through the interface of sources and targets, without files between them."""
+"""Copies databases through the protocols of sources and targets, without files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def target(address: DatabaseAddress) -> Iterator[Target]:
 def extracted(
     address: DatabaseAddress, *tables: TableName, carriers: Mapping[tuple[TableName, str], Carrier] | None = None
 ) -> DatabaseSchema:
-    """Return a database's documents without the ledger; of tables that are named, none has a time index."""
+    """Return a database's documents without the ledger; the given tables are untimed."""
     with source(address) as database:
         schema = database.extract(Selection(tables=tables, time_columns=dict.fromkeys(tables), carriers=carriers or {}))
     return without_ledger(schema)
@@ -72,7 +72,7 @@ def copy(
     expressions: bool = True,
     step: Callable[[str], None] = NO_STEP,
 ) -> Definition:
-    """Make a schema's tables in a target and load all their rows; goes on where an earlier call ended.
+    """Create a schema's tables in a target and load all their rows; continue where an earlier call ended.
 
     Args:
         schema: Documents of the source.
@@ -83,12 +83,12 @@ def copy(
     """
     definition = definition_of(schema, into, expressions=expressions)
     with source(origin) as database, target(into) as opened:
-        known = opened.imports()
+        earlier = opened.imports()
         step("read the ledger")
-        record = known[-1] if known else record_of(definition)
-        if not known:
+        record = earlier[-1] if earlier else record_of(definition)
+        if not earlier:
             opened.begin(record, definition.before, "")
-            step("begun")
+            step("recorded the import")
         documents = {table.table_name: table for table in schema.tables}
         for table in definition.tables:
             name = table.table_name

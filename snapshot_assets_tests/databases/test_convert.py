@@ -149,7 +149,7 @@ def test_postgresql_to_duckdb_keeps_every_value(
 
 
 def values_of(address: DatabaseAddress, schema: DatabaseSchema, name: TableName) -> list[Any]:
-    """Return a table's values by id, times as numbers, which Python may not hold otherwise."""
+    """Return a table's values by id, times as numbers, because Python cannot hold them all."""
     table = schema.table(name)
     with source(address) as database, database.scan(Scan(table, AllRows())) as batches:
         rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("id")
@@ -162,7 +162,7 @@ def values_of(address: DatabaseAddress, schema: DatabaseSchema, name: TableName)
     return [repr(value) if isinstance(value, float) else value for value in values.to_pylist()]
 
 
-def test_keys_comments_indexes_and_sequences_go_along_and_the_rest_is_listed(tmp_path: Path) -> None:
+def test_keys_comments_indexes_and_sequences_are_converted_and_the_rest_is_reported(tmp_path: Path) -> None:
     origin = make_file(tmp_path / "shop.duckdb", *SHOP)
     schema = extracted(origin)
     mapped, lost = converted(schema, "postgresql", postgresql_type)
@@ -200,7 +200,7 @@ def test_keys_comments_indexes_and_sequences_go_along_and_the_rest_is_listed(tmp
         assert words in text
 
 
-def test_a_whole_database_goes_to_postgresql_and_back(
+def test_a_whole_database_survives_postgresql(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
 ) -> None:
     origin = make_file(tmp_path / "shop.duckdb", *SHOP)
@@ -220,13 +220,13 @@ def test_a_whole_database_goes_to_postgresql_and_back(
             assert connection.sql(query).fetchall() == [], table
 
 
-def test_a_type_that_the_other_kind_has_not_names_the_column(tmp_path: Path) -> None:
+def test_a_type_without_an_equivalent_is_refused_with_its_column(tmp_path: Path) -> None:
     origin = make_file(tmp_path / "o.duckdb", "CREATE TABLE t (x INTEGER)")
 
     def refuses(arrow_type: pa.DataType) -> str:
-        raise UnsupportedTypeError("There is none.")
+        raise UnsupportedTypeError("No such type.")
 
-    with pytest.raises(UnsupportedTypeError, match=r"main\.t\.x of type INTEGER: There is none"):
+    with pytest.raises(UnsupportedTypeError, match=r"main\.t\.x of type INTEGER: No such type"):
         converted(extracted(origin), "postgresql", refuses)
 
 
@@ -261,7 +261,7 @@ def test_duckdb_types_read_the_arrow_types_of_postgresql() -> None:
     assert duckdb_type(pa.decimal256(50, 2)) == "VARCHAR"
 
 
-def test_rows_that_refer_to_themselves_go_into_duckdb_without_the_foreign_key(
+def test_a_foreign_key_of_a_table_to_itself_is_left_out_in_duckdb(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
 ) -> None:
     postgresql_server.psql(
@@ -276,7 +276,7 @@ def test_rows_that_refer_to_themselves_go_into_duckdb_without_the_foreign_key(
     definition = copy(extracted(server), server, again)
     lost = "\n".join(definition.lost)
     for words in (
-        "Foreign key t_boss_fkey of public.t is left out: DuckDB takes no row that refers to itself",
+        "Foreign key t_boss_fkey of public.t is left out: DuckDB accepts no row that refers to itself",
         "Foreign key unchecked of public.child is left out: postgresql has not checked it (NOT VALID)",
         "Foreign key child_t_fkey of public.child is carried over without ON DELETE CASCADE",
     ):

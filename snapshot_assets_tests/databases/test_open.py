@@ -36,12 +36,12 @@ def test_a_uri_names_its_kind(uri: str, kind: str) -> None:
         ("spark:lake.sa%2Eles", "lake.sa.les"),
     ],
 )
-def test_an_alias_is_made_from_a_uri(uri: str, alias: str) -> None:
+def test_the_default_alias_comes_from_the_uri(uri: str, alias: str) -> None:
     assert default_alias(uri) == alias
 
 
 @pytest.mark.parametrize("uri", ["mysql://root:hunter2@h/db", "/tmp/x.duckdb", "", "C:/x", "://hunter2"])
-def test_unknown_kinds_list_what_can_be_written_and_show_no_secret(uri: str) -> None:
+def test_an_unknown_kind_is_refused_with_all_forms_and_without_secrets(uri: str) -> None:
     with pytest.raises(UnknownSourceError) as caught:
         kind_of(uri)
     for form in ("postgresql://", "duckdb:///", "spark:"):
@@ -60,7 +60,7 @@ def test_a_spark_catalog_is_not_opened_without_a_session() -> None:
         open_database(DatabaseAddress("lake", "spark:spark_catalog"))
 
 
-def test_a_missing_driver_names_the_extra_that_brings_it() -> None:
+def test_a_missing_driver_is_reported_with_the_extra_that_installs_it() -> None:
     code = """if True:
         import sys
         sys.modules["adbc_driver_postgresql"] = None
@@ -85,7 +85,7 @@ def test_an_alias_needs_no_database_library() -> None:
     assert done.stdout == "x lake\n[]\n"
 
 
-def test_targets_say_whether_they_have_one_writer_and_unknown_ones_are_refused() -> None:
+def test_targets_declare_one_writer_and_unknown_ones_are_refused() -> None:
     assert target_module("duckdb:///a/b.duckdb").ONE_WRITER
     assert not target_module("postgresql://h/db").ONE_WRITER
     with pytest.raises(UnknownSourceError) as caught:

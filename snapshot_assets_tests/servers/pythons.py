@@ -1,4 +1,4 @@
-"""Python interpreters for Spark's workers that are not the one of these tests."""
+"""Python interpreters for Spark's workers, other than that of the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def _make_python(folder: Path, *paths: str) -> Path:
-    """Make an environment without pip that finds what lies in `paths`; their own .pth files are not followed."""
+    """Create an environment without pip that imports from `paths`; their own .pth files do not apply."""
     venv.create(folder, symlinks=True)
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "paths.pth").write_text("".join(f"{path}\n" for path in paths))
@@ -20,13 +20,13 @@ def _make_python(folder: Path, *paths: str) -> Path:
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with neither this package nor its dependencies, as a system's `python3`."""
+    """An interpreter without this package and its dependencies, like a system's `python3`."""
     return _make_python(tmp_path_factory.mktemp("bare_python"))
 
 
 @pytest.fixture(scope="session")
 def executors_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with the dependencies and without this package, as the executors of a cluster have."""
+    """An interpreter with the dependencies but without this package, like that of a cluster's executors."""
     packages = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
     python = _make_python(tmp_path_factory.mktemp("executors_python"), *packages)
     done = subprocess.run(

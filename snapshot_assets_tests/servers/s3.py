@@ -1,4 +1,4 @@
-"""A real S3 server: SeaweedFS's `weed mini`, one per test run, on loopback, with three users."""
+"""A real S3 server: SeaweedFS's `weed mini` on the loopback interface, with three users."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class S3Server:
     """The running server.
 
     Attributes:
-        options: Options of a user who may do everything.
-        bucket: A bucket that exists.
+        options: Options of a user with all permissions.
+        bucket: An existing bucket.
     """
 
     options: StoreOptions
@@ -52,7 +52,7 @@ class S3Server:
         return replace(self.options, access_key_id=f"{name}-key", secret_access_key=_secret(name))
 
     def client(self) -> Any:
-        """Return a client that can do what obstore cannot: list uploads, and write names that obstore refuses."""
+        """Return a boto3 client: obstore can neither list uploads nor write certain names."""
         return boto3.client(
             "s3",
             endpoint_url=self.options.endpoint,
@@ -71,7 +71,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     ports = _free_ports(2 * len(_COMPONENTS))
     weed = Path(sys.executable).parent / "weed"
     with (home / "log").open("wb") as log:
-        # Nothing of this process's environment: AWS_* variables there would become the server's own identities.
+        # An environment of its own: AWS_* variables would become identities of the server.
         server = subprocess.Popen(
             [weed, "mini", *_arguments(home, config, ports)],
             stdout=log,
@@ -99,20 +99,20 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-        for port in ports:  # it leaves its sockets behind
+        for port in ports:  # the server does not delete its sockets
             for socket_file in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
                 socket_file.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def s3_location(s3_server: S3Server) -> str:
-    """The URI of a fresh prefix on the S3 server."""
+    """The URI of a new prefix on the S3 server."""
     return f"s3://{s3_server.bucket}/tests/1-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(params=["file", "s3"])
 def any_location(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, StoreOptions]:
-    """A fresh location URI and the options to open it with, once on the local disk and once on S3."""
+    """A new location and its options, on the local disk and on S3."""
     if request.param == "file":
         return (tmp_path / "location").as_uri(), StoreOptions()
     return request.getfixturevalue("s3_location"), request.getfixturevalue("s3_server").options
@@ -147,7 +147,7 @@ def _arguments(home: Path, config: Path, ports: list[int]) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that are free now and differ from each other."""
+    """Return different ports that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -159,7 +159,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
-    """Wait until the server takes requests: it refuses one without credentials."""
+    """Wait until the server refuses a request without credentials."""
     deadline = time.monotonic() + _START_SECONDS
     while _status(f"{endpoint}/{BUCKET}") != 403:
         if server.poll() is not None or time.monotonic() > deadline:
@@ -168,7 +168,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], endpoint: str, log: Path)
 
 
 def _wait_for_bucket(options: StoreOptions) -> None:
-    """Wait until the bucket is there: the server makes it soon after it takes requests."""
+    """Wait until the bucket exists: the server creates it soon after its first answers."""
     store = open_store(parse_location(f"s3://{BUCKET}/ready"), options)
     deadline = time.monotonic() + _START_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""A real Spark session in this process, two cores, started once per run; its catalog lives in memory."""
+"""A Spark session in this process, with two cores and a catalog in memory; one for the test run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers are whatever `python3` is first on the path
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers use the first `python3` of the path
     settings = {
         "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",

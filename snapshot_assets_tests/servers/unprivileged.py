@@ -1,7 +1,7 @@
-"""Folders and programs that another user can reach, for servers that refuse to run as root.
+"""Folders and programs for another user, for servers that refuse to run as root.
 
-A clone below a folder that other users cannot enter (root's home, a private temporary folder) has its programs where
-that user cannot run them: they are copied into the server's own folder then.
+If other users cannot enter the folder of this clone (root's home, a private temporary folder), the programs are copied
+into the server's own folder.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _TEMPORARY = ("/tmp", "/var/tmp")
 
 
 def server_user() -> str | None:
-    """Return the user that servers run as: this process's own (None), or `nobody` for root."""
+    """Return the user for servers: None for this process's own, or an unprivileged one if that is root."""
     return "nobody" if os.geteuid() == 0 else None
 
 
 def make_folder(prefix: str, user: str | None) -> Path:
-    """Make a temporary folder that belongs to a user and that the user can enter.
+    """Create a temporary folder that belongs to a user and that the user can enter.
 
     Args:
-        prefix: What its name begins with.
+        prefix: Prefix of its name.
         user: The user; None for this process's own.
 
     Raises:
@@ -41,19 +41,18 @@ def make_folder(prefix: str, user: str | None) -> Path:
             return folder
         folder.rmdir()
     raise RuntimeError(
-        f"The test server does not run as root but as {user!r}, which can enter none of {', '.join(places)}: a folder"
-        " above lets other users not in. Set TMPDIR to a folder that every user can enter, or run the tests as another"
-        " user than root."
+        f"The test server does not run as root but as {user!r}, which can enter none of {', '.join(places)}."
+        " Set TMPDIR to a folder that every user can enter, or run the tests as another user than root."
     )
 
 
 def runnable(program: Path, needs: Sequence[Path], folder: Path, user: str | None) -> Path:
-    """Return where a user can run a program: where it is, or in a copy of it and all that it needs.
+    """Return the path at which a user can run a program: its own, or that of a copy with its libraries.
 
     Args:
         program: A program that takes `--version`.
-        needs: Folders that are copied with their places to each other: the program's own, and those of its libraries.
-        folder: Where the copy goes; see `make_folder`.
+        needs: Folders to copy, with their relative places: that of the program, and those of its libraries.
+        folder: Folder for the copy; see `make_folder`.
         user: The user; None for this process's own.
 
     Raises:

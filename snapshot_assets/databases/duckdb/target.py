@@ -162,10 +162,6 @@ class DuckDBTarget(SqlTarget):
             relation = self._connection.sql(f"FROM {self._qualified(name)}")
             return dict(zip(relation.columns, relation.types, strict=True))
 
-    def _has_rows(self, name: TableName) -> bool:
-        query = f"SELECT EXISTS (SELECT 1 FROM {self._qualified(name)}) AS found"
-        return bool(self._rows(query, f"looking for rows of {name}")[0]["found"])
-
     def close(self) -> None:
         """Close the file."""
         if self._opened is not None:
@@ -249,9 +245,6 @@ class DuckDBTarget(SqlTarget):
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
-
-    def _literal(self, value: str) -> str:
-        return literal(value)
 
     def _qualified(self, name: TableName) -> str:
         return Schemas(self).relation(name)

@@ -1,10 +1,13 @@
-"""PostgreSQL 14 and later, through ADBC, which takes COPY's binary stream straight into Arrow and back."""
+"""PostgreSQL 14 and later, through ADBC, whose driver converts between COPY's binary stream and Arrow."""
 
 from __future__ import annotations
 
-from snapshot_assets.databases.postgresql.address import default_alias
-from snapshot_assets.databases.postgresql.ddl import define, type_for
+import re
+from urllib.parse import parse_qs, unquote
+
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
+from snapshot_assets.databases.postgresql.types import type_for
 from snapshot_assets.databases.source import Database, DatabaseAddress
 from snapshot_assets.databases.target import Target
 
@@ -22,7 +25,7 @@ def open(address: DatabaseAddress) -> Database:
     Raises:
         DatabaseUnavailableError: It cannot be reached.
         DatabaseDeniedError: It refused the user, the password or the database.
-        ConsistencyLostError: `address.consistency` names a snapshot that is no longer held.
+        ConsistencyLostError: The snapshot `address.consistency` is gone.
     """
     return PostgresqlDatabase(address)
 
@@ -34,7 +37,18 @@ def open_target(address: DatabaseAddress) -> Target:
         DatabaseUnavailableError: It cannot be reached.
         DatabaseDeniedError: It refused the user, the password or the database.
     """
-    # Not at the top: an export has no target.
+    # Imported here because an export needs no target.
     from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 
     return PostgresqlTarget(address)
+
+
+def default_alias(uri: str) -> str:
+    """Return the database's name: no user, password or host, even for a URI that libpq would refuse.
+
+    Args:
+        uri: `postgresql://[user[:password]@][host][:port][,…][/database][?options]`.
+    """
+    rest, _, query = uri.partition("://")[2].partition("?")
+    database = parse_qs(query).get("dbname", [unquote(rest.rpartition("@")[2].partition("/")[2])])[0]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", database).strip("-.") or "postgresql"

@@ -1,7 +1,7 @@
-"""The driver's batches as a table's document describes them, every value checked to be what the server holds.
+"""Converts the driver's batches to a table's Arrow schema, and refuses values that Arrow's type cannot hold.
 
-The driver shifts dates and timestamps from 2000 to 1970 without looking: `infinity` and what lies beyond 64 bits
-come out as values below all that PostgreSQL can hold, so that one look at a batch's minimum finds them.
+The driver shifts dates and timestamps from the epoch 2000 to 1970 without a check. `infinity` and every time beyond 64
+bits then overflow to values below PostgreSQL's smallest one, so the minimum of a batch reveals them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DAY_MICROSECONDS = 86_400_000_000
 
 
 class BatchShaper:
-    """Turns what the driver yields into batches of a table's Arrow schema.
+    """Converts the driver's batches to a table's Arrow schema.
 
     Args:
         table: The table's document.
@@ -32,12 +32,12 @@ class BatchShaper:
         self._shapers = [_shaper(table, column) for column in table.columns]
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of exactly the table's schema; buffers are shared where the driver's form is ours.
+        """Return a batch of exactly the table's schema; columns that already have their type share its buffers.
 
         Raises:
             CarrierError: A value does not fit its column's native carrier.
         """
-        if not self._shapers:  # a table without columns still has rows
+        if not self._shapers:  # a table without columns can have rows
             return batch.replace_schema_metadata(None)
         columns = [shape(column) for shape, column in zip(self._shapers, batch.columns, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -46,8 +46,8 @@ class BatchShaper:
 def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
     arrow_type = column.arrow_field().type
 
-    def refuse(found: str) -> CarrierError:
-        return unfit_value(table, column, found)
+    def refuse(value: str) -> CarrierError:
+        return unfit_value(table, column, value)
 
     def shape(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
@@ -56,8 +56,8 @@ def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
             return _decimals(array, arrow_type, refuse)
         if array.type != arrow_type:
             array = array.cast(arrow_type)
-        if found := _out_of_range(array):
-            raise refuse(found)
+        if unfit := _out_of_range(array):
+            raise refuse(unfit)
         return array
 
     return shape
@@ -72,7 +72,7 @@ def _decimals(array: pa.Array, arrow_type: pa.DataType, refuse: Callable[[str], 
 
 
 def _out_of_range(array: pa.Array) -> str | None:
-    """Return what an array holds that is no date, time or timestamp of Arrow's, or None."""
+    """Return the kind of values in an array that Arrow cannot represent, or None."""
     if pa.types.is_timestamp(array.type):
         if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
             return "infinity, -infinity or a time after the year 294246"

@@ -1,4 +1,4 @@
-"""The driver's exceptions as the package's own: by SQLSTATE, and by libpq's words where it gives none."""
+"""Translates the driver's exceptions by SQLSTATE, or by libpq's text without an SQLSTATE."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from snapshot_assets.format.scrub import scrub
 
 # 08: connection; 40: serialisation, deadlock, and a standby's recovery conflict; 53300: too many connections;
 # 55P03: lock not available; 57P: shutdown, crash, still starting.
-_PASSING = ("08", "40", "53300", "55P03", "57P")
+_TRANSIENT = ("08", "40", "53300", "55P03", "57P")
 _DENIED = ("28", "42501", "3D000")
 _UNKNOWN = ("42P01", "3F000")
-_PASSING_WORDS = re.compile(
+_TRANSIENT_TEXT = re.compile(
     r"no connection to the server|closed the connection|terminating connection|connection to server was lost"
     r"|could not (?:receive|send) data|SSL SYSCALL|conflict with recovery|too many clients|connection slots"
     r"|deadlock detected|could not serialize access"
@@ -30,32 +30,32 @@ _HEAD = re.compile(r"\A(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to \w+(?: query)?(
 
 
 def is_headless(error: BaseException) -> bool:
-    """Tell whether a stream ended before its first byte, which the driver reports without the server's error."""
+    """Return whether a stream ended before its first byte; the driver then loses the server's error."""
     return "Expected PGCOPY signature" in str(error)
 
 
 def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
-    """Return the error to raise for a driver's error of an established connection.
+    """Return the error to raise for an error of an established connection.
 
     Args:
-        error: What the driver raised. A stream that breaks off raises `OSError`, without an SQLSTATE.
-        doing: What was being done, such as `PostgreSQL 'shop': reading public.orders`.
-        secrets: Values that must not appear in the message.
-        alive: Whether the connection can still be used.
+        error: The driver's error. For a broken stream it is an `OSError` without an SQLSTATE.
+        doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
+        secrets: Values that the message must not contain.
+        alive: Whether the connection is still usable.
     """
     state: str | None = getattr(error, "sqlstate", None)
-    message = f"{doing} failed: {_told(error, secrets)}"
+    message = f"{doing} failed: {_text(error, secrets)}"
     if is_headless(error):
         return DatabaseUnavailableError(
-            f"{doing} failed: the server ended the query before its first row, and did not repeat the error, which the"
-            " driver lost. The server's log has it."
+            f"{doing} failed: the server ended the query before its first row. The driver lost the error, and the query"
+            " did not fail again. Look for the error in the server's log."
         )
     if state is None:
-        if not alive or _PASSING_WORDS.search(str(error)):
+        if not alive or _TRANSIENT_TEXT.search(str(error)):
             return DatabaseUnavailableError(message)
         return DatabaseError(message)
     kind: type[SnapshotError] = DatabaseError
-    if state.startswith(_PASSING):
+    if state.startswith(_TRANSIENT):
         kind = DatabaseUnavailableError
     elif state.startswith(_DENIED):
         kind = DatabaseDeniedError
@@ -65,23 +65,23 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
 
 
 def connect_failure(error: BaseException, alias: str, secrets: Iterable[str]) -> DatabaseError:
-    """Return the error to raise when no connection came about; the driver gives no SQLSTATE then.
+    """Return the error to raise for a failed connection attempt, for which the driver gives no SQLSTATE.
 
-    The server's own refusal begins with FATAL: of those, only being busy passes. What libpq itself reports is the
-    network, except where it cannot even read the URI.
+    An error of the server starts with FATAL; only those of a busy server are transient. All others come from libpq and
+    concern the network, except those about the URI.
     """
-    told = _told(error, secrets)
-    text = str(error)
-    if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", text):
-        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is not one that libpq understands: {told}")
-    if "FATAL:" in text and not _PASSING_WORDS.search(text):
+    reason = _text(error, secrets)
+    original = str(error)
+    if re.search(r"invalid (?:URI|percent|port|integer|sslmode|connection option)|unexpected character", original):
+        return DatabaseDeniedError(f"The URI of PostgreSQL {alias!r} is invalid: {reason}")
+    if "FATAL:" in original and not _TRANSIENT_TEXT.search(original):
         return DatabaseDeniedError(
-            f"PostgreSQL {alias!r} refused the connection: {told}. Check user, password and database name in the URI"
+            f"PostgreSQL {alias!r} refused the connection: {reason}. Check user, password and database name in the URI"
             " of this source."
         )
-    return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {told}")
+    return DatabaseUnavailableError(f"PostgreSQL {alias!r} cannot be reached: {reason}")
 
 
-def _told(error: BaseException, secrets: Iterable[str]) -> str:
+def _text(error: BaseException, secrets: Iterable[str]) -> str:
     text = _HEAD.sub("", _TAIL.sub("", str(error)), count=1)
     return scrub(" ".join(text.split()), secrets).rstrip(".")

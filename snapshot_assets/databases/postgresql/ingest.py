@@ -1,34 +1,42 @@
-"""How the values of a column get back in: ingested as they are, or through a staging column and a cast.
+r"""Decides how a column's values are loaded: by COPY directly, or through a staging column and a cast.
 
-Columns that travelled as text are ingested as text and read by their type's input function. So are the few native
-types that the driver can read from the server but not write to it. Columns of other kinds of databases are cast to
-what the driver writes; nested values that are no flat list become JSON.
+Columns whose carrier is text are loaded as text and read by their type's input function. The same applies to the few
+native types that the driver can read but not write. Columns of other kinds of databases are cast to a type that the
+driver can write.
+
+The driver cannot write nested values, so they are loaded as JSON text. JSON itself has finite numbers, texts and
+booleans. All other values are the text that PostgreSQL reads: decimals, dates, times, `NaN`, `\x…` for bytes. A map
+becomes a list of pairs, because its keys may have any type.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Carrier, Column
 
-# Casts from text that are functions of their own: regclass(text) refuses the `-` of no class, and before
-# PostgreSQL 16 "char"(text) cut the octal form of a byte to its backslash.
+# Types whose cast from text differs from their input function: regclass(text) refuses `-`, which means no class, and
+# before PostgreSQL 16 "char"(text) kept only the backslash of a byte in octal form.
 _INPUTS = {"regclass": "regclassin", '"char"': "charin"}
 
 
 @dataclass(frozen=True)
-class Ingest:
+class PostgresqlIngest:
     """How one column is loaded.
 
     Attributes:
-        arrow_type: Arrow type that the driver is given; the file's type casts to it without loss.
-        type: PostgreSQL type of the column that is ingested into.
-        value: SQL that makes the value out of that column, which has the column's own name.
-        staged: Whether `value` is more than the column: then rows go through a staging table.
-        json: Whether the file's values become JSON text before they are ingested.
+        arrow_type: Arrow type for the driver; the file's type casts to it without loss.
+        type: PostgreSQL type of the staging column.
+        value: SQL expression of the value, from a staging column with the column's own name.
+        staged: Whether `value` is more than the column's name; then rows go through a staging table.
+        json: Whether the values become JSON text first.
     """
 
     arrow_type: pa.DataType
@@ -48,19 +56,18 @@ _WIDENED = {
     **{pa.timestamp(unit): pa.timestamp("us") for unit in ("s", "ms")},
     **{pa.timestamp(unit, "UTC"): pa.timestamp("us", "UTC") for unit in ("s", "ms")},
 }
-"""Arrow types that no PostgreSQL column has, and the one that the driver is given."""
+"""Arrow types that the driver cannot write, and the type to cast them to."""
 
 
-def ingest(column: Column) -> Ingest:
+def ingest(column: Column) -> PostgresqlIngest:
     """Return how a column of a PostgreSQL table is loaded.
 
     Args:
-        column: Its document, of a table that was extracted from PostgreSQL, or of another kind's with the type that
-            `type_for` chose.
+        column: Its document, from PostgreSQL or from another kind of database with the type of `type_for`.
     """
     name, arrow_type = identifier(column.name), column.arrow_field().type
     if column.carrier is Carrier.TEXT:
-        return Ingest(pa.string(), "text", restored(name, column.type), True)
+        return PostgresqlIngest(pa.string(), "text", restored(name, column.type), True)
     if pa.types.is_nested(arrow_type):
         value = f"{name}::{column.type}"
         if column.type.endswith("[]"):
@@ -68,29 +75,72 @@ def ingest(column: Column) -> Ingest:
             elements = f"pg_catalog.json_array_elements_text({name}::json) WITH ORDINALITY AS e (value, number)"
             array = f"ARRAY(SELECT e.value::{element} FROM {elements} ORDER BY e.number)"
             value = f"CASE WHEN {name} IS NOT NULL THEN {array} END"
-        return Ingest(pa.string(), "text", value, True, json=True)
+        return PostgresqlIngest(pa.string(), "text", value, True, json=True)
     if pa.types.is_fixed_size_binary(arrow_type) and column.type != "bytea":  # uuid
-        return Ingest(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::{column.type}", True)
+        return PostgresqlIngest(pa.binary(), "bytea", f"pg_catalog.encode({name}, 'hex')::{column.type}", True)
     return _scalar(arrow_type, column.type, name)
 
 
-def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> Ingest:
+def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> PostgresqlIngest:
     if pa.types.is_time(arrow_type) or pa.types.is_decimal(arrow_type) or arrow_type == pa.uint64():
-        return Ingest(pa.string(), "text", f"{name}::{type_text}", True)
-    if type_text == "text":  # of whatever PostgreSQL has no type for
-        return Ingest(pa.string(), "text", name, False)
+        return PostgresqlIngest(pa.string(), "text", f"{name}::{type_text}", True)
+    if type_text == "text":  # also of values for which PostgreSQL has no type
+        return PostgresqlIngest(pa.string(), "text", name, False)
     if pa.types.is_fixed_size_binary(arrow_type):
-        return Ingest(pa.binary(), type_text, name, False)
-    return Ingest(_WIDENED.get(arrow_type, arrow_type), type_text, name, False)
+        return PostgresqlIngest(pa.binary(), type_text, name, False)
+    return PostgresqlIngest(_WIDENED.get(arrow_type, arrow_type), type_text, name, False)
 
 
 def restored(value: str, type_text: str) -> str:
-    """Return the SQL expression that makes a column's value of its text.
+    """Return the SQL expression that converts text to a column's type.
 
     Args:
         value: SQL of the text.
-        type_text: The type as the column's document declares it.
+        type_text: The type in the column's document.
     """
     if function := _INPUTS.get(type_text):
         return f"pg_catalog.{function}(pg_catalog.textout({value}))"
     return f"{value}::{type_text}"
+
+
+def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
+    """Return a batch whose given columns are JSON text."""
+    arrays = [
+        json_texts(array) if name in columns else array
+        for name, array in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def json_texts(array: pa.Array) -> pa.Array:
+    """Return each value as JSON text; NULL stays NULL."""
+    values = array.cast(_with_text_leaves(array.type)).to_pylist()
+    return pa.array([None if value is None else _json(value) for value in values], pa.string())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _with_text_leaves(kind: pa.DataType) -> pa.DataType:
+    """Return a type with strings as its temporal and decimal leaves: Python's types cannot hold all their values."""
+    if pa.types.is_list(kind):
+        return pa.list_(_with_text_leaves(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_with_text_leaves(kind.key_type), _with_text_leaves(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(member.name, _with_text_leaves(member.type)) for member in kind])
+    return pa.string() if pa.types.is_temporal(kind) or pa.types.is_decimal(kind) else kind
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case bytes():
+            return "\\x" + value.hex()
+        case dict():
+            return {name: _plain(member) for name, member in value.items()}
+        case list() | tuple():
+            return [_plain(member) for member in value]
+    return value

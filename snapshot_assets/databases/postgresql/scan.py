@@ -1,4 +1,4 @@
-"""One table's rows: the query of a scan, its size as the planner guesses it, and its shares."""
+"""Reads the rows of tables: the query of a scan, the planner's estimate, and its division into parts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 from snapshot_assets.databases.postgresql.batches import BatchShaper
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.introspect.relations import relation_lock
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.postgresql.time_predicates import TimeColumn
+from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
@@ -31,8 +31,8 @@ SELECT c.oid::int8 AS oid, c.relkind::text AS kind, (
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name}
 """
 
-# The catalog's rows are of the session's snapshot, pg_relation_filenode() is of this moment: where they differ, the
-# table was truncated or rewritten meanwhile, and the snapshot would see it empty.
+# System tables show the session's snapshot, pg_relation_filenode() the present. Where they differ, the table has been
+# truncated or rewritten since, and the session would see an empty table.
 _REWRITTEN = """
 WITH RECURSIVE read (oid) AS (
     SELECT {oid}::oid
@@ -50,7 +50,7 @@ WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode
 
 
 @dataclass(frozen=True)
-class _Relation:
+class _LockedRelation:
     """A relation that the session has locked against rewriting."""
 
     oid: int
@@ -63,17 +63,17 @@ class Scanner:
     """Reads tables in one session.
 
     Args:
-        session: The session; its locks last as long as it does, or until an error.
+        session: The session. It keeps its locks until it ends, or until an error.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PostgresqlSession) -> None:
         self._session = session
-        self._relations: dict[TableName, _Relation] = {}
+        self._relations: dict[TableName, _LockedRelation] = {}
         self._recoveries = session.recoveries
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Stream a scan (see `Database.scan`)."""
+        """Stream a scan's rows; see `Database`."""
         shaper = BatchShaper(scan.table)
         with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
             yield (shaper.shape(batch) for batch in batches if batch.num_rows)
@@ -87,17 +87,17 @@ class Scanner:
         )
         conditions = [self._predicate(table, scan.rows), _blocks(scan.part)]
         where = " AND ".join(filter(None, conditions))
-        return f"SELECT {selected} FROM {self.source(table)}{f' WHERE {where}' if where else ''}"
+        return f"SELECT {selected} FROM {self.from_item(table)}{f' WHERE {where}' if where else ''}"
 
-    def source(self, table: Table) -> str:
-        """Return the FROM item of a table: its own rows, not its heirs', which are tables of their own.
+    def from_item(self, table: Table) -> str:
+        """Return the FROM item of a table, without the rows of tables that inherit from it.
 
-        Partitions, and the chunks of a hypertable, hold the rows of their table.
+        Partitions, and the chunks of a hypertable, are included.
         """
         only = self._relation(table).kind == "r" and not table.options.get("hypertable")
         return f"ONLY {qualified(table.table_name)}" if only else qualified(table.table_name)
 
-    def time_column(self, table: Table, zone: str = "UTC") -> TimeColumn:
+    def time_column(self, table: Table, zone: str = "UTC") -> PostgresqlTimeColumn:
         """Return the time column of a timed table."""
         if table.time_index is None:
             raise DatabaseError(
@@ -105,15 +105,15 @@ class Scanner:
                 table=str(table.table_name),
             )
         source = self._relation(table).columns[table.time_index].type
-        return TimeColumn(table.time_index, source.name, zone)
+        return PostgresqlTimeColumn.typed(table.time_index, source.name, zone)
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Return the planner's guess."""
+        """Return the planner's estimate of a scan."""
         plan = self._plan(self.query(scan), scan.table)
         return Estimate(rows=int(plan["Plan Rows"]), bytes=int(plan["Plan Rows"]) * int(plan["Plan Width"]))
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan: a window that an index leads to by time, else a table by its blocks, else not at all."""
+        """Divide a scan by time, if an index serves its window; else by the table's blocks, if it has any."""
         if parts <= 1 or scan.part is not None:
             return [scan]
         if isinstance(scan.rows, WindowRows) and self._reads_index(scan):
@@ -126,8 +126,9 @@ class Scanner:
     def _predicate(self, table: Table, rows: Rows) -> str | None:
         if isinstance(rows, AllRows):
             return None
-        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
-        return self.time_column(table, zone).predicate(rows)
+        if isinstance(rows, WindowRows):
+            return self.time_column(table, rows.zone).within(rows.start, rows.end)
+        return self.time_column(table).timeless
 
     def _reads_index(self, scan: Scan) -> bool:
         plan = self._plan(self.query(scan), scan.table)
@@ -139,8 +140,8 @@ class Scanner:
         plan: dict[str, Any] = json.loads(rows[0]["QUERY PLAN"])[0]["Plan"]
         return plan
 
-    def _relation(self, table: Table) -> _Relation:
-        """Return a table as the session sees it, locked and found unchanged since its document was made."""
+    def _relation(self, table: Table) -> _LockedRelation:
+        """Return a table after locking it and checking that its columns are those of its document."""
         if self._recoveries != self._session.recoveries:
             self._recoveries = self._session.recoveries
             self._relations.clear()
@@ -151,12 +152,12 @@ class Scanner:
         _check_unchanged(table, relation)
         return relation
 
-    def _read(self, name: TableName) -> _Relation:
+    def _read(self, name: TableName) -> _LockedRelation:
         query = _RELATION.format(schema=literal(name.schema), name=literal(name.table))
         rows = self._session.rows(query, f"looking up {name}")
         if not rows:
             raise UnknownRelationError(
-                f"Table {str(name)!r} does not exist any more. It was there when the schema was extracted; extract it"
+                f"Table {str(name)!r} no longer exists. It existed when the schema was extracted. Extract the schema"
                 " again, or leave the table out.",
                 table=str(name),
             )
@@ -165,21 +166,21 @@ class Scanner:
         if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
-                f" REFRESH) after the state that this run reads, so rows of {name} can no longer be read as they were."
-                " Start a new run, and keep such commands away from it.",
+                f" REFRESH) after the state that this run reads, so the rows of {name} in that state are gone."
+                " Start a new run, and run no such commands during it.",
                 table=str(name),
             )
         columns = {column.name: column for column in read_columns(self._session, [oid]).get(oid, [])}
-        return _Relation(oid, kind, rows[0]["blocks"], columns)
+        return _LockedRelation(oid, kind, rows[0]["blocks"], columns)
 
 
-def _check_unchanged(table: Table, relation: _Relation) -> None:
+def _check_unchanged(table: Table, relation: _LockedRelation) -> None:
     for column in table.columns:
-        found = relation.columns.get(column.name)
-        if found is None or found.type.text != column.type:
+        present = relation.columns.get(column.name)
+        if present is None or present.type.text != column.type:
             raise DatabaseError(
                 f"Column {table.table_name}.{column.name} was {column.type} when the schema was extracted, and is now"
-                f" {found.type.text if found else 'gone'}. Extract the schema again.",
+                f" {present.type.text if present else 'gone'}. Extract the schema again.",
                 column=f"{table.table_name}.{column.name}",
             )
 
@@ -199,7 +200,7 @@ def _by_time(scan: Scan, window: WindowRows, parts: int) -> list[Scan]:
 
 def _by_blocks(scan: Scan, blocks: int, parts: int) -> list[Scan]:
     cuts = sorted({blocks * number // parts for number in range(parts)})
-    # The last share has no end: the table may have grown since its size was asked for.
+    # The last part has no end: the table may have grown since its size was read.
     return [
         replace(scan, part=f"blocks {low}-{'' if high is None else high}")
         for low, high in zip(cuts, [*cuts[1:], None], strict=True)
@@ -207,7 +208,7 @@ def _by_blocks(scan: Scan, blocks: int, parts: int) -> list[Scan]:
 
 
 def _blocks(part: str | None) -> str | None:
-    """Return the predicate of a share, as `_by_blocks` wrote it."""
+    """Return the predicate of a part that `_by_blocks` created."""
     if part is None:
         return None
     low, _, high = part.removeprefix("blocks ").partition("-")

@@ -1,13 +1,14 @@
-"""One connection that reads one state of the database, with every setting pinned that values' text depends on.
+"""Connections with pinned settings, and sessions that read one state of the database.
 
-The session is one read-only REPEATABLE READ transaction, so that everything one `Database` reads belongs together.
-Behind a savepoint set at its very start an error does not cost it its state.
+A session is one read-only REPEATABLE READ transaction, so all that one `Database` reads belongs to one state. A
+savepoint at its start lets it keep that state after an error.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,7 +23,7 @@ from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
 SETTINGS = {
-    # The text of values. A restore must read it under the same settings.
+    # The text of values. A restore reads it under the same settings.
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
@@ -33,65 +34,130 @@ SETTINGS = {
     "xmloption": "content",
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
-    # Only what is in pg_catalog is named without its schema, as in pg_dump.
+    # Only names in pg_catalog are printed without their schema, as in pg_dump.
     "search_path": "",
-    # A policy that would hide rows is an error, not a smaller table.
+    # A policy that would hide rows causes an error instead.
     "row_security": "off",
-    # A chunk may take as long as it takes; a session that holds a state is idle for hours.
+    # A chunk has no time limit; a session that holds a state is idle for hours.
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
-    # Compiling costs more than it gains in plain scans.
+    # Compiling takes longer than it saves in plain scans.
     "jit": "off",
 }
-"""What every session sets before it reads a value; settings the server does not know are left out."""
+"""Settings of every connection. The server's version may not know all of them; those are left out."""
 
-BATCH_BYTES = 8 << 20
-"""Size at which the driver ends a batch. Between 1 and 16 MiB the speed is the same, beyond it falls."""
+_BATCH_BYTES = 8 << 20
+"""Size at which the driver ends a batch. It reads equally fast from 1 to 16 MiB, and slower beyond."""
 
-WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
-"""Options of a statement that is not run through COPY, of which the driver loses an error before the first row."""
+_WITHOUT_COPY = {"adbc.postgresql.use_copy": "false"}
+"""Statement options: with COPY, the driver loses an error that occurs before the first row."""
 
 _DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def secrets_of(uri: str) -> tuple[str, ...]:
-    """Return what a URI holds of passwords, as written and decoded, longest first.
+    """Return the passwords in a URI, as written and decoded, longest first.
 
-    A password whose `/`, `?`, `#`, `@` or `:` was not encoded is taken apart by libpq, which then complains of the
-    pieces: they are secret too.
+    If a password contains an unencoded `/`, `?`, `#`, `@` or `:`, libpq splits it there and quotes the pieces in its
+    errors. The pieces are returned too.
     """
     password = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    found = {password, *re.split(r"[/?#@:]", password)}
+    secrets = {password, *re.split(r"[/?#@:]", password)}
     with suppress(ValueError):
         options = parse_qs(urlsplit(uri).query)
-        found.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
-    found |= {unquote(value) for value in found}
-    return tuple(sorted(filter(None, found), key=len, reverse=True))
+        secrets.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
+    secrets |= {unquote(value) for value in secrets}
+    return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
-def pinning(settings: Mapping[str, str]) -> str:
-    """Return the query that makes those of the settings that the server knows."""
-    values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
-    return (
-        "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
-        f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name"
-    )
-
-
-class Session:
-    """One connection.
+class PostgresqlConnection:
+    """A connection with pinned settings.
 
     Args:
-        address: Where to; with `consistency`, the session reads that exported snapshot.
-        exports: Whether the session's own state is to be exported. Then an error ends it, because PostgreSQL exports
-            nothing from behind a savepoint.
+        address: Where to connect.
+        settings: Settings by name.
+
+    Raises:
+        DatabaseUnavailableError: The server cannot be reached.
+        DatabaseDeniedError: It refused the user or password.
+    """
+
+    def __init__(self, address: DatabaseAddress, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._name = f"PostgreSQL {address.alias!r}"
+        self._secrets = secrets_of(address.uri)
+        try:
+            # Statements begin and end transactions: after an error, the driver would not begin its own again.
+            self._connection = adbc.connect(address.uri, autocommit=True)
+        except _DRIVER_ERRORS as error:
+            raise connect_failure(error, address.alias, self._secrets) from None
+        values = ", ".join(f"({literal(name.lower())}, {literal(value)})" for name, value in settings.items())
+        query = (
+            "SELECT pg_catalog.set_config(s.name, v.value, false) FROM pg_catalog.pg_settings s"
+            f" JOIN (VALUES {values}) v (name, value) ON pg_catalog.lower(s.name) = v.name"
+        )
+        try:
+            self.rows(query, "pinning the session")
+        except BaseException:
+            self.close()
+            raise
+
+    def execute(self, sql: str, doing: str) -> None:
+        """Run a statement without a result.
+
+        Args:
+            sql: One statement.
+            doing: Its purpose, for messages.
+        """
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**_WITHOUT_COPY)
+            cursor.execute(sql)
+
+    def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
+        """Return a query's rows by column name.
+
+        Args:
+            sql: One query.
+            doing: Its purpose, for messages.
+        """
+        with self._translating(doing), self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**_WITHOUT_COPY)
+            cursor.execute(sql)
+            rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return rows
+
+    @contextmanager
+    def _translating(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except _DRIVER_ERRORS as error:
+            raise self._translated(error, doing) from None
+
+    def _translated(self, error: BaseException, doing: str) -> SnapshotError:
+        return translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
+
+    def _recover(self) -> bool:
+        """Make the connection usable after an error, and return whether it is."""
+        return True
+
+    def close(self) -> None:
+        """Close the connection; cursors are closed where they are used."""
+        self._connection.close()
+
+
+class PostgresqlSession(PostgresqlConnection):
+    """A connection that reads one state of the database.
+
+    Args:
+        address: Where to connect; with `consistency`, the session reads that exported snapshot.
+        exports: Whether the session exports its own state. PostgreSQL exports nothing after a savepoint, so an error
+            ends such a session.
 
     Attributes:
-        recoveries: How often an error took back what held until then, such as locks on tables.
+        recoveries: Number of errors after which the session went back to its start and lost its locks.
 
     Raises:
         DatabaseUnavailableError: The server cannot be reached.
@@ -100,12 +166,9 @@ class Session:
     """
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
-        self._name = f"PostgreSQL {address.alias!r}"
-        self._secrets = secrets_of(address.uri)
         self.recoveries = 0
-        self._connection = self._connect(address)
+        super().__init__(address)
         try:
-            self._pin()
             self.execute(_BEGIN, "beginning to read")
             if address.consistency is not None:
                 self._join(address.consistency)
@@ -114,15 +177,6 @@ class Session:
         except BaseException:
             self.close()
             raise
-
-    def _connect(self, address: DatabaseAddress) -> adbc.Connection:
-        try:
-            return adbc.connect(address.uri, autocommit=True)
-        except _DRIVER_ERRORS as error:
-            raise connect_failure(error, address.alias, self._secrets) from None
-
-    def _pin(self) -> None:
-        self.rows(pinning(SETTINGS), "pinning the session")
 
     def _join(self, token: str) -> None:
         try:
@@ -137,95 +191,63 @@ class Session:
                 token=token,
             ) from None
 
-    def execute(self, statement: str, doing: str) -> None:
-        """Run a statement without a result.
-
-        Args:
-            statement: SQL.
-            doing: What for, as a message says it.
-        """
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.execute(statement)
-
-    def rows(self, query: str, doing: str) -> list[dict[str, Any]]:
-        """Return a query's rows by column name.
-
-        Args:
-            query: SQL.
-            doing: What for, as a message says it.
-        """
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**WITHOUT_COPY)
-            cursor.execute(query)
-            found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
-            return found
-
-    def _run_outside_copy(self, query: str, doing: str) -> None:
-        """Run a query for its error: its rows come over the connection and are not looked at."""
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**WITHOUT_COPY)
-            cursor.execute(query)
-
     @contextmanager
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Stream a query's batches as the driver gives them; leaving early cancels the query."""
+        """Stream a query's batches as the driver returns them; leaving early cancels the query."""
         with self._connection.cursor() as cursor:
-            with self._translating(doing, query):
-                cursor.adbc_statement.set_options(
-                    **{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)},
-                )
+            with self._streaming(query, doing):
+                cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(query)
                 reader = cursor.fetch_record_batch()
-            source = _Source(reader)
+            batches = self._batches(reader, query, doing)
             try:
-                yield self._batches(source, doing, query)
+                yield batches
             finally:
-                if not source.drained:
-                    self._abandon(cursor, reader)
+                if inspect.getgeneratorstate(batches) != inspect.GEN_CLOSED:  # neither at its end nor failed
+                    self._cancel(cursor, reader)
 
-    def _batches(self, source: _Source, doing: str, query: str) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader, query: str, doing: str) -> Generator[pa.RecordBatch, None, None]:
         while True:
-            with self._translating(doing, query):
-                batch = source.next()
+            with self._streaming(query, doing):
+                batch = next(reader, None)
             if batch is None:
                 return
             yield batch
 
-    def _abandon(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
-        """End a query whose rows nobody wants: without a cancel, the next statement would first read them all."""
+    @contextmanager
+    def _streaming(self, query: str, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except _DRIVER_ERRORS as error:
+            failure = self._translated(error, doing)
+            if is_headless(error):
+                self._fail_again(query, doing)
+            raise failure from None
+
+    def _fail_again(self, query: str, doing: str) -> None:
+        """Run a query again in the same state, to get the error that the driver lost.
+
+        EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first row
+        is read too, outside COPY. The transaction is read-only, so nothing changes.
+
+        Raises:
+            SnapshotError: The query failed again, with the server's own error.
+        """
+        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
+        self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
+
+    def _cancel(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
+        """Cancel a query; otherwise the next statement would first read its remaining rows."""
         with suppress(*_DRIVER_ERRORS):
             cursor.adbc_cancel()
             for _ in reader:
                 pass
         self._recover()
 
-    @contextmanager
-    def _translating(self, doing: str, streamed: str = "") -> Iterator[None]:
-        try:
-            yield
-        except _DRIVER_ERRORS as error:
-            alive = self._recover()
-            if streamed and alive and is_headless(error):
-                self._fail_again(streamed, doing)
-            raise translated(error, f"{self._name}: {doing}", self._secrets, alive) from None
-
-    def _fail_again(self, query: str, doing: str) -> None:
-        """Run a query once more in the same state, for the error that the driver lost.
-
-        It costs what the query cost until it failed: ANALYZE runs the plan that COPY ran, and the server drops the
-        rows. That fetches no long value and writes none, so where it passes, the first row is read as well, outside
-        COPY. Nothing can change, for the transaction is read-only.
-
-        Raises:
-            SnapshotError: The query failed again, with the server's own error.
-        """
-        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
-        self._run_outside_copy(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
-
     def _recover(self) -> bool:
-        """Go back to the state's beginning, and tell whether there was a connection and a beginning to go back to."""
+        """Go back to the start of the state, and return whether that succeeded."""
         self.recoveries += 1
-        # A cancel may reach the server late and hit the first statement after the one it was meant for.
+        # A late cancel may hit the first statement after the one that it was meant for.
         return self._went_back() or self._went_back()
 
     def _went_back(self) -> bool:
@@ -235,26 +257,3 @@ class Session:
         except _DRIVER_ERRORS:
             return False
         return True
-
-    def close(self) -> None:
-        """Close the connection; cursors are closed where they are used."""
-        self._connection.close()
-
-
-class _Source:
-    """A reader that knows whether it came to its end, by rows or by an error."""
-
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self._reader = reader
-        self.drained = False
-
-    def next(self) -> pa.RecordBatch | None:
-        try:
-            batch: pa.RecordBatch = self._reader.read_next_batch()
-        except StopIteration:
-            self.drained = True
-            return None
-        except BaseException:
-            self.drained = True
-            raise
-        return batch

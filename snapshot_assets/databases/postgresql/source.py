@@ -1,27 +1,23 @@
-"""PostgreSQL behind the `Database` protocol."""
+"""PostgreSQL as a source; see `Database`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-
-import pyarrow as pa
+from datetime import datetime
 
 from snapshot_assets.databases.postgresql.introspect.documents import extract
 from snapshot_assets.databases.postgresql.scan import Scanner
-from snapshot_assets.databases.postgresql.session import Session
-from snapshot_assets.databases.postgresql.time_predicates import TimeColumn
-from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.source import DatabaseAddress, HeldState, Selection
+from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError
 from snapshot_assets.format.relations import DatabaseSchema, Table
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
-class PostgresqlDatabase:
-    """One connection, which reads one state of the database from its first query until it is closed.
+class PostgresqlDatabase(Scanner):
+    """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
         address: Where to connect.
@@ -30,54 +26,41 @@ class PostgresqlDatabase:
     kind = "postgresql"
 
     def __init__(self, address: DatabaseAddress) -> None:
+        super().__init__(PostgresqlSession(address))
         self._address = address
-        self._session = Session(address)
-        self._scanner = Scanner(self._session)
 
     def extract(self, selection: Selection) -> DatabaseSchema:
-        """Describe what is selected (see `Database.extract`)."""
+        """Describe the selection; see `Database`."""
         return extract(self._session, selection)
-
-    def estimate(self, scan: Scan) -> Estimate:
-        """Guess a scan's size as the planner does."""
-        return self._scanner.estimate(scan)
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into shares, which make up its rows when all are read in one state (one token, or this one)."""
-        return self._scanner.split(scan, parts)
-
-    def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
-        """Stream a scan's rows (see `Database.scan`)."""
-        return self._scanner.scan(scan)
 
     def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
         """Count the rows with a finite time outside `[start, end)`."""
-        time = self._scanner.time_column(table, zone)
-        query = (
-            f"SELECT pg_catalog.count(*) AS rows FROM {self._scanner.source(table)}"
-            f" WHERE {time.finite} AND NOT {time.within(start, end)}"
-        )
+        time = self.time_column(table, zone)
+        query = f"SELECT pg_catalog.count(*) AS rows FROM {self.from_item(table)} WHERE {time.outside(start, end)}"
         return int(self._session.rows(query, f"counting {table.table_name}")[0]["rows"])
 
     def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
         """Return the least and greatest finite time over the timed tables, or None if there is no row."""
-        found = [bounds for table in tables if table.time_index is not None if (bounds := self._bounds(table, zone))]
-        if not found:
-            return None
-        return min(low for low, _ in found), max(high for _, high in found)
+        ranges = [self._bounds(table, zone) for table in tables if table.time_index is not None]
+        ends = [end for each in ranges if each is not None for end in each]
+        return (min(ends), max(ends)) if ends else None
 
     def _bounds(self, table: Table, zone: str) -> tuple[datetime, datetime] | None:
-        query = _bounds_query(self._scanner.time_column(table, zone), self._scanner.source(table))
+        query = self.time_column(table, zone).bounds_query(self.from_item(table))
         row = self._session.rows(query, f"finding the earliest and latest time of {table.table_name}")[0]
-        if row["low"] is None:
-            return None
-        return _moment(table, row["low"]), _moment(table, row["high"])
+        try:
+            return time_range((row["low"], row["high"]))
+        except OverflowError:
+            raise DatabaseError(
+                f"The earliest or latest time of table {str(table.table_name)!r} is outside the years 1 to 9999, so the"
+                " range cannot be computed. Write `start_time` and `end_time` in the plan.",
+                table=str(table.table_name),
+            ) from None
 
     def fence(self) -> dict[str, str]:
-        """Return the snapshot that this connection reads, and where the log stands now.
+        """Return the snapshot that this connection reads, and the current position of the write-ahead log.
 
-        Two connections read one state if and only if their `snapshot` is the same; `lsn` is only where to look in the
-        log, and not earlier than the snapshot.
+        Two connections read one state if and only if their `snapshot` is equal. `lsn` is not earlier than the snapshot.
         """
         row = self._session.rows(
             "SELECT pg_catalog.pg_current_snapshot()::text AS snapshot, (CASE WHEN pg_catalog.pg_is_in_recovery()"
@@ -88,10 +71,10 @@ class PostgresqlDatabase:
 
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
-        """Hold the present state on a connection of its own (see `Database.hold`)."""
-        session = Session(replace(self._address, consistency=None), exports=True)
+        """Hold the present state on another connection; see `Database`."""
+        session = PostgresqlSession(replace(self._address, consistency=None), exports=True)
         try:
-            yield _Held(session, self._address.alias)
+            yield _ExportedSnapshot(session, self._address.alias)
         finally:
             session.close()
 
@@ -100,10 +83,10 @@ class PostgresqlDatabase:
         self._session.close()
 
 
-class _Held:
-    """An exported snapshot, which lives as long as its session's transaction."""
+class _ExportedSnapshot:
+    """An exported snapshot, which exists until its session's transaction ends; see `HeldState`."""
 
-    def __init__(self, session: Session, alias: str) -> None:
+    def __init__(self, session: PostgresqlSession, alias: str) -> None:
         self._session = session
         self._alias = alias
         row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
@@ -115,7 +98,7 @@ class _Held:
         return self._token
 
     def check(self) -> None:
-        """Make sure that the session lives.
+        """Check that the session is still open.
 
         Raises:
             ConsistencyLostError: It has ended, and the snapshot with it.
@@ -128,33 +111,3 @@ class _Held:
                 f" {cause} Nothing more is exported in this run; start a new one.",
                 token=self._token,
             ) from None
-
-
-def _bounds_query(time: TimeColumn, source: str) -> str:
-    finite = f"{time.sql} > '-infinity' AND {time.sql} < 'infinity'"
-    ends = f"SELECT pg_catalog.min({time.sql}) AS low, pg_catalog.max({time.sql}) AS high FROM {source} WHERE {finite}"
-    if time.type == "timestamptz" or time.zone == "UTC":
-        moments = ", ".join(f"{_micros(replace(time, name=name).instant)} AS {name}" for name in ("low", "high"))
-        return f"SELECT {moments} FROM ({ends}) ends"
-    # Around a change of clocks the least local time need not be the least instant: look a little further.
-    near = "interval '2 days'"
-    return (
-        f"SELECT {_micros(f'min({time.instant})')} AS low, {_micros(f'max({time.instant})')} AS high"
-        f" FROM {source}, ({ends}) ends"
-        f" WHERE {finite} AND ({time.sql} <= ends.low + {near} OR {time.sql} >= ends.high - {near})"
-    )
-
-
-def _micros(moment: str) -> str:
-    return f"(extract(epoch FROM {moment}) * 1000000)::int8"
-
-
-def _moment(table: Table, micros: int) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        raise DatabaseError(
-            f"The earliest or latest time of table {str(table.table_name)!r} lies outside the years 1 to 9999, so a"
-            " range cannot be found by itself. Write `start_time` and `end_time` in the plan.",
-            table=str(table.table_name),
-        ) from None

@@ -1,35 +1,28 @@
-"""PostgreSQL as a target: rows go in through COPY, each file with its ledger row in one transaction."""
+"""PostgreSQL as a target: COPY loads rows, and one transaction covers a file and its ledger row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
-import adbc_driver_manager
-import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.ddl.existing_columns import other_type, other_types_query
-from snapshot_assets.databases.postgresql.failures import connect_failure, translated
-from snapshot_assets.databases.postgresql.ingest import Ingest, ingest
-from snapshot_assets.databases.postgresql.nested import with_json
-from snapshot_assets.databases.postgresql.references import reference, references_to
-from snapshot_assets.databases.postgresql.session import SETTINGS, WITHOUT_COPY, pinning, secrets_of
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
-from snapshot_assets.databases.postgresql.time_predicates import documented
+from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
+from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.references import Reference
-from snapshot_assets.databases.source import DatabaseAddress, Rows, WindowRows
+from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
 
-_DRIVER_ERRORS = (adbc_driver_manager.Error, pa.ArrowException, OSError)
 _STAGE = "snapshot_assets_stage"
 _PORTION_BYTES = 8 << 20
-_SETTINGS = SETTINGS | {"temp_buffers": "64MB"}
 _EXISTING = """
 SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name, CASE c.relkind
     WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type'
@@ -38,8 +31,8 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
 """
-# A partitioned table's rows lie in its partitions, and a hypertable's in its chunks, which inherit from it.
-_HOLDS_ALL_ITSELF = """
+# The rows of a partitioned table are in its partitions; those of a hypertable are in its chunks, which inherit from it.
+_HAS_OWN_ROWS_ONLY = """
 SELECT c.relkind = 'r' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class h ON h.oid = i.inhrelid
     JOIN pg_catalog.pg_namespace s ON s.oid = h.relnamespace
@@ -51,8 +44,38 @@ _ADVISORY = """
 SELECT pg_catalog.pg_advisory_xact_lock{kind}(pg_catalog.hashtextextended('snapshot_assets', 0)) IS NULL AS got
 """
 
+# Left out: foreign keys that partitions inherit, and those of a hypertable's chunks.
+_REFERENCES = """
+WITH relation AS (
+    SELECT c.oid, n.nspname AS schema, c.relname AS name
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+), key AS (
+    SELECT k.conname, k.conkey, k.confkey, k.conpfeqop, k.conrelid, k.confrelid,
+        coalesce(pg_catalog.pg_partition_root(k.conrelid), k.conrelid) AS table_id,
+        coalesce(pg_catalog.pg_partition_root(k.confrelid), k.confrelid) AS parent_id
+    FROM pg_catalog.pg_constraint k WHERE k.contype = 'f' AND k.conparentid = 0
+)
+SELECT key.conname AS name, child.schema AS child_schema, child.name AS child_name,
+    own.schema AS table_schema, own.name AS table_name,
+    referred.schema AS referred_schema, referred.name AS referred_name,
+    parent.schema AS parent_schema, parent.name AS parent_name,
+    (SELECT pg_catalog.string_agg(
+            pg_catalog.format('p.%I OPERATOR(%I.%s) c.%I', there.attname, s.nspname, o.oprname, here.attname), ' AND ')
+        FROM ROWS FROM (
+            pg_catalog.unnest(key.conkey), pg_catalog.unnest(key.confkey), pg_catalog.unnest(key.conpfeqop)
+        ) AS pair (here, there, operator)
+        JOIN pg_catalog.pg_attribute here ON here.attrelid = key.conrelid AND here.attnum = pair.here
+        JOIN pg_catalog.pg_attribute there ON there.attrelid = key.confrelid AND there.attnum = pair.there
+        JOIN pg_catalog.pg_operator o ON o.oid = pair.operator
+        JOIN pg_catalog.pg_namespace s ON s.oid = o.oprnamespace) AS match
+FROM key JOIN relation child ON child.oid = key.conrelid JOIN relation own ON own.oid = key.table_id
+JOIN relation referred ON referred.oid = key.confrelid JOIN relation parent ON parent.oid = key.parent_id
+WHERE (parent.schema, parent.name) IN ({names}) AND child.schema <> '_timescaledb_internal'
+ORDER BY own.schema, own.name, key.conname
+"""
 
-class PostgresqlTarget(SqlTarget):
+
+class PostgresqlTarget(PostgresqlConnection, SqlTarget):
     """One connection that writes; see `Target`.
 
     Args:
@@ -64,147 +87,117 @@ class PostgresqlTarget(SqlTarget):
     """
 
     kind = "postgresql"
+    _execute = PostgresqlConnection.execute
+    _rows = PostgresqlConnection.rows
 
     def __init__(self, address: DatabaseAddress) -> None:
-        self._name = f"PostgreSQL {address.alias!r}"
-        self._secrets = secrets_of(address.uri)
-        try:
-            # Transactions are begun and ended by statements: the driver's own are not begun again after every error.
-            self._connection = adbc.connect(address.uri, autocommit=True)
-        except _DRIVER_ERRORS as error:
-            raise connect_failure(error, address.alias, self._secrets) from None
-        try:
-            self._rows(pinning(_SETTINGS), "pinning the session")
-        except BaseException:
-            self._connection.close()
-            raise
+        super().__init__(address, SETTINGS | {"temp_buffers": "64MB"})
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
         """Describe those of the tables that exist; see `Target`."""
-        names = ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)
-        if not names:
+        if not tables:
             return {}
         columns: dict[TableName, list[str]] = {}
         kinds: dict[TableName, str] = {}
-        for row in self._rows(_EXISTING.format(names=names), "looking up tables"):
+        for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
             name = TableName(row["schema"], row["name"])
-            known, kinds[name] = columns.setdefault(name, []), row["what"]
+            kinds[name] = row["what"]
+            names = columns.setdefault(name, [])
             if row["column_name"] is not None:
-                known.append(row["column_name"])
+                names.append(row["column_name"])
         return {
-            name: ExistingTable(tuple(found), kinds[name] == "table" and self._has_rows(name), kinds[name])
-            for name, found in columns.items()
+            name: ExistingTable(tuple(columns[name]), kind == "table" and self._has_rows(name), kind)
+            for name, kind in kinds.items()
         }
 
-    def _has_rows(self, name: TableName) -> bool:
-        query = f"SELECT EXISTS (SELECT FROM {self._own_rows(name)}) AS found"
-        return bool(self._rows(query, f"looking into {name}")[0]["found"])
-
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns that are there with another type than the tables give them; see `Target`."""
+        """Return the columns whose type differs from that in the tables; see `Target`."""
         query = other_types_query(tables)
-        rows = self._rows(query, "comparing types") if query else []
+        rows = self.rows(query, "comparing types") if query else []
         return [other for row in rows if (other := other_type(row)) is not None]
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def _execute(self, sql: str, doing: str) -> None:
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**WITHOUT_COPY)
-            cursor.execute(sql)
-
-    def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**WITHOUT_COPY)
-            cursor.execute(sql)
-            found: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
-            return found
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._execute("BEGIN", "beginning a transaction")
+        self.execute("BEGIN", "beginning a transaction")
         try:
             yield
-            self._execute("COMMIT", "committing")
+            self.execute("COMMIT", "committing")
         except BaseException:
             with suppress(SnapshotError):
-                self._execute("ROLLBACK", "taking back a transaction")
+                self.execute("ROLLBACK", "rolling back a transaction")
             raise
 
-    @contextmanager
-    def _translating(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except _DRIVER_ERRORS as error:
-            raise translated(error, f"{self._name}: {doing}", self._secrets, alive=True) from None
-
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
-        how = {column.name: ingest(column) for column in table.columns if column.generated is None}
-        given = pa.schema([(name, each.arrow_type) for name, each in how.items()])
-        if nested := {name for name, each in how.items() if each.json}:
+        columns = {column.name: ingest(column) for column in table.columns if column.generated is None}
+        schema = pa.schema([(name, each.arrow_type) for name, each in columns.items()])
+        if nested := {name for name, each in columns.items() if each.json}:
             batches = (with_json(batch, nested) for batch in batches)
-        feed = Feed(batches, given)
-        if not how:  # COPY takes no empty list of columns
+        feed = Feed(batches, schema)
+        if not columns:  # COPY refuses an empty list of columns
             rows: int = sum(batch.num_rows for batch in batches)
-            self._execute(
+            self.execute(
                 f"INSERT INTO {qualified(table.table_name)} SELECT FROM pg_catalog.generate_series(1, {rows})",
                 f"loading {table.table_name}",
             )
             return rows
-        if any(each.staged for each in how.values()):
-            self._insert_staged(table, how, feed)
+        if any(each.staged for each in columns.values()):
+            self._insert_staged(table, columns, feed)
         else:
             with feed.errors():
                 self._ingest(table.name, table.schema_name, feed.reader())
         return feed.rows
 
     def _ingest(self, name: str, schema: str | None, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Copy rows into a table; into a temporary one where no schema is given."""
+        """Copy rows into a table: without a schema, into a temporary one."""
         with self._translating(f"loading {name}"), self._connection.cursor() as cursor:
             cursor.adbc_ingest(name, rows, mode="append", db_schema_name=schema, temporary=schema is None)
 
-    def _insert_staged(self, table: Table, how: dict[str, Ingest], feed: Feed) -> None:
-        """Load through a staging table, portion by portion: what fits into the session's buffers is never written."""
+    def _insert_staged(self, table: Table, columns: dict[str, PostgresqlIngest], feed: Feed) -> None:
+        """Load through a temporary table, in portions that fit into `temp_buffers` and so are never written to disk."""
         name = table.table_name
-        definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in how.items())
-        columns, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
-        self._execute(
-            f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", f"making the staging table of {name}"
+        definitions = ", ".join(f"{identifier(column)} {each.type}" for column, each in columns.items())
+        names, values = ", ".join(map(identifier, columns)), ", ".join(each.value for each in columns.values())
+        self.execute(
+            f"CREATE TEMPORARY TABLE {_STAGE} ({definitions}) ON COMMIT DROP", f"creating the staging table of {name}"
         )
         for portion in feed.portions(_PORTION_BYTES):
             self._ingest(_STAGE, None, portion)
-            self._execute(
-                f"INSERT INTO {qualified(name)} ({columns}) OVERRIDING SYSTEM VALUE"
+            self.execute(
+                f"INSERT INTO {qualified(name)} ({names}) OVERRIDING SYSTEM VALUE"
                 f" SELECT {values} FROM pg_temp.{_STAGE}",
                 f"loading {name}",
             )
-            self._execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
-        self._execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
-
-    def _literal(self, value: str) -> str:
-        return literal(value)
+            self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
+        self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
     def _qualified(self, name: TableName) -> str:
         return qualified(name)
 
     def _own_rows(self, name: TableName) -> str:
-        query = _HOLDS_ALL_ITSELF.format(schema=literal(name.schema), name=literal(name.table))
-        alone = any(row["alone"] for row in self._rows(query, f"looking up {name}"))
+        query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
+        alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
         return f"ONLY {qualified(name)}" if alone else qualified(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
-        zone = rows.zone if isinstance(rows, WindowRows) else "UTC"
-        return documented(table, zone).predicate(rows) or "true"
+        return PostgresqlTimeColumn.predicate(table, rows)
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        return [reference(row) for row in self._rows(references_to(tables), "looking up foreign keys")]
+        references = []
+        for row in self.rows(_REFERENCES.format(names=_names(tables)), "looking up foreign keys"):
+            child, table, referred, parent = (
+                TableName(row[f"{end}_schema"], row[f"{end}_name"]) for end in ("child", "table", "referred", "parent")
+            )
+            references.append(Reference(row["name"], child, table, referred, parent, row["match"]))
+        return references
 
     def _lock_imports(self) -> None:
-        self._rows(_ADVISORY.format(kind="_shared"), "waiting for other imports")
+        self.rows(_ADVISORY.format(kind="_shared"), "waiting for other imports")
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        self._rows(_ADVISORY.format(kind=""), "waiting for other imports")
+        self.rows(_ADVISORY.format(kind=""), "waiting for other imports")
         for name in sorted(set(tables)):
-            self._execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")
+            self.execute(f"LOCK TABLE {qualified(name)} IN SHARE ROW EXCLUSIVE MODE", f"locking {name}")
+
+
+def _names(tables: Iterable[TableName]) -> str:
+    return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)

@@ -1,9 +1,8 @@
-"""Which Arrow type carries which PostgreSQL type: the one table of the mapping.
+"""Maps PostgreSQL types to Arrow types, and Arrow types of other databases to PostgreSQL types.
 
-A type is native where its values were proved exact from the server through Arrow and Parquet and back into a column
-of the same type. Every other type travels as the text of its own output function and is restored through its input
-function. The text is taken from the output function itself, not from a cast: `bool`, `"char"`, `name`, `inet`, `cidr`,
-`bpchar` and `xml` have casts to text that say something else.
+A type is native if tests prove that its values survive the way through Arrow and Parquet and back exactly. Every other
+type is carried as the text of its output function and restored through its input function. The query calls the output
+function itself, because the casts of `bool`, `"char"`, `name`, `inet`, `cidr`, `bpchar` and `xml` return other text.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
 
@@ -38,13 +37,42 @@ NATIVE: dict[str, pa.DataType] = {
 """Types of pg_catalog with a native carrier. Besides them: enums as strings, and numeric(p, s) as decimal128 where
 p is at most 38 and s lies between 0 and p."""
 
+_FOR_ARROW: dict[pa.DataType, str] = {
+    pa.null(): "text",
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "integer",
+    pa.uint32(): "bigint",
+    pa.uint64(): "numeric(20,0)",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+    # PostgreSQL stores microseconds; nanoseconds become text.
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us")), "time without time zone"),
+    pa.time64("ns"): "text",
+    **{pa.timestamp(unit): "timestamp without time zone" for unit in ("s", "ms", "us")},
+    **{pa.timestamp(unit, "UTC"): "timestamp with time zone" for unit in ("s", "ms", "us")},
+    **{pa.timestamp("ns", zone): "text" for zone in (None, "UTC")},
+    **{pa.duration(unit): "interval" for unit in ("s", "ms", "us")},
+    pa.duration("ns"): "text",
+}
+"""Types for Arrow types of tables that come from another kind of database."""
+
 TIMESTAMPS = ("timestamp", "timestamptz")
 _MAX_PRECISION = 38
 
 
 @dataclass(frozen=True)
 class SourceType:
-    """What the catalog says of a column's type, a domain followed down to what it is made of.
+    """A column's type, and the base type of a domain.
 
     Attributes:
         text: The type as the column declares it.
@@ -53,8 +81,8 @@ class SourceType:
         kind: `typtype` of the base type: b, c, e, m, p or r.
         modifier: Type modifier of the base type, -1 for none.
         domain: Whether the column's own type is a domain.
-        output: Schema and name of the base type's output function; None where it is another type's (refcursor has
-            that of text), so that SQL cannot call it.
+        output: Schema and name of the base type's output function; None if SQL cannot call it, because it belongs to
+            another type (refcursor uses that of text).
     """
 
     text: str
@@ -71,15 +99,6 @@ class SourceType:
         return self.name if self.schema == "pg_catalog" else None
 
 
-def native_type(source: SourceType) -> pa.DataType | None:
-    """Return the Arrow type that carries a type natively, or None if only text does."""
-    if source.kind == "e":
-        return pa.string()
-    if source.builtin == "numeric":
-        return _decimal(source.modifier)
-    return NATIVE.get(source.builtin or "")
-
-
 def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[pa.DataType, Carrier]:
     """Return the Arrow type and the carrier of a column.
 
@@ -89,8 +108,8 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
         column: `schema.table.column`, for messages.
 
     Raises:
-        UnsupportedTypeError: The type is a pseudo-type, which has no values to carry.
-        PlanError: The plan asks for a native carrier, and there is none.
+        UnsupportedTypeError: The type is a pseudo-type.
+        PlanError: The plan asks for a native carrier, and the type has none.
     """
     if source.kind == "p":
         raise UnsupportedTypeError(
@@ -99,7 +118,7 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
             column=column,
             type=source.text,
         )
-    native = native_type(source)
+    native = _native_type(source)
     if override is Carrier.NATIVE and native is None:
         raise PlanError(
             f"The plan asks for the native carrier for column {column}, but {source.text} has none: its values travel"
@@ -113,15 +132,15 @@ def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[
 
 
 def expression(column: str, source: SourceType, carrier: Carrier) -> str:
-    """Return the SQL expression that yields a column's values as its carrier takes them from the driver.
+    """Return the SQL expression that reads a column's values for its carrier.
 
-    Numbers with a fixed scale and enums come as text too: the driver is slow at numeric, and knows an enum only if it
-    existed when the connection was made.
+    Decimals and enums are read as text too: the driver reads numeric slowly, and knows only the enums that existed when
+    it connected.
 
     Args:
-        column: The column's true name.
+        column: The column's name.
         source: The column's type.
-        carrier: The carrier its document names.
+        carrier: The carrier in its document.
     """
     value = identifier(column)
     if source.domain:
@@ -134,6 +153,14 @@ def expression(column: str, source: SourceType, carrier: Carrier) -> str:
     return f"pg_catalog.textin({function}({value}))"
 
 
+def _native_type(source: SourceType) -> pa.DataType | None:
+    if source.kind == "e":
+        return pa.string()
+    if source.builtin == "numeric":
+        return _decimal(source.modifier)
+    return NATIVE.get(source.builtin or "")
+
+
 def _decimal(modifier: int) -> pa.DataType | None:
     if modifier < 0:
         return None
@@ -142,3 +169,26 @@ def _decimal(modifier: int) -> pa.DataType | None:
     if precision > _MAX_PRECISION or not 0 <= scale <= precision:
         return None
     return pa.decimal128(precision, scale)
+
+
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the type that holds an Arrow type's values; see `TargetModule`.
+
+    Flat lists become arrays. All other nested types become JSON: arrays must be rectangular, and composite types need
+    names.
+
+    Raises:
+        UnsupportedTypeError: PostgreSQL has no such type.
+    """
+    if arrow_type in _FOR_ARROW:
+        return _FOR_ARROW[arrow_type]
+    if pa.types.is_decimal(arrow_type):
+        # Before PostgreSQL 15 a scale lies between 0 and the precision.
+        scale = max(arrow_type.scale, 0)
+        return f"numeric({max(arrow_type.precision - min(arrow_type.scale, 0), scale)},{scale})"
+    if pa.types.is_fixed_size_binary(arrow_type):
+        return "uuid" if arrow_type.byte_width == 16 else "bytea"
+    if pa.types.is_nested(arrow_type):
+        flat = pa.types.is_list(arrow_type) and not pa.types.is_nested(arrow_type.value_type)
+        return f"{type_for(arrow_type.value_type)}[]" if flat else "json"
+    raise UnsupportedTypeError(f"PostgreSQL has no type for the Arrow type {arrow_type}.", type=str(arrow_type))

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from snapshot_assets.databases.carriers import scanned_carrier
+from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
-from snapshot_assets.databases.time_index import choose_time_index
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from snapshot_assets.databases.ledger import not_renewable, superseded
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
 from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, claim_event, restore_event
 from snapshot_assets.databases.spark.target_tables import TargetTables
@@ -16,8 +17,6 @@ from snapshot_assets.databases.target import (
     LoadedFile,
     RestoreRecord,
     Statement,
-    not_renewable,
-    superseded,
 )
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table

@@ -90,11 +90,11 @@ CREATE TABLE sales.full_identity (id int); ALTER TABLE sales.full_identity REPLI
 CREATE TABLE sales.nothing ();
 
 CREATE TABLE sales.base (a int NOT NULL, b int DEFAULT 1, c int CONSTRAINT own_null NOT NULL NO INHERIT, CHECK (b > 0));
-CREATE TABLE sales.heir (d int, b int NOT NULL, CONSTRAINT d_there CHECK (d > 0)) INHERITS (sales.base);
-ALTER TABLE ONLY sales.heir ALTER a SET DEFAULT 7;
-ALTER TABLE ONLY sales.heir ALTER c SET NOT NULL;
+CREATE TABLE sales.inheriting (d int, b int NOT NULL, CONSTRAINT d_there CHECK (d > 0)) INHERITS (sales.base);
+ALTER TABLE ONLY sales.inheriting ALTER a SET DEFAULT 7;
+ALTER TABLE ONLY sales.inheriting ALTER c SET NOT NULL;
 CREATE TABLE sales.second (e int, a int);
-CREATE TABLE sales.child () INHERITS (sales.heir, sales.second);
+CREATE TABLE sales.child () INHERITS (sales.inheriting, sales.second);
 CREATE TABLE sales.late (x text, b int, a int NOT NULL, c int, CONSTRAINT base_b_check CHECK (b > 0));
 ALTER TABLE sales.late INHERIT sales.base;
 
@@ -123,6 +123,7 @@ CREATE TABLE listed (id int, k text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 CREATE TABLE listed_a PARTITION OF listed FOR VALUES IN ('a');
 ALTER TABLE listed ADD FOREIGN KEY (id) REFERENCES a_first;
 ALTER TABLE listed_a ADD CONSTRAINT own_fk FOREIGN KEY (id) REFERENCES b_second;
+COMMENT ON CONSTRAINT own_fk ON listed_a IS 'its own key';
 ALTER TABLE listed_a ADD CONSTRAINT own_check CHECK (id < 100);
 CREATE TABLE refers (id int, k text, FOREIGN KEY (id, k) REFERENCES listed);
 

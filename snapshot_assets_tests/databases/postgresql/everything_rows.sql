@@ -11,7 +11,7 @@ INSERT INTO a_row_type_user SELECT z, ARRAY[z] FROM zones z;
 INSERT INTO "Größe ""X"".""Tabelle""" ("a.b") VALUES ('x'), ('y');
 INSERT INTO sales.log DEFAULT VALUES;
 INSERT INTO sales.base (a, c) VALUES (1, 1);
-INSERT INTO sales.heir (c, b, d) VALUES (1, 2, 3);
+INSERT INTO sales.inheriting (c, b, d) VALUES (1, 2, 3);
 INSERT INTO sales.late VALUES ('x', 1, 1, 1);
 INSERT INTO parted (at, k) VALUES ('2025-01-05', 'z'), ('2024-01-01', 'y'), ('2026-01-01', 'b'), ('2027-01-01', 'other');
 INSERT INTO listed VALUES (1, 'a');

@@ -1,4 +1,4 @@
-"""What the tests of PostgreSQL share: opening, extracting one table, and reading it whole."""
+"""Opens databases, extracts single tables, and reads and loads their rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 from snapshot_assets.databases.postgresql import open as open_postgresql
 from snapshot_assets.databases.postgresql.ingest import ingest
 from snapshot_assets.databases.postgresql.session import SETTINGS
-from snapshot_assets.databases.postgresql.sql import identifier
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -31,7 +31,7 @@ def opened(uri: str, token: str | None = None) -> Iterator[Database]:
 
 @contextmanager
 def client(uri: str) -> Iterator[Run]:
-    """A plain connection of the test's own, under the settings that text values are written in."""
+    """Open a plain connection with the settings for the text of values."""
     with adbc.connect(uri, autocommit=True) as connection:
 
         def run(statement: str) -> list[tuple[Any, ...]]:
@@ -51,7 +51,7 @@ def table_of(
     time: str | None = None,
     carriers: Mapping[str, Carrier] | None = None,
 ) -> Table:
-    """Return the document of a table of schema `public`, timed by the column that is named and by no other."""
+    """Return the document of a table of schema `public`; without `time`, it is untimed."""
     table = TableName("public", name)
     selection = Selection(
         tables=(table,),
@@ -67,24 +67,24 @@ def read(database: Database, table: Table, rows: Rows | None = None) -> pa.Table
 
 def read_scan(database: Database, scan: Scan) -> pa.Table:
     with database.scan(scan) as batches:
-        found = list(batches)
-    for batch in found:
+        read = list(batches)
+    for batch in read:
         assert batch.schema.equals(scan.table.arrow_schema(), check_metadata=True)
         batch.validate(full=True)
-    return pa.Table.from_batches(found, scan.table.arrow_schema())
+    return pa.Table.from_batches(read, scan.table.arrow_schema())
 
 
 def load(uri: str, table: Table, rows: pa.Table, into: str) -> None:
-    """Load rows as a restore does: through a staging table."""
+    """Load rows through a staging table, as a restore does."""
     ingests = {column.name: ingest(column) for column in table.columns}
     definitions = ", ".join(f"{identifier(name)} {how.type}" for name, how in ingests.items())
     values = ", ".join(how.value for how in ingests.values())
-    given = rows.cast(pa.schema([(name, how.arrow_type) for name, how in ingests.items()]))
+    converted = rows.cast(pa.schema([(name, how.arrow_type) for name, how in ingests.items()]))
     with adbc.connect(uri, autocommit=True) as connection:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE TABLE loaded ({definitions})")
         with connection.cursor() as cursor:
-            cursor.adbc_ingest("loaded", given, mode="append")
+            cursor.adbc_ingest("loaded", converted, mode="append")
         with connection.cursor() as cursor:
             cursor.execute("SET lc_monetary = 'C'")
             cursor.execute(f"INSERT INTO {into} SELECT {values} FROM loaded")

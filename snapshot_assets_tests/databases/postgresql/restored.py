@@ -1,4 +1,4 @@
-"""A restore of a schema without rows, and what pg_dump prints of it."""
+"""Restores schemas without rows, and dumps them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from snapshot_assets_tests.databases.postgresql.helpers import opened
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 EVERYTHING = Path(__file__).with_name("everything.sql").read_text()
-"""A schema of everything that is restored."""
+"""A schema with every kind of object that can be restored."""
 
 ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
 """Rows for it."""
 
 
 def extracted(uri: str, selection: Selection | None = None) -> DatabaseSchema:
-    """Return the documents of a database, through JSON as they lie in a snapshot."""
+    """Return the documents of a database after a way through JSON, as in a snapshot."""
     with opened(uri) as database:
         return DatabaseSchema.model_validate_json(database.extract(selection or Selection()).model_dump_json())
 
 
 def run(uri: str, statements: tuple[Statement, ...]) -> None:
-    """Run statements as a restore does: in one transaction, one by one."""
+    """Run statements one by one in one transaction, as a restore does."""
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
         target._run(statements)
 
 
 def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:
-    """Make a schema in a database."""
+    """Create a schema in a database."""
     definition = define(schema, expressions=expressions)
     run(uri, definition.before)
     run(uri, definition.after)

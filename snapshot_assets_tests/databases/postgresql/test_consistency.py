@@ -50,7 +50,7 @@ def test_without_a_token_one_connection_reads_one_state(postgresql_database: str
         assert database.fence()["snapshot"] != before["snapshot"]
 
 
-def test_an_error_does_not_cost_the_connection_its_state(postgresql_database: str) -> None:
+def test_a_connection_keeps_its_state_after_an_error(postgresql_database: str) -> None:
     table = fill(postgresql_database, 10)
     wrong = table.model_copy(update={"name": "nowhere"})
     with opened(postgresql_database) as database:
@@ -62,7 +62,7 @@ def test_an_error_does_not_cost_the_connection_its_state(postgresql_database: st
         assert read(database, table).num_rows == 10
 
 
-def test_a_killed_holder_is_noticed_and_its_state_is_never_replaced(postgresql_database: str) -> None:
+def test_a_killed_holder_is_detected_and_its_state_is_never_replaced(postgresql_database: str) -> None:
     fill(postgresql_database, 10)
     with opened(postgresql_database) as holder, holder.hold() as held:
         held.check()
@@ -122,43 +122,43 @@ def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(p
         run("TRUNCATE t")
 
 
-@pytest.mark.parametrize("parts", [2, 3, 7, 10_000])
-def test_shares_make_up_the_table_while_it_grows(postgresql_database: str, parts: int) -> None:
+@pytest.mark.parametrize("most", [2, 3, 7, 10_000])
+def test_parts_make_up_the_table_while_it_grows(postgresql_database: str, most: int) -> None:
     table = fill(postgresql_database)
     with opened(postgresql_database) as holder, holder.hold() as held:
         with opened(postgresql_database, held.token) as database:
-            shares = database.split(Scan(table, AllRows()), parts)
-        assert 1 < len(shares) <= parts
+            parts = database.split(Scan(table, AllRows()), most)
+        assert 1 < len(parts) <= most
         ids: list[int] = []
         with client(postgresql_database) as run, opened(postgresql_database, held.token) as database:
-            for number, share in enumerate(shares):
+            for number, part in enumerate(parts):
                 if number % 100 == 1:
                     run("UPDATE t SET filler = 'y' WHERE id % 100 = 7")
                     run("INSERT INTO t SELECT 0, repeat('z', 500) FROM generate_series(1, 1000)")
-                ids += read_scan(database, share)["id"].to_pylist()
+                ids += read_scan(database, part)["id"].to_pylist()
         assert sorted(ids) == list(range(1, 20_001))
 
 
-def test_the_last_share_holds_what_was_added_after_the_cut(postgresql_database: str) -> None:
+def test_the_last_part_includes_rows_added_after_the_division(postgresql_database: str) -> None:
     table = fill(postgresql_database)
     with opened(postgresql_database) as database:
-        shares = database.split(Scan(table, AllRows()), 4)
-    assert len(shares) == 4
+        parts = database.split(Scan(table, AllRows()), 4)
+    assert len(parts) == 4
     with client(postgresql_database) as run:
         run("INSERT INTO t SELECT 20000 + i, repeat('z', 500) FROM generate_series(1, 5000) i")
     with opened(postgresql_database) as database:
-        ids = [id_ for share in shares for id_ in read_scan(database, share)["id"].to_pylist()]
+        ids = [id_ for part in parts for id_ in read_scan(database, part)["id"].to_pylist()]
     assert sorted(ids) == list(range(1, 25_001))
 
 
-def test_shares_are_about_equal(postgresql_database: str) -> None:
+def test_parts_are_of_similar_size(postgresql_database: str) -> None:
     table = fill(postgresql_database)
     with opened(postgresql_database) as database:
-        sizes = [read_scan(database, share).num_rows for share in database.split(Scan(table, AllRows()), 4)]
+        sizes = [read_scan(database, part).num_rows for part in database.split(Scan(table, AllRows()), 4)]
     assert max(sizes) < 2 * min(sizes)
 
 
-def test_shares_of_a_partitioned_table_make_it_up(postgresql_database: str) -> None:
+def test_parts_of_a_partitioned_table_make_it_up(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE t (id int) PARTITION BY RANGE (id)")
         run("CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (3000)")
@@ -167,13 +167,13 @@ def test_shares_of_a_partitioned_table_make_it_up(postgresql_database: str) -> N
         run("CREATE TABLE h1 PARTITION OF high FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
         run("INSERT INTO t SELECT i FROM generate_series(0, 9999) i")
     with opened(postgresql_database) as database:
-        shares = database.split(Scan(table_of(database), AllRows()), 3)
-        ids = [id_ for share in shares for id_ in read_scan(database, share)["id"].to_pylist()]
-    assert len(shares) == 3
+        parts = database.split(Scan(table_of(database), AllRows()), 3)
+        ids = [id_ for part in parts for id_ in read_scan(database, part)["id"].to_pylist()]
+    assert len(parts) == 3
     assert sorted(ids) == list(range(10_000))
 
 
-def test_a_view_and_an_empty_table_are_not_cut(postgresql_database: str) -> None:
+def test_a_view_and_an_empty_table_are_not_divided(postgresql_database: str) -> None:
     fill(postgresql_database)
     with client(postgresql_database) as run:
         run("CREATE VIEW v AS SELECT id FROM t")
@@ -184,7 +184,7 @@ def test_a_view_and_an_empty_table_are_not_cut(postgresql_database: str) -> None
             assert database.split(scan, 4) == [scan]
 
 
-def test_a_table_without_columns_still_has_rows(postgresql_database: str) -> None:
+def test_rows_without_columns_are_read(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE t ()")
         run("INSERT INTO t SELECT FROM generate_series(1, 3)")
@@ -192,7 +192,7 @@ def test_a_table_without_columns_still_has_rows(postgresql_database: str) -> Non
         assert [(batch.num_rows, batch.schema.names) for batch in batches] == [(3, [])]
 
 
-def test_batches_are_bounded_whatever_the_table_holds(postgresql_database: str) -> None:
+def test_batches_are_bounded(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE t AS SELECT i AS id, repeat('x', 4000) AS filler FROM generate_series(1, 20000) i")
     with opened(postgresql_database) as database, database.scan(Scan(table_of(database), AllRows())) as batches:
@@ -213,7 +213,7 @@ def test_a_scan_left_early_does_not_read_the_rest(postgresql_database: str) -> N
         assert read(database, table_of(database)).num_rows == 1
 
 
-def test_a_connection_killed_while_it_scans_is_worth_a_retry(postgresql_database: str) -> None:
+def test_a_connection_killed_while_it_scans_is_a_transient_error(postgresql_database: str) -> None:
     table = fill(postgresql_database, 200_000)
     with (
         opened(postgresql_database) as database,
@@ -222,9 +222,9 @@ def test_a_connection_killed_while_it_scans_is_worth_a_retry(postgresql_database
     ):
         next(batches)
         kill(run, "filler")
-        # Whether the server's last words arrive before the end of the connection is a race of the network.
-        last_words = "terminating connection|server closed the connection"
+        # The server's message may arrive before or after the end of the connection.
+        messages = "terminating connection|server closed the connection"
         with pytest.raises(
-            DatabaseUnavailableError, match=rf"PostgreSQL 'shop': reading public\.t failed: .*({last_words})"
+            DatabaseUnavailableError, match=rf"PostgreSQL 'shop': reading public\.t failed: .*({messages})"
         ):
             list(batches)

@@ -1,4 +1,4 @@
-"""A schema goes through its documents into an empty database, and pg_dump sees no difference."""
+"""pg_dump prints the same for a schema and for the one restored from its documents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlSer
 
 
 def documents(schema: DatabaseSchema) -> dict[str, Any]:
-    """Return documents without the order of types, of which there is more than one that makes them."""
-    found = schema.model_dump(mode="json")
-    for table in found["tables"]:
+    """Return documents with sorted types: several orders of creation are correct."""
+    dumped = schema.model_dump(mode="json")
+    for table in dumped["tables"]:
         table["types"].sort(key=lambda kind: (kind["schema_name"], kind["name"]))
-    return found
+    return dumped
 
 
-def test_everything_comes_back_as_pg_dump_sees_it(
+def test_everything_is_restored_as_pg_dump_prints_it(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -36,7 +36,7 @@ def test_everything_comes_back_as_pg_dump_sees_it(
     assert documents(extracted(target)) == documents(schema)
 
 
-def test_rows_go_into_the_tables_that_are_made_and_satisfy_what_comes_after(
+def test_rows_are_loaded_between_the_statements_before_and_after(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -44,7 +44,7 @@ def test_rows_go_into_the_tables_that_are_made_and_satisfy_what_comes_after(
     definition = define(extracted(source))
     run(target, definition.before)
     with opened(source) as database, closing(PostgresqlTarget(DatabaseAddress("target", target))) as loading:
-        for table in filter(lambda each: each.columns, definition.tables):  # COPY takes no empty list of columns
+        for table in filter(lambda each: each.columns, definition.tables):  # COPY refuses an empty list of columns
             with loading._transaction(), database.scan(Scan(table, AllRows())) as batches:
                 loading._insert(table, batches)
     run(target, definition.after)
@@ -54,7 +54,7 @@ def test_rows_go_into_the_tables_that_are_made_and_satisfy_what_comes_after(
     assert postgresql_server.psql(target, filled) == "1|1"
 
 
-def test_every_type_comes_back_as_pg_dump_sees_it(
+def test_every_type_is_restored_as_pg_dump_prints_it(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -68,7 +68,7 @@ def test_every_type_comes_back_as_pg_dump_sees_it(
 
 
 @pytest.mark.parametrize("options", [(), ("--foreign-keys", "--partitions=3"), ("--unlogged-tables",)])
-def test_pgbench_comes_back_as_pg_dump_sees_it(
+def test_pgbench_is_restored_as_pg_dump_prints_it(
     options: tuple[str, ...], postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()

@@ -1,4 +1,4 @@
-"""An identity column draws from its own sequence again, whatever else it owns and whatever the sequences are called."""
+"""A restored identity column draws from its own sequence, whatever other sequences it owns."""
 
 from __future__ import annotations
 
@@ -85,14 +85,7 @@ def test_an_identity_column_draws_from_the_sequence_that_it_drew_from(
     assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
 
 
-def test_the_next_ids_are_new_ones(postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.psql_script(source, SERIAL_TURNED)
-    restore(extracted(source), target)
-    assert postgresql_server.psql(target, "INSERT INTO orders DEFAULT VALUES RETURNING id") == "1001"
-
-
-def test_rows_move_the_identity_s_own_sequence_alone(
+def test_restored_rows_advance_only_the_identity_sequence(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -106,10 +99,10 @@ def test_rows_move_the_identity_s_own_sequence_alone(
     assert postgresql_server.psql(target, STANDS) == "public|orders_id_seq|5\npublic|orders_id_seq1|2000"
 
 
-def test_a_document_that_does_not_record_it_gives_no_id_twice(
+def test_a_document_without_identity_sequences_repeats_no_id(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    """Documents of earlier versions: then the sequence that is furthest on its way is taken."""
+    """Documents of earlier versions lack them: the most advanced sequence is used."""
     source, target = make_postgresql_database(), make_postgresql_database()
     postgresql_server.psql_script(source, SERIAL_TURNED)
     schema = extracted(source)
@@ -120,7 +113,7 @@ def test_a_document_that_does_not_record_it_gives_no_id_twice(
     assert postgresql_server.psql(target, "INSERT INTO orders DEFAULT VALUES RETURNING id") == "1001"
 
 
-def test_documents_say_more_only_where_a_column_owns_several(
+def test_documents_record_identity_sequences_only_of_columns_that_own_several(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     def options(script: str) -> dict[str, object]:

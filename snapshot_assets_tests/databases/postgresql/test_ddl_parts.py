@@ -1,11 +1,11 @@
-"""What of a schema is restored where not all of it can be, or where some of it is there already."""
+"""Restores of a part of a schema, and into databases that already have some of its objects."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.postgresql import ONE_WRITER, type_for
+from snapshot_assets.databases.postgresql import type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
@@ -25,12 +25,12 @@ def lines(server: PostgresqlServer, uri: str, query: str) -> list[str]:
     return server.psql(uri, query).splitlines()
 
 
-def names(schema: DatabaseSchema, *kept: str) -> DatabaseSchema:
-    """Return a schema of which a selection took only some tables and views."""
+def only(schema: DatabaseSchema, *names: str) -> DatabaseSchema:
+    """Return a schema with some of its tables and views, as a selection does."""
     return schema.model_copy(
         update={
-            "tables": tuple(table for table in schema.tables if table.name in kept),
-            "views": tuple(view for view in schema.views if view.name in kept),
+            "tables": tuple(table for table in schema.tables if table.name in names),
+            "views": tuple(view for view in schema.views if view.name in names),
         }
     )
 
@@ -38,7 +38,7 @@ def names(schema: DatabaseSchema, *kept: str) -> DatabaseSchema:
 # Without SQL text of the snapshot
 
 
-def test_without_expressions_no_text_of_the_snapshot_runs_and_all_of_it_is_named(
+def test_without_expressions_no_sql_of_the_snapshot_runs_and_all_of_it_is_reported(
     everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     lost = restore(everything, postgresql_database, expressions=False).lost
@@ -58,7 +58,7 @@ def test_without_expressions_no_text_of_the_snapshot_runs_and_all_of_it_is_named
     }
     views = "SELECT count(*) FROM pg_views WHERE schemaname IN ('public', 'sales')"
     assert lines(postgresql_server, postgresql_database, views) == ["0"]
-    told = "\n".join(lost)
+    text = "\n".join(lost)
     for sentence in (
         "Default of column public.orders.amount is left out",
         "Column public.orders.taxed is restored with its values and no longer generated",
@@ -72,10 +72,10 @@ def test_without_expressions_no_text_of_the_snapshot_runs_and_all_of_it_is_named
         "Check not_sad of domain public.feeling is left out",
         "View public.a_view is left out",
     ):
-        assert sentence in told
+        assert sentence in text
 
 
-def test_without_expressions_generated_columns_are_loaded_like_others(everything: DatabaseSchema) -> None:
+def test_without_expressions_generated_columns_become_plain_ones(everything: DatabaseSchema) -> None:
     orders = TableName("public", "orders")
     plain = {table.table_name: table for table in define(everything, expressions=False).tables}[orders]
     assert plain.column("taxed").generated is None
@@ -99,32 +99,33 @@ def test_without_expressions_constants_and_names_are_restored(
 # A part of a schema
 
 
-def test_what_refers_to_tables_outside_the_selection_is_left_out_and_named(
+def test_references_to_tables_outside_the_selection_are_left_out_and_reported(
     everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
-    part = names(everything, "b_second", "heir", "child", "z_view", "over_mat", "checked", "second")
+    part = only(everything, "b_second", "inheriting", "child", "z_view", "over_mat", "checked", "second")
     assert sorted(restore(part, postgresql_database).lost) == [
         "Foreign key b_second_other_fkey of public.b_second is left out: it refers to public.a_first, which is not"
         " restored.",
-        "Table sales.heir is restored as a table of its own, with all its columns: it inherits from sales.base, which"
-        " is not restored.",
+        "Table sales.inheriting is restored as a table of its own, with all its columns: it inherits from sales.base,"
+        " which is not restored.",
         "View public.checked is left out: it reads public.zones, which is not restored.",
         "View public.z_view is left out: it reads public.orders, which is not restored.",
         "View sales.over_mat is left out: it reads sales.a_filled, which is not restored.",
     ]
     columns = (
-        "SELECT attname || ' ' || attnotnull FROM pg_attribute WHERE attrelid = 'sales.heir'::regclass AND attnum > 0"
+        "SELECT attname || ' ' || attnotnull FROM pg_attribute"
+        " WHERE attrelid = 'sales.inheriting'::regclass AND attnum > 0"
     )
     assert lines(postgresql_server, postgresql_database, columns) == ["a true", "b true", "c true", "d false"]
     parents = "SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = 'sales.child'::regclass ORDER BY inhseqno"
-    assert lines(postgresql_server, postgresql_database, parents) == ["sales.heir", "sales.second"]
+    assert lines(postgresql_server, postgresql_database, parents) == ["sales.inheriting", "sales.second"]
 
 
-def test_a_table_that_holds_rows_of_a_table_outside_the_selection_is_refused(everything: DatabaseSchema) -> None:
+def test_a_table_with_a_row_type_outside_the_selection_is_refused(everything: DatabaseSchema) -> None:
     with pytest.raises(
-        RestoreError, match=r"Table public\.a_row_type_user cannot be made: .* Select public\.zones too"
+        RestoreError, match=r"Table public\.a_row_type_user cannot be created: .* Select public\.zones too"
     ):
-        define(names(everything, "a_row_type_user"))
+        define(only(everything, "a_row_type_user"))
 
 
 def test_views_that_read_each_other_in_a_circle_are_left_out(everything: DatabaseSchema) -> None:
@@ -141,7 +142,7 @@ def test_views_that_read_each_other_in_a_circle_are_left_out(everything: Databas
     )
 
 
-def test_a_view_is_made_where_the_target_has_the_functions_it_calls(
+def test_a_view_is_created_only_if_the_target_has_the_functions_that_it_calls(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, without, having = (make_postgresql_database() for _ in range(3))
@@ -156,13 +157,13 @@ def test_a_view_is_made_where_the_target_has_the_functions_it_calls(
     schema = extracted(source)
     assert restore(schema, without).lost == (
         "Function public.f(integer) is not in a snapshot.",
-        "View public.calls calls function public.f(integer), which is not in a snapshot: where the target does not have"
-        " it by then, the view and those that read it are left out.",
+        "View public.calls calls function public.f(integer), which is not in a snapshot. If the target does not have"
+        " it, the view and those that read it are left out.",
     )
     restore(schema, having)
-    made = "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY 1"
-    assert lines(postgresql_server, without, made) == ["z"]
-    assert lines(postgresql_server, having, made) == ["above", "calls", "z"]
+    created = "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace ORDER BY 1"
+    assert lines(postgresql_server, without, created) == ["z"]
+    assert lines(postgresql_server, having, created) == ["above", "calls", "z"]
 
 
 def test_a_view_exported_as_its_rows_is_restored_as_a_table(
@@ -180,11 +181,13 @@ def test_a_view_exported_as_its_rows_is_restored_as_a_table(
         "Materialized view public.m was exported as its rows and is restored as a table.",
         "View public.v was exported as its rows and is restored as a table.",
     )
-    made = "SELECT relname, relkind, reloptions FROM pg_class WHERE relname IN ('v', 'm', 'i') ORDER BY 1"
-    assert lines(postgresql_server, target, made) == ["i|i|", "m|r|{fillfactor=50}", "v|r|"]
+    created = "SELECT relname, relkind, reloptions FROM pg_class WHERE relname IN ('v', 'm', 'i') ORDER BY 1"
+    assert lines(postgresql_server, target, created) == ["i|i|", "m|r|{fillfactor=50}", "v|r|"]
 
 
-def test_what_a_snapshot_does_not_carry_is_named(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
+def test_objects_that_a_snapshot_does_not_carry_are_reported(
+    postgresql_server: PostgresqlServer, postgresql_database: str
+) -> None:
     postgresql_server.psql(
         postgresql_database, "CREATE TABLE t (a int)", 'CREATE POLICY "Pol" ON t', "CREATE SEQUENCE lonely"
     )
@@ -192,7 +195,7 @@ def test_what_a_snapshot_does_not_carry_is_named(postgresql_server: PostgresqlSe
     hypertable = schema.tables[0].model_copy(update={"options": {**schema.tables[0].options, "hypertable": True}})
     assert define(schema.model_copy(update={"tables": (hypertable,)})).lost == (
         "Sequence public.lonely is not in a snapshot.",
-        "Table public.t is a TimescaleDB hypertable and is restored as a plain table: make it one again.",
+        "Table public.t is a TimescaleDB hypertable and is restored as a plain table. Create the hypertable again.",
         'Policy "Pol" of public.t is not in a snapshot.',
     )
 
@@ -210,10 +213,10 @@ def test_the_ledger_of_imports_is_neither_exported_nor_restored(
         define(schema.model_copy(update={"tables": (hostile,)}))
 
 
-# What is there already
+# Existing objects
 
 
-def test_types_schemas_and_extensions_that_are_there_are_left_as_they_are(
+def test_existing_types_schemas_and_extensions_do_not_change(
     everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     postgresql_server.psql(
@@ -226,8 +229,8 @@ def test_types_schemas_and_extensions_that_are_there_are_left_as_they_are(
         "COMMENT ON SCHEMA public IS 'mine too'",
     )
     restore(everything, postgresql_database)
-    told = "SELECT obj_description('mood'::regtype), obj_description('public'::regnamespace), 'more'::mood"
-    assert lines(postgresql_server, postgresql_database, told) == ["mine|mine too|more"]
+    query = "SELECT obj_description('mood'::regtype), obj_description('public'::regnamespace), 'more'::mood"
+    assert lines(postgresql_server, postgresql_database, query) == ["mine|mine too|more"]
 
 
 # Sequences
@@ -254,7 +257,7 @@ INSERT INTO t OVERRIDING SYSTEM VALUE VALUES
 """
 
 
-def test_sequences_go_on_past_all_that_was_handed_out_or_restored(
+def test_sequences_continue_after_all_returned_and_restored_values(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
     source, target = make_postgresql_database(), make_postgresql_database()
@@ -271,7 +274,7 @@ def test_sequences_go_on_past_all_that_was_handed_out_or_restored(
         "t_recorded_seq": "2",
         "t_reset_seq": "49",
         "t_i_seq": "5",
-        "t_beyond_seq": "9",  # 100000 is no number that it could come to
+        "t_beyond_seq": "9",  # it cannot reach 100000
         "down": "-5",
         "stepped": "20",
         "cycled": "2",
@@ -283,15 +286,15 @@ def test_sequences_go_on_past_all_that_was_handed_out_or_restored(
 # Versions and types of others
 
 
-def test_a_database_of_version_16_comes_back_in_16_and_in_18(
+def test_a_database_of_version_16_is_restored_into_16_and_18(
     postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     newer = ("VIRTUAL", "CONSTRAINT unseen", "NO INHERIT, CHECK (b > 0)", "ALTER c SET NOT NULL")
     script = "\n".join(line for line in EVERYTHING.splitlines() if not any(each in line for each in newer))
-    script = script.replace(
-        "CREATE TABLE sales.heir",
-        "CREATE TABLE sales.base (a int NOT NULL, b int DEFAULT 1, c int, CHECK (b > 0));\nCREATE TABLE sales.heir",
-    ).replace("id int GENERATED ALWAYS AS IDENTITY, at", "id int, at")
+    base = "CREATE TABLE sales.base (a int NOT NULL, b int DEFAULT 1, c int, CHECK (b > 0));\n"
+    script = script.replace("CREATE TABLE sales.inheriting", f"{base}CREATE TABLE sales.inheriting").replace(
+        "id int GENERATED ALWAYS AS IDENTITY, at", "id int, at"
+    )
     script = script.replace("COMMENT ON CONSTRAINT label_there ON orders IS 'never null';", "")
     with start_postgresql(16) as old:
         source, target = old.create_database(), old.create_database()
@@ -300,11 +303,11 @@ def test_a_database_of_version_16_comes_back_in_16_and_in_18(
         restore(schema, target)
         assert schema_dump(old, target) == schema_dump(old, source)
         restore(schema, postgresql_database)
-        made = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
-        assert lines(postgresql_server, postgresql_database, made) == lines(old, source, made)
+        created = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
+        assert lines(postgresql_server, postgresql_database, created) == lines(old, source, created)
 
 
-def test_every_arrow_type_of_data_files_has_a_type_that_loses_nothing() -> None:
+def test_the_type_for_an_arrow_type_loses_nothing() -> None:
     assert {str(kind): type_for(kind) for kind in (pa.uint8(), pa.uint32(), pa.uint64(), pa.int8())} == {
         "uint8": "smallint",
         "uint32": "bigint",
@@ -323,7 +326,3 @@ def test_every_arrow_type_of_data_files_has_a_type_that_loses_nothing() -> None:
     assert type_for(pa.struct([("a", pa.int32())])) == type_for(pa.map_(pa.string(), pa.int32())) == "json"
     with pytest.raises(UnsupportedTypeError, match="month_day_nano"):
         type_for(pa.month_day_nano_interval())
-
-
-def test_several_connections_may_write() -> None:
-    assert not ONE_WRITER

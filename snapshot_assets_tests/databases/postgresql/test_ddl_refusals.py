@@ -1,4 +1,4 @@
-"""Documents that hold SQL where a name, a type or an expression belongs: nothing of it runs."""
+"""SQL in the place of a name, a type or an expression of a document never runs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def schema(*, view: dict[str, Any] | None = None, **table: Any) -> DatabaseSchem
     return DatabaseSchema.model_validate(document)
 
 
-def column(**facts: Any) -> DatabaseSchema:
-    return schema(columns=[COLUMN | facts])
+def column(**fields: Any) -> DatabaseSchema:
+    return schema(columns=[COLUMN | fields])
 
 
-def options(**given: Any) -> DatabaseSchema:
-    return schema(options=given)
+def options(**values: Any) -> DatabaseSchema:
+    return schema(options=values)
 
 
-def partition(**facts: Any) -> DatabaseSchema:
+def partition(**fields: Any) -> DatabaseSchema:
     part = {"schema": "public", "name": "p", "of": ["public", "t"], "bounds": "DEFAULT"}
-    return options(partition_by="LIST (a)", partitions=[part | facts])
+    return options(partition_by="LIST (a)", partitions=[part | fields])
 
 
 def user_type(kind: str, **definition: Any) -> DatabaseSchema:
@@ -154,7 +154,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("what", "document"), [(what, document) for what, documents in REFUSED.items() for document in documents]
 )
-def test_text_that_leaves_its_place_is_refused_before_anything_runs(what: str, document: DatabaseSchema) -> None:
+def test_text_that_would_end_its_clause_is_refused_before_anything_runs(what: str, document: DatabaseSchema) -> None:
     with pytest.raises(RestoreError, match="is refused") as error:
         define(document)
     assert str(error.value).startswith(f"{what} is refused: ")
@@ -171,14 +171,12 @@ def test_text_that_leaves_its_place_is_refused_before_anything_runs(what: str, d
         schema(view={"options": {"types": [{}]}}),
     ],
 )
-def test_options_of_another_form_are_refused_as_such(document: DatabaseSchema) -> None:
+def test_options_of_another_form_are_refused(document: DatabaseSchema) -> None:
     with pytest.raises(RestoreError, match="do not have the form"):
         define(document)
 
 
-def test_hostile_names_and_comments_are_only_names_and_comments(
-    postgresql_server: PostgresqlServer, postgresql_database: str
-) -> None:
+def test_hostile_names_and_comments_are_quoted(postgresql_server: PostgresqlServer, postgresql_database: str) -> None:
     evil = "x\"'; DROP TABLE public.victim; --\\"
     postgresql_server.psql(postgresql_database, "CREATE TABLE victim (a int)")
     document = {
@@ -201,8 +199,8 @@ def test_hostile_names_and_comments_are_only_names_and_comments(
     }
     assert restore(DatabaseSchema.model_validate(document), postgresql_database).lost == ()
     assert postgresql_server.psql(postgresql_database, "SELECT 'victim'::regclass") == "victim"
-    told = "SELECT obj_description(oid) FROM pg_class WHERE relkind = 'r' AND obj_description(oid) IS NOT NULL"
-    assert evil in postgresql_server.psql(postgresql_database, told)
+    query = "SELECT obj_description(oid) FROM pg_class WHERE relkind = 'r' AND obj_description(oid) IS NOT NULL"
+    assert evil in postgresql_server.psql(postgresql_database, query)
     assert "DROP TABLE public.victim" in schema_dump(postgresql_server, postgresql_database)
 
 
@@ -214,10 +212,10 @@ def test_hostile_names_and_comments_are_only_names_and_comments(
         "CREATE VIEW v AS SELECT 1; DROP TABLE victim; --",
     ],
 )
-def test_the_server_runs_nothing_of_several_statements_in_one(
+def test_the_server_refuses_several_statements_in_one_string(
     sql: str, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
-    """Even if a text came past the checks."""
+    """This protects against text that passes the checks by mistake."""
     postgresql_server.psql(postgresql_database, "CREATE TABLE public.victim (a int)")
     with pytest.raises(RestoreError, match=r"thing public\.t could not be made: .*multiple commands") as error:
         run(postgresql_database, (Statement("thing public.t", sql),))

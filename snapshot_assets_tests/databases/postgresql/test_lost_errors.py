@@ -1,4 +1,4 @@
-"""What the server says of a query that fails before its first row reaches the user, and decides whether to retry."""
+"""The server's error of a query that fails before its first row is reported, and decides about a retry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CREATE VIEW first AS SELECT ts, v / (CASE WHEN v < 10 THEN 0 ELSE 1 END) v FROM 
 CREATE VIEW late AS SELECT ts, v / (CASE WHEN v > 90 THEN 0 ELSE 1 END) v FROM base;
 CREATE VIEW times AS SELECT ts + interval '1s' * (1 / (v - v)) AS ts FROM base;
 CREATE FUNCTION fail(state text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
-    RAISE EXCEPTION 'the server said %', state USING errcode = state; END $$;
+    RAISE EXCEPTION 'error % of the server', state USING errcode = state; END $$;
 CREATE VIEW deadlock AS SELECT public.fail('40P01') v FROM base;
 CREATE VIEW denied AS SELECT public.fail('42501') v FROM base;
 CREATE FUNCTION once() RETURNS int LANGUAGE plpgsql AS $$ BEGIN
@@ -56,7 +56,7 @@ def failure(uri: str, view: str) -> SnapshotError:
 
 
 @pytest.mark.parametrize("view", ["first", "late"])
-def test_the_servers_error_is_told_wherever_the_query_fails(database: str, view: str) -> None:
+def test_the_servers_error_is_reported_wherever_the_query_fails(database: str, view: str) -> None:
     error = failure(database, view)
     assert "reading public." + view in str(error)
     assert "division by zero" in str(error)
@@ -64,15 +64,15 @@ def test_the_servers_error_is_told_wherever_the_query_fails(database: str, view:
     assert type(error) is DatabaseError
 
 
-def test_its_sqlstate_tells_what_may_pass_from_what_stays(database: str) -> None:
+def test_the_sqlstate_decides_whether_an_error_is_transient(database: str) -> None:
     first, deadlock, denied = (failure(database, view) for view in ("first", "deadlock", "denied"))
     assert (type(first), first.attributes["sqlstate"]) == (DatabaseError, "22012")
     assert (type(deadlock), deadlock.attributes["sqlstate"]) == (DatabaseUnavailableError, "40P01")
     assert (type(denied), denied.attributes["sqlstate"]) == (DatabaseDeniedError, "42501")
-    assert "the server said 42501" in str(denied)
+    assert "error 42501 of the server" in str(denied)
 
 
-def test_an_error_that_does_not_come_again_is_worth_a_retry(database: str) -> None:
+def test_an_error_that_does_not_recur_is_transient(database: str) -> None:
     error = failure(database, "passing")
     assert isinstance(error, TransientError)
     assert "reading public.passing failed: the server ended the query before its first row" in str(error)
@@ -80,10 +80,10 @@ def test_an_error_that_does_not_come_again_is_worth_a_retry(database: str) -> No
 
 @pytest.mark.parametrize("first", ["", "short"])
 @pytest.mark.parametrize("column", ["bytea", "text"])
-def test_an_error_of_reading_a_value_that_no_plan_reads_is_told_too(
+def test_the_error_of_a_value_that_explain_does_not_read_is_reported(
     postgresql_server: PostgresqlServer, postgresql_database: str, column: str, first: str
 ) -> None:
-    """The value is gone from where long ones lie; EXPLAIN ANALYZE neither fetches nor writes it."""
+    """The TOAST table lost the value; EXPLAIN ANALYZE neither fetches nor prints it."""
     postgresql_server.psql(
         postgresql_database,
         "CREATE TABLE base AS SELECT i FROM generate_series(1, 100) i",
@@ -102,7 +102,7 @@ def test_an_error_of_reading_a_value_that_no_plan_reads_is_told_too(
     assert type(error) is DatabaseError
 
 
-def test_what_is_asked_beside_the_rows_fails_with_the_servers_words_too(database: str) -> None:
+def test_other_queries_fail_with_the_servers_error(database: str) -> None:
     with opened(database) as opened_database:
         table = table_of(opened_database, "times", time="ts")
         with pytest.raises(DatabaseError, match=r"division by zero.*SQLSTATE 22012"):
@@ -110,6 +110,6 @@ def test_what_is_asked_beside_the_rows_fails_with_the_servers_words_too(database
 
 
 @pytest.mark.parametrize("sql", ["SELECT 1 / (v - v) FROM base", "SELECT setval(fail('22000')::text, 1)"])
-def test_a_statement_of_a_restore_fails_with_the_servers_words(database: str, sql: str) -> None:
-    with pytest.raises(RestoreError, match=r"it could not be made: .*(division by zero|the server said 22000)"):
+def test_a_statement_of_a_restore_fails_with_the_servers_error(database: str, sql: str) -> None:
+    with pytest.raises(RestoreError, match=r"it could not be made: .*(division by zero|error 22000 of the server)"):
         run(database, (Statement("it", sql.replace("base", "public.base").replace("fail(", "public.fail(")),))

@@ -1,4 +1,4 @@
-"""Native carriers, value by value: Arrow goes in, the same Arrow comes out, and the server prints the same."""
+"""Native carriers return every Arrow value that was loaded, and the server prints it as text."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_a_native_value_is_the_servers_value(
     file = io.BytesIO()
     pq.write_table(scanned, file)
     assert pq.read_table(file).equals(given_rows)
-    for number, (name, (_, _, told)) in enumerate(CASES.items()):
-        expected = [None if value is None else told(value) for value in given_rows[f"c{number}"].to_pylist()]
+    for number, (name, (_, _, printed_form)) in enumerate(CASES.items()):
+        expected = [None if value is None else printed_form(value) for value in given_rows[f"c{number}"].to_pylist()]
         text = printed[f"c{number}"]
         assert (name, (text.cast(given_rows[f"c{number}"].type) if "float" in name else text).to_pylist()) == (
             name,

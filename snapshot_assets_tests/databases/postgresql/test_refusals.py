@@ -30,7 +30,7 @@ def refuse(uri: str, kind: type[Exception], match: str) -> str:
     return str(caught.value)
 
 
-def test_a_wrong_password_is_denied_and_not_told(postgresql_server: PostgresqlServer) -> None:
+def test_a_wrong_password_is_denied_and_not_in_the_message(postgresql_server: PostgresqlServer) -> None:
     uri = postgresql_server.uri(password="wr%20ng-secret")
     message = refuse(uri, DatabaseDeniedError, "PostgreSQL 'shop' refused the connection: .*password authentication")
     assert "secret" not in message
@@ -41,7 +41,7 @@ def test_an_unknown_database_or_user_is_denied(postgresql_server: PostgresqlServ
     refuse(postgresql_server.uri(**{change: "nowhere"}), DatabaseDeniedError, "nowhere")
 
 
-def test_a_server_that_is_down_is_worth_a_retry() -> None:
+def test_an_unreachable_server_is_a_transient_error() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         uri = f"postgresql://me:{PASSWORD[:7]}@127.0.0.1:{bound.getsockname()[1]}/db"
@@ -84,7 +84,7 @@ def test_the_default_alias_is_the_databases_name(uri: str, alias: str) -> None:
     assert default_alias(uri) == alias
 
 
-def test_errors_travel_between_processes(postgresql_database: str) -> None:
+def test_errors_can_be_pickled(postgresql_database: str) -> None:
     with opened(postgresql_database) as database, pytest.raises(UnknownRelationError) as caught:
         database.extract(Selection(schemas=("nowhere",)))
     again = pickle.loads(pickle.dumps(caught.value))
@@ -138,7 +138,7 @@ def test_rows_hidden_by_a_policy_are_refused_when_planning_and_when_reading(
             read(database, table)
 
 
-def test_a_right_lost_after_planning_is_denied(reader: str, postgresql_database: str) -> None:
+def test_a_privilege_revoked_after_planning_is_denied(reader: str, postgresql_database: str) -> None:
     with opened(reader) as database:
         table = table_of(database)
     with client(postgresql_database) as run:
@@ -147,7 +147,7 @@ def test_a_right_lost_after_planning_is_denied(reader: str, postgresql_database:
         read(database, table)
 
 
-def test_unknown_names_come_with_their_neighbours(postgresql_database: str) -> None:
+def test_unknown_names_are_refused_with_similar_names(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE orders (id int)")
     with opened(postgresql_database) as database:
@@ -159,7 +159,7 @@ def test_unknown_names_come_with_their_neighbours(postgresql_database: str) -> N
             table_of(database, "orders", time="at")
 
 
-def test_a_partition_is_pointed_to_its_table(postgresql_database: str) -> None:
+def test_a_selected_partition_is_refused_with_the_name_of_its_table(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE t (id int) PARTITION BY RANGE (id)")
         run("CREATE TABLE part PARTITION OF t DEFAULT")
@@ -170,7 +170,7 @@ def test_a_partition_is_pointed_to_its_table(postgresql_database: str) -> None:
         database.extract(Selection(tables=(TableName("public", "part"),)))
 
 
-def test_several_timestamps_need_a_choice(postgresql_database: str) -> None:
+def test_a_table_with_several_timestamps_needs_a_choice_of_the_plan(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
         run("CREATE DOMAIN moment AS timestamptz")
         run("CREATE TABLE t (created timestamp, paid moment, day date)")
@@ -182,27 +182,27 @@ def test_several_timestamps_need_a_choice(postgresql_database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("ALTER TABLE t DROP COLUMN b", r"public\.t\.b was text .* and is now gone"),
         ("ALTER TABLE t ALTER COLUMN b TYPE varchar(9)", r"public\.t\.b was text .* is now character varying\(9\)"),
-        ("DROP TABLE t", r"'public\.t' does not exist any more"),
+        ("DROP TABLE t", r"'public\.t' no longer exists"),
     ],
 )
 def test_a_table_changed_since_its_document_was_made_is_refused(
-    postgresql_database: str, change: str, told: str
+    postgresql_database: str, change: str, message: str
 ) -> None:
     with client(postgresql_database) as run:
         run("CREATE TABLE t (a int, b text)")
         with opened(postgresql_database) as database:
             table = table_of(database)
         run(change)
-    with opened(postgresql_database) as database, pytest.raises((DatabaseError, UnknownRelationError), match=told):
+    with opened(postgresql_database) as database, pytest.raises((DatabaseError, UnknownRelationError), match=message):
         read(database, table)
 
 
 STRANGE = (
-    'say "hi"',
+    'with "quotes"',
     "a.b/c\\d",
     "..",
     "it's",
@@ -214,7 +214,7 @@ STRANGE = (
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_strange_names_are_only_names(postgresql_database: str, name: str) -> None:
+def test_strange_names_are_quoted(postgresql_database: str, name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     with client(postgresql_database) as run:
         run(f"CREATE SCHEMA {quoted}")

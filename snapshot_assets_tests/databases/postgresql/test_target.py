@@ -1,4 +1,4 @@
-"""PostgreSQL as a target: a file's rows and its ledger row are one transaction, whatever happens in between."""
+"""PostgreSQL as a target: one transaction loads a file's rows and its ledger row."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgr
     assert not target.existing([T])[T].has_rows
 
 
-def test_a_second_import_of_the_same_tables_is_given_the_one_in_force_and_changes_nothing(target):
+def test_a_second_import_into_the_same_tables_returns_the_newest_one_and_changes_nothing(target):
     target.begin(record(), [CREATE], "")
     assert target.begin(record(2), [CREATE], "") == record()
     assert target.begin(record(2), [], record().id) == record(2)
     assert [each.id for each in target.imports()] == [record().id, record(2).id]
 
 
-def test_a_file_that_the_ledger_has_is_not_read_again(target, postgresql_database):
+def test_a_file_in_the_ledger_is_not_read_again(target, postgresql_database):
     target.begin(record(), [CREATE], "")
     assert target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
 
@@ -117,7 +117,7 @@ def test_a_file_that_the_ledger_has_is_not_read_again(target, postgresql_databas
     assert (loaded.path, loaded.rows, loaded.chunk) == ("data/1/a.parquet", 3, 1)
 
 
-def test_an_error_of_the_batches_leaves_nothing_of_the_file_and_is_raised_as_it_is(target, postgresql_database):
+def test_an_error_of_the_batches_is_raised_and_rolls_the_file_back(target, postgresql_database):
     target.begin(record(), [CREATE], "")
 
     def failing() -> Iterator[pa.RecordBatch]:
@@ -196,7 +196,7 @@ def replaced(target: PostgresqlTarget, path: str = "data/1/b.parquet") -> int:
 
 
 @pytest.mark.parametrize("action", ["NO ACTION", "CASCADE", "SET NULL"])
-def test_rows_that_rows_of_others_refer_to_are_not_deleted(target, postgresql_database, action):
+def test_rows_to_which_other_tables_refer_are_not_deleted(target, postgresql_database, action):
     target.begin(record(), [CREATE], "")
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     target.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(2, day=2)])
@@ -206,7 +206,7 @@ def test_rows_that_rows_of_others_refer_to_are_not_deleted(target, postgresql_da
         run("CREATE TABLE public.part PARTITION OF public.theirs DEFAULT")
         run(f"ALTER TABLE public.part ADD FOREIGN KEY (n) REFERENCES public.t (n) ON DELETE {action}")
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 2), ('2025-01-01', NULL)")
-    assert replaced(target) == 1  # nobody refers to the row of that window
+    assert replaced(target) == 1  # no row refers to that window
     with client(postgresql_database) as run:
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
     with pytest.raises(RestoreError, match=r"foreign key part_n_fkey of public\.theirs refers to rows of public\.t"):
@@ -232,7 +232,7 @@ def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgr
     target.begin(record(), [CREATE], "")
     target.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
     target.begin(record(3, tables=(TableName("public", "other"),)), [], "")
-    with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was begun"):
+    with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was started"):
         target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     with pytest.raises(OtherImportError, match="loads nothing more"):
         replaced(target)
@@ -240,28 +240,28 @@ def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgr
     assert stored(postgresql_database) == [1]
 
 
-def test_an_import_begins_only_between_loads(target, postgresql_database):
+def test_an_import_waits_for_a_running_load(target, postgresql_database):
     target.begin(record(), [CREATE], "")
-    began: list[RestoreRecord] = []
+    recorded: list[RestoreRecord] = []
 
     def begin() -> None:
         with closing(open_at(postgresql_database)) as own:
-            began.append(own.begin(record(2), [], record().id))
+            recorded.append(own.begin(record(2), [], record().id))
 
     thread = threading.Thread(target=begin)
 
     def batches() -> Iterator[pa.RecordBatch]:
         thread.start()
         thread.join(0.3)
-        assert began == []
+        assert recorded == []
         yield rows(1)
 
     assert target.load(entry("data/1/a.parquet"), TABLE, batches()) == 1
     thread.join(30)
-    assert began == [record(2)]
+    assert recorded == [record(2)]
 
 
-def test_rows_are_counted_by_window_and_those_without_a_time_apart(target):
+def test_rows_are_counted_by_window_and_without_a_time(target):
     target.begin(record(), [CREATE], "")
     timeless = pa.RecordBatch.from_pydict({"ts": [None], 'näme "x"': ["-"], "n": [0]}, schema=TABLE.arrow_schema())
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
@@ -269,15 +269,15 @@ def test_rows_are_counted_by_window_and_those_without_a_time_apart(target):
     assert [target.count(TABLE, each) for each in (AllRows(), window, TimelessRows())] == [4, 2, 1]
 
 
-def test_rows_of_a_table_that_inherits_are_no_rows_of_its_parent(target, postgresql_database):
-    heir = TableName("public", "heir")
-    make_heir = Statement("table public.heir", "CREATE TABLE public.heir () INHERITS (public.t)", table=heir)
-    target.begin(record(tables=(T, heir)), [CREATE, make_heir], "")
-    beside = TABLE.model_copy(update={"name": "heir"})
-    target.load(LoadedFile("loc", heir, "data/1/h.parquet", 1, "a" * 64, record().id), beside, [rows(8, 9)])
-    assert [found.has_rows for found in target.existing([T, heir]).values()] == [True, False]  # sorted by name
+def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
+    child = TableName("public", "child")
+    create_child = Statement("table public.child", "CREATE TABLE public.child () INHERITS (public.t)", table=child)
+    target.begin(record(tables=(T, child)), [CREATE, create_child], "")
+    child_table = TABLE.model_copy(update={"name": "child"})
+    target.load(LoadedFile("loc", child, "data/1/h.parquet", 1, "a" * 64, record().id), child_table, [rows(8, 9)])
+    assert [each.has_rows for each in target.existing([T, child]).values()] == [True, False]  # sorted by name
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
-    assert (target.count(TABLE, AllRows()), target.count(beside, AllRows())) == (1, 2)
+    assert (target.count(TABLE, AllRows()), target.count(child_table, AllRows())) == (1, 2)
     assert (
         target.replace(1, [Load("loc", record().id, TABLE, AllRows(), [(entry("data/1/b.parquet"), TABLE, [rows(2)])])])
         == 1
@@ -285,7 +285,7 @@ def test_rows_of_a_table_that_inherits_are_no_rows_of_its_parent(target, postgre
     assert stored(postgresql_database) == [2, 8, 9]
 
 
-def test_rows_of_partitions_are_rows_of_their_table(target, postgresql_database):
+def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
     parted = Statement("table public.t", CREATE.sql + " PARTITION BY RANGE (ts)", table=T)
     part = Statement("table public.p", "CREATE TABLE public.p PARTITION OF public.t DEFAULT")
     target.begin(record(), [parted, part], "")
@@ -309,7 +309,7 @@ def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(targe
     target.finish(record(), [index])  # nothing is made twice
 
 
-def test_the_ledger_can_be_forgotten(target):
+def test_forgetting_drops_only_the_ledger(target):
     target.begin(record(), [CREATE], "")
     target.forget()
     assert target.imports() == []
@@ -317,14 +317,7 @@ def test_the_ledger_can_be_forgotten(target):
     target.forget()
 
 
-def test_one_statement_is_one_statement(target, postgresql_database):
-    two = Statement("comment", "COMMENT ON SCHEMA public IS 'x'; CREATE TABLE public.evil (n int)")
-    with pytest.raises(RestoreError, match=r"comment could not be made: .*multiple commands"):
-        target.begin(record(), [two], "")
-    assert target.existing([TableName("public", "evil")]) == {}
-
-
-def test_a_table_without_columns_still_has_its_rows(target):
+def test_rows_without_columns_are_loaded(target):
     nothing = Table(schema="public", name="t", columns=())
     target.begin(record(), [Statement("table public.t", "CREATE TABLE public.t ()", table=T)], "")
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]}).select([])

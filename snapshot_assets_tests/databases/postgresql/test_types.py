@@ -53,7 +53,7 @@ def test_every_type_of_the_server_has_a_value_here(postgresql_server: Postgresql
     assert of_server - here == {*SYSTEM_VALUES, *NEVER_STORED}
 
 
-def test_every_value_returns_through_parquet_into_a_column_of_its_type(every_type: str, tmp_path: Path) -> None:
+def test_every_value_survives_parquet_and_a_column_of_its_type(every_type: str, tmp_path: Path) -> None:
     with opened(every_type) as database:
         table = table_of(database)
         scanned = read(database, table)
@@ -68,7 +68,7 @@ def test_every_value_returns_through_parquet_into_a_column_of_its_type(every_typ
 
 
 def test_text_is_what_the_server_prints_for_every_type(every_type: str) -> None:
-    """Also for types with a native carrier, where the plan overrides it."""
+    """This includes types with a native carrier that the plan overrides."""
     carriers = {f"c{number}": Carrier.TEXT for number in range(len(TYPES))}
     with opened(every_type) as database:
         table = table_of(database, carriers=carriers)
@@ -83,7 +83,7 @@ def test_text_is_what_the_server_prints_for_every_type(every_type: str) -> None:
         assert (name, [row[number] for row in found]) == (name, [row[number] for row in expected])
 
 
-def test_types_that_the_server_prints_and_never_reads_travel_as_text(
+def test_types_that_the_server_only_prints_are_carried_as_text(
     postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
     postgresql_server.psql_script(
@@ -117,7 +117,7 @@ def test_types_that_the_server_prints_and_never_reads_travel_as_text(
         ("moment", "infinity", "infinity"),
     ],
 )
-def test_a_value_beyond_its_native_carrier_fails_naming_the_override(
+def test_a_value_that_its_native_carrier_cannot_hold_fails_and_names_the_override(
     every_type: str, name: str, value: str, found: str
 ) -> None:
     with client(every_type) as run:
@@ -128,8 +128,8 @@ def test_a_value_beyond_its_native_carrier_fails_naming_the_override(
         table = table_of(database, "bad")
         with pytest.raises(CarrierError, match=rf"public\.bad\.v \({table.columns[0].type[:4]}.*{found}.*{override}"):
             read(database, table)
-        told = table_of(database, "bad", carriers={"v": Carrier.TEXT})
-        assert read(database, told)["v"].to_pylist() == [None, value]
+        as_text = table_of(database, "bad", carriers={"v": Carrier.TEXT})
+        assert read(database, as_text)["v"].to_pylist() == [None, value]
 
 
 def source(name: str, kind: str = "b", schema: str = "pg_catalog") -> SourceType:

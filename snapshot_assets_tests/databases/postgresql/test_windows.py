@@ -25,12 +25,12 @@ def make(uri: str, kind: str, *values: str) -> None:
 
 
 def window(database: Database, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> list[int]:
-    """Return the ids of a window; `at` travels as text where it may be infinite."""
+    """Return the ids of a window's rows, sorted."""
     return sorted(read(database, table, WindowRows(start, end, zone))["id"].to_pylist())
 
 
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
-def test_a_window_holds_its_start_and_not_its_end(postgresql_database: str, kind: str) -> None:
+def test_a_window_includes_its_start_and_not_its_end(postgresql_database: str, kind: str) -> None:
     make(
         postgresql_database,
         kind,
@@ -81,7 +81,7 @@ def test_rows_without_a_finite_time_are_timeless_and_in_no_window(postgresql_dat
 
 @pytest.mark.parametrize("zone", ["Europe/Madrid", "Pacific/Apia", "Australia/Lord_Howe"])
 def test_windows_of_local_times_neither_gap_nor_overlap_when_clocks_change(postgresql_database: str, zone: str) -> None:
-    """Also for local times that never were, or were twice; and each window's instants are its own."""
+    """This includes local times that do not exist, or exist twice."""
     starts = [at(2011, 12, 28), at(2025, 3, 29), at(2025, 4, 4), at(2025, 10, 3), at(2025, 10, 25)]
     series = [
         f"SELECT '{start:%Y-%m-%d}'::timestamp + i * interval '10 min' FROM generate_series(0, 600) i"
@@ -96,14 +96,16 @@ def test_windows_of_local_times_neither_gap_nor_overlap_when_clocks_change(postg
         expected = run(f"SELECT id, date_part('epoch', at AT TIME ZONE '{zone}')::int8 FROM t")
     with opened(postgresql_database) as database:
         table = table_of(database, time="at")
-        seen: list[int] = []
+        ids: list[int] = []
         for start in starts:
             edges = [start - timedelta(days=1) + timedelta(minutes=90) * step for step in range(97)]
             for low, high in pairwise(edges):
-                found = window(database, table, low, high, zone)
-                assert found == sorted(row for row, second in expected if low.timestamp() <= second < high.timestamp())
-                seen += found
-    assert len(seen) == len(set(seen)) == len(expected)
+                in_window = window(database, table, low, high, zone)
+                assert in_window == sorted(
+                    row for row, second in expected if low.timestamp() <= second < high.timestamp()
+                )
+                ids += in_window
+    assert len(ids) == len(set(ids)) == len(expected)
 
 
 def test_a_window_uses_the_index_of_the_time_column(postgresql_database: str) -> None:
@@ -118,9 +120,9 @@ def test_a_window_uses_the_index_of_the_time_column(postgresql_database: str) ->
         table = table_of(database, time="at")
         for zone in ("UTC", "Europe/Madrid"):
             scan = Scan(table, WindowRows(at(2025, 1, 3), at(2025, 1, 4), zone))
-            shares = database.split(scan, 4)
-            assert [share.part for share in shares] == [None] * 4, "cut by time, because the index leads there"
-            ids = [id_ for share in shares for id_ in window(database, table, share.rows.start, share.rows.end, zone)]  # type: ignore[union-attr]
+            parts = database.split(scan, 4)
+            assert [each.part for each in parts] == [None] * 4, "divided by time, because an index serves the window"
+            ids = [id_ for each in parts for id_ in window(database, table, each.rows.start, each.rows.end, zone)]  # type: ignore[union-attr]
             assert sorted(ids) == window(database, table, at(2025, 1, 3), at(2025, 1, 4), zone)
             assert len(ids) == 24 * 60
             assert 500 < database.estimate(scan).rows < 15000
@@ -146,7 +148,7 @@ def test_time_bounds_are_the_finite_extremes_of_all_timed_tables(postgresql_data
 
 
 def test_the_earliest_instant_need_not_be_the_earliest_local_time(postgresql_database: str) -> None:
-    """02:30 never was in Madrid that night, and is read as an hour later than 03:00."""
+    """02:30 did not exist in Madrid that night, and is read as an instant after 03:00."""
     make(postgresql_database, "timestamp", "'2025-03-30 02:30'", "'2025-03-30 03:00'", "'2025-03-30 03:10'")
     with opened(postgresql_database) as database:
         table = table_of(database, time="at")
@@ -155,7 +157,7 @@ def test_the_earliest_instant_need_not_be_the_earliest_local_time(postgresql_dat
         assert datetime(2025, 3, 30, 3, tzinfo=madrid) == at(2025, 3, 30, 1)
 
 
-def test_bounds_beyond_the_calendar_ask_for_a_range(postgresql_database: str) -> None:
+def test_time_bounds_outside_the_calendar_are_refused(postgresql_database: str) -> None:
     make(postgresql_database, "timestamptz", "'0044-03-15 00:00+00 BC'")
     with opened(postgresql_database) as database, pytest.raises(DatabaseError, match=r"public\.t.*`start_time`"):
         database.time_bounds((table_of(database, time="at"),))

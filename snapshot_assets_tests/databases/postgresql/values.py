@@ -101,7 +101,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "text[]": ('{a,"b,c","",NULL,"NULL","q\\"\\\\"}',),
     "timestamptz[]": ('{infinity,"2025-01-01 00:00:00+00"}',),
     "numeric(10,2)[]": ("{1.50,NaN}",),
-    # The user's own.
+    # User-defined types.
     "mood": ("sad", "ha'ppy", "größe"),
     "mood[]": ("{sad,NULL,ok}",),
     "feeling": ("ok",),
@@ -116,7 +116,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "float_multirange": ("{[0.1,0.2)}",),
     "vector(3)": ("[1,2.5,-3]",),
 }
-"""Values in the text form of the type, each of which the server gives back as it stands or canonically."""
+"""Values in the text form of the type; the server prints each in this form or in its canonical one."""
 
 SYSTEM_VALUES = {
     "pg_node_tree": "SELECT ev_action FROM pg_rewrite LIMIT 2",
@@ -124,7 +124,7 @@ SYSTEM_VALUES = {
     "pg_dependencies": "SELECT stxddependencies FROM pg_statistic_ext_data",
     "pg_mcv_list": "SELECT stxdmcv FROM pg_statistic_ext_data",
 }
-"""Where there are values of types that the server prints and never reads."""
+"""Queries for values of types that the server prints but does not read."""
 
 NEVER_STORED = {"gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "xml"}
-"""Types of which no column of this server holds a value: inner forms of indexes; and XML, which it is built without."""
+"""Types without a value in any column: internal types of indexes, and XML, without which this server is built."""

@@ -316,7 +316,7 @@ def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported,
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     assert into.restore(exported.store, replace=True).finished
-    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was begun into it since"):
+    with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was started into it since"):
         list(stalled.restore())
     with pytest.raises(RestoreFailedError, match="loads nothing more"):
         list(stalled.restore([2], again=True))

@@ -1,88 +1,128 @@
-"""PostgreSQL's schema back from its documents: statement by statement, each of them one that this package wrote.
+"""Builds the statements that create a PostgreSQL schema from its documents.
 
-Text out of documents is hostile as far as anybody knows: names and constants are quoted, types, keys and bounds are
-parsed, and expressions are taken only where they cannot end what they stand in (`define.text`).
+The documents may be hostile. Names and constants are quoted; types, keys and bounds are parsed; expressions are
+accepted only where they cannot end the clause around them (`checked_sql`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import keys, sequences, tables, types, views
-from snapshot_assets.databases.postgresql.ddl.arrow import type_for
-from snapshot_assets.databases.postgresql.ddl.order import in_order
-from snapshot_assets.databases.postgresql.ddl.statements import Making, capital
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.relations import DatabaseSchema, Table, UserType
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, UserType
 
-__all__ = ["define", "type_for"]
+__all__ = ["define"]
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how a schema of PostgreSQL is made again; see `TargetModule`.
+    """Return how to create a schema of PostgreSQL; see `TargetModule`.
 
     Args:
         schema: What is restored.
         expressions: Whether SQL text of the documents is restored.
 
     Raises:
-        RestoreError: A document holds text that is not what it should be, or a table cannot be made without another;
+        RestoreError: A document's SQL has another form than expected, or a table depends on one that is not restored;
             names the object.
     """
     try:
-        return _define(Making(schema, expressions))
+        return _define(RestoreContext(schema, expressions))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # Options have no model of their own: what a hostile document holds there may be anything.
+        # Options have no model of their own: in a hostile document their values may be anything.
         raise RestoreError(
             "The snapshot's schema documents do not have the form of PostgreSQL's:"
             f" {type(error).__name__}: {' '.join(str(error).split()):.300}"
         ) from error
 
 
-def _define(making: Making) -> Definition:
-    schema = making.schema
-    _check_names(making)
-    for each in schema.schemas:
-        for lost in each.options.get("not_carried", ()):
-            making.lose(f"{capital(str(lost))} is not in a snapshot.")
-    restored = {table.table_name: tables.as_restored(making, table) for table in schema.tables}
-    used = sequences.uses(making)
-    before = [*types.schemas(making), *types.extensions(making)]
-    for use in used.values():
-        before += sequences.create(use)
-    for item in in_order(making):
-        if isinstance(item, UserType):
-            before += types.make_type(making, item)
-        else:
-            before += tables.create(making, restored[item.table_name])
-    for use in used.values():
-        before += sequences.own(use)
-    after = list(_after(making, list(restored.values()), used))
-    return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(making.lost))
-
-
-def _check_names(making: Making) -> None:
-    for name in sorted(making.relations):
+def _define(context: RestoreContext) -> Definition:
+    schema = context.schema
+    for name in sorted(context.relations):
         if name.schema == LEDGER_SCHEMA:
             raise RestoreError(
-                f"Table {name} is refused: that schema is where imports are noted. Restore without it.",
+                f"Table {name} is refused: its schema is reserved for the ledger of imports. Restore without it.",
                 object=str(name),
             )
+    for each in schema.schemas:
+        context.lose_uncarried(each.options)
+    restored = {table.table_name: tables.as_restored(context, table) for table in schema.tables}
+    used = sequences.uses(context)
+    before = [*types.schemas(context), *types.extensions(context)]
+    for use in used.values():
+        before += sequences.create(use)
+    for item in _creation_order(context):
+        if isinstance(item, UserType):
+            before += types.create(context, item)
+        else:
+            before += tables.create(context, restored[item.table_name])
+    for use in used.values():
+        before += sequences.own(use)
+    after = list(_after(context, list(restored.values()), used))
+    return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
 
 
-def _after(making: Making, restored: list[Table], used: sequences.Uses) -> Iterator[Statement]:
+def _after(context: RestoreContext, restored: list[Table], used: sequences.Uses) -> Iterator[Statement]:
     for table in restored:
-        yield from keys.keys(making, table)
+        yield from keys.keys(context, table)
     for table in restored:
-        yield from keys.checks(making, table)
+        yield from keys.checks(context, table)
     for table in restored:
         comments = table.options.get("comments", {}).get("indexes", {})
-        yield from keys.indexes(making, table.table_name, list(table.indexes), comments)
-        yield from keys.partition_keys(making, table)
-        yield from keys.properties(making, table.table_name, table.options, table.table_name)
+        yield from keys.indexes(context, table.table_name, list(table.indexes), comments)
+        yield from keys.partition_keys(context, table)
+        yield from keys.properties(context, table.table_name, table.options, table.table_name)
     for use in used.values():
         yield from sequences.advance(use)
     for table in restored:
-        yield from keys.foreign_keys(making, table)
-    yield from views.create(making, views.restorable(making))
+        yield from keys.foreign_keys(context, table)
+    yield from views.create(context, views.restorable(context))
+
+
+def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
+    """Yield every type and table once, each after those that it depends on.
+
+    Raises:
+        RestoreError: A column has the row type of a table that is not restored.
+    """
+    visited: set[TableName] = set()
+    yielded: set[TableName] = set()
+    owners = {
+        TableName(sequence.schema_name, sequence.name): table.table_name
+        for table in context.schema.tables
+        for sequence in identity_sequences(table).values()
+    }
+
+    def visit(table: Table) -> Iterator[UserType | Table]:
+        name = table.table_name
+        if name in visited:
+            return
+        visited.add(name)
+        row_types = types.needed_tables(context, table.options.get("row_types", ()))
+        # A table creates the sequence of its identity column; another table's default may draw from it too.
+        used = (TableName(each.schema_name, each.name) for each in table.sequences)
+        drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
+        for needed in (*row_types, *tables.parents_of(context, table), *drawn_from):
+            if needed not in context.tables:
+                raise RestoreError(
+                    f"Table {name} cannot be created: it holds rows of the type of {needed}, which is not restored as a"
+                    f" table. Select {needed} too, or leave {name} out.",
+                    table=str(name),
+                )
+            yield from visit(context.tables[needed])
+        yield from new_types(table.types)
+        yield table
+
+    def new_types(kinds: Iterable[UserType]) -> Iterator[UserType]:
+        for kind in kinds:
+            if (name := TableName(kind.schema_name, kind.name)) not in yielded:
+                yielded.add(name)
+                yield kind
+
+    for table in context.schema.tables:
+        yield from visit(table)
+    for view in context.schema.views:
+        yield from new_types(types.view_types(view.options))

@@ -1,8 +1,10 @@
-"""SQL text out of documents, confined: what a document says stays inside the place that it is written for.
+"""Checks SQL text from documents, which may be hostile, before it becomes part of a statement.
 
-The server refuses several statements in one. That is not enough: `1, evil int` as a default would add a column, and a
-whole other statement could stand where an index's should. So an expression is only taken if its parentheses close in
-itself, and everything else is parsed and written anew.
+The server refuses several statements in one string, but that is not enough: `1, evil int` as a default would add a
+column, and an index's definition could be any other statement. Expressions are accepted only if they cannot end the
+clause around them; everything else is parsed and written again.
+
+Every function raises `RestoreError` for text of another form. Its argument `what` names the object in the message.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 
@@ -67,7 +70,7 @@ _NEXTVAL = re.compile(r"nextval\('(?P<name>(?:[^'\\]|'')+)'(?:::regclass)?\)")
 
 
 def refusal(what: str, text: object, wanted: str) -> RestoreError:
-    """Return the error for text that is not what it should be."""
+    """Return the error for text of another form than expected."""
     return RestoreError(
         f"{what} is refused: the snapshot gives {str(text)!r:.300}, which is not {wanted}. Nothing of it was run.",
         object=what,
@@ -75,14 +78,14 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
 
 
 def is_closed(text: str, *, commas: bool) -> bool:
-    """Tell whether SQL text ends nothing that it did not begin: parentheses, strings, comments, the statement.
+    """Return whether SQL text cannot end the clause around it: it closes every parenthesis, string and comment itself.
 
     Args:
         text: SQL text.
-        commas: Whether it may hold commas outside of parentheses.
+        commas: Whether commas may stand outside of parentheses.
     """
     depth = place = 0
-    if "\0" in text:  # the driver's statement would end there
+    if "\0" in text:  # the driver would end the statement there
         return False
     while place < len(text):
         token = _TOKEN.match(text, place)
@@ -96,22 +99,14 @@ def is_closed(text: str, *, commas: bool) -> bool:
 
 
 def expression(text: str, what: str) -> str:
-    """Return an expression in parentheses.
-
-    Raises:
-        RestoreError: It is more than one expression.
-    """
+    """Return a single expression in parentheses."""
     if not text.strip() or not is_closed(text, commas=False):
         raise refusal(what, text, "one SQL expression")
     return f"({text})"
 
 
 def query(text: str, what: str) -> str:
-    """Return a view's query without its semicolon.
-
-    Raises:
-        RestoreError: It is more than one query.
-    """
+    """Return a view's query without its semicolon."""
     inner = text.strip().removesuffix(";")
     if not inner or not is_closed(inner, commas=True):
         raise refusal(what, text, "one SQL query")
@@ -119,105 +114,58 @@ def query(text: str, what: str) -> str:
 
 
 def type_text(text: str, what: str) -> str:
-    """Return a type text that is nothing but a type's name, its modifiers, and brackets.
-
-    Raises:
-        RestoreError: It is something else.
-    """
-    if not _TYPE.fullmatch(text):
-        raise refusal(what, text, "a type")
-    return text
+    """Return a type's name with its modifiers and brackets."""
+    return _matched(_TYPE, text, what, "a type").group()
 
 
 def name_text(text: str, what: str) -> str:
-    """Return the text of a name, with a schema or without.
-
-    Raises:
-        RestoreError: It is something else.
-    """
-    if not re.fullmatch(_QUALIFIED, text):
-        raise refusal(what, text, "a name")
-    return text
+    """Return a name, with a schema or without."""
+    return _matched(_QUALIFIED, text, what, "a name").group()
 
 
-def word(given: str, what: str) -> str:
-    """Return a keyword in capitals.
-
-    Raises:
-        RestoreError: It is no single word.
-    """
-    if not re.fullmatch(r"[a-z0-9]+", given):
-        raise refusal(what, given, "one word")
-    return given.upper()
+def word(text: str, what: str) -> str:
+    """Return a keyword in capitals."""
+    return _matched(r"[a-z0-9]+", text, what, "one word").group().upper()
 
 
-def split_name(text: str) -> tuple[str, str]:
-    """Return schema ("" for none) and name of a name's text; the text must be one."""
-    parts = [_unquoted(part) for part in re.findall(_NAME, text)]
-    return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])
-
-
-def check_parts(definition: str, what: str) -> tuple[str, str]:
-    """Return the expression, in parentheses, and the rest of a check constraint's definition.
-
-    Raises:
-        RestoreError: It is no check constraint.
-    """
-    match = _CHECK.fullmatch(definition)
-    if match is None:
-        raise refusal(what, definition, "a check constraint")
-    return expression(match["inner"], what), match["tail"]
+def bounds(text: str, what: str) -> str:
+    """Return a partition's bounds, which consist of constants."""
+    return _matched(_BOUNDS, text, what, "a partition's bounds").group()
 
 
 def key(definition: str, storage: str, what: str) -> str:
-    """Return the definition of a primary key or unique constraint, with storage parameters (` WITH …`) put in.
-
-    Raises:
-        RestoreError: It is neither.
-    """
-    match = _KEY.fullmatch(definition)
-    if match is None:
-        raise refusal(what, definition, "a primary key or unique constraint")
+    """Return the definition of a primary key or unique constraint, with storage parameters (` WITH …`) inserted."""
+    match = _matched(_KEY, definition, what, "a primary key or unique constraint")
     return f"{match['head']}{storage}{match['tail']}"
 
 
 def foreign_key(definition: str, what: str) -> tuple[str, TableName]:
-    """Return the definition of a foreign key, and the table it refers to.
-
-    Raises:
-        RestoreError: It is none.
-    """
-    match = _FOREIGN_KEY.fullmatch(definition)
-    if match is None:
-        raise refusal(what, definition, "a foreign key")
+    """Return the definition of a foreign key, and the table that it references."""
+    match = _matched(_FOREIGN_KEY, definition, what, "a foreign key")
     return definition, TableName(*split_name(match["table"]))
 
 
-def exclusion(definition: str, what: str) -> str:
-    """Return the definition of an exclusion constraint.
+def check_parts(definition: str, what: str) -> tuple[str, str]:
+    """Return a check constraint's expression, in parentheses, and the rest of its definition."""
+    match = _matched(_CHECK, definition, what, "a check constraint")
+    return expression(match["inner"], what), match["tail"]
 
-    Raises:
-        RestoreError: It is none.
-    """
+
+def exclusion(definition: str, what: str) -> str:
+    """Return the definition of an exclusion constraint."""
     if not re.match(r"EXCLUDE (?:USING [a-z_]+ )?\(", definition) or not is_closed(definition, commas=False):
         raise refusal(what, definition, "an exclusion constraint")
     return definition
 
 
-def index(
-    definition: str, name: str, table: TableName, what: str, part: tuple[str, TableName] | None = None
-) -> tuple[str, bool]:
-    """Return the statement that makes an index, and whether it holds neither expression nor predicate.
+def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
+    """Return the statement that creates an index, and whether it has neither expressions nor a predicate.
 
     Args:
-        definition: The source's text.
+        definition: The source's statement.
         name: The index.
         table: Its table.
-        what: What it is, for messages.
-        part: Name and partition of a part of it, which is made instead; None for the index itself.
-
-    Raises:
-        RestoreError: It makes something else.
+        what: The index, for messages.
     """
     match = _INDEX.fullmatch(definition.strip().removesuffix(";"))
     if (
@@ -228,17 +176,12 @@ def index(
     ):
         raise refusal(what, definition, f"an index {name} of {table}")
     using = f" USING {match['method']}" if match["method"] else ""
-    made, on, only = (name, table, match["only"] or "") if part is None else (*part, "")
-    head = f"CREATE {match['unique'] or ''}INDEX {identifier(made)} ON {only}{qualified(on)}"
+    head = f"CREATE {match['unique'] or ''}INDEX {identifier(name)} ON {match['only'] or ''}{qualified(table)}"
     return f"{head}{using} {match['rest']}", _PLAIN_INDEX.fullmatch(match["rest"]) is not None
 
 
 def statistics(definition: str, table: TableName, what: str) -> tuple[str, TableName, bool]:
-    """Return the statement that makes extended statistics, their name, and whether they are of columns alone.
-
-    Raises:
-        RestoreError: It makes something else.
-    """
+    """Return the statement that creates extended statistics, their name, and whether they cover columns alone."""
     match = _STATISTICS.fullmatch(definition)
     if match is None or split_name(match["table"]) != table or not is_closed(match["what"], commas=True):
         raise refusal(what, definition, f"statistics of {table}")
@@ -249,42 +192,16 @@ def statistics(definition: str, table: TableName, what: str) -> tuple[str, Table
 
 
 def partition_key(text: str, what: str) -> tuple[str, bool]:
-    """Return a partition key, and whether it is of columns alone.
-
-    Raises:
-        RestoreError: It is none.
-    """
+    """Return a partition key, and whether it consists of columns alone."""
     match = _PARTITION_KEY.fullmatch(text)
     if match is None or not is_closed(match["what"], commas=True):
         raise refusal(what, text, "a partition key")
     return text, re.fullmatch(_NAMES, match["what"]) is not None
 
 
-def bounds(text: str, what: str) -> str:
-    """Return a partition's bounds, which hold constants alone.
-
-    Raises:
-        RestoreError: They are none.
-    """
-    if not _BOUNDS.fullmatch(text):
-        raise refusal(what, text, "a partition's bounds")
-    return text
-
-
-def drawn_from(default: str | None) -> TableName | None:
-    """Return the sequence of a default that is the sequence's next number and nothing else."""
-    match = _NEXTVAL.fullmatch(default or "")
-    name = match["name"].replace("''", "'") if match else ""
-    return TableName(*split_name(name)) if re.fullmatch(rf"{_NAME}\.{_NAME}", name) else None
-
-
-def parameters(given: object, what: str) -> str:
-    """Return storage parameters, such as `fillfactor=70`, as what stands between the parentheses; "" for none.
-
-    Raises:
-        RestoreError: They are no list of `name=value`.
-    """
-    return ", ".join(_parameters(given, what))
+def parameters(values: object, what: str) -> str:
+    """Return storage parameters, such as `fillfactor=70`, for a statement's parentheses; "" for none."""
+    return ", ".join(_parameters(values, what))
 
 
 def relation_parameters(options: Mapping[str, Any], what: str) -> str:
@@ -294,12 +211,32 @@ def relation_parameters(options: Mapping[str, Any], what: str) -> str:
     return ", ".join([*own, *(f"toast.{each}" for each in toast)])
 
 
-def _parameters(given: object, what: str) -> Iterator[str]:
-    for parameter in given if isinstance(given, list | tuple) else ():
-        name, found, value = str(parameter).partition("=")
-        if not found or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+def _parameters(values: object, what: str) -> Iterator[str]:
+    for parameter in values if isinstance(values, list | tuple) else ():
+        name, separator, value = str(parameter).partition("=")
+        if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise refusal(what, parameter, "a storage parameter")
         yield f"{name}={literal(value).strip()}"
+
+
+def drawn_from(default: str | None) -> TableName | None:
+    """Return the sequence of a default that is only `nextval` of a sequence, else None."""
+    match = _NEXTVAL.fullmatch(default or "")
+    name = match["name"].replace("''", "'") if match else ""
+    return TableName(*split_name(name)) if re.fullmatch(rf"{_NAME}\.{_NAME}", name) else None
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """Return schema ("" for none) and name of a name's text."""
+    parts = [_unquoted(part) for part in re.findall(_NAME, text)]
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])
+
+
+def _matched(pattern: str | re.Pattern[str], text: str, what: str, wanted: str) -> re.Match[str]:
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        raise refusal(what, text, wanted)
+    return match
 
 
 def _unquoted(name: str) -> str:

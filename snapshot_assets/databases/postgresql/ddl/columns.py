@@ -1,15 +1,17 @@
-"""Columns: how they are declared, and how they are stored."""
+"""Writes the SQL of columns: declarations and storage settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.sequences import settings
 from snapshot_assets.databases.postgresql.ddl.statements import alter
 from snapshot_assets.databases.postgresql.ddl.types import collate
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, TableName
 
@@ -20,7 +22,7 @@ def typed(column: Column, place: str) -> str:
 
 
 def value(column: Column, sequence: Sequence | None, place: str) -> str:
-    """Return where a column's value comes from if none is given."""
+    """Return the clause of a column's generated value, identity or default; "" for none."""
     if column.generated is not None:
         kind = "VIRTUAL" if column.generated_kind == "virtual" else "STORED"
         return f" GENERATED ALWAYS AS {text.expression(column.generated, f'expression of {place}')} {kind}"
@@ -33,16 +35,16 @@ def value(column: Column, sequence: Sequence | None, place: str) -> str:
     return f" DEFAULT {default(column.default, place)}" if column.default is not None else ""
 
 
-def default(given: str, place: str) -> str:
-    """Return a default's expression."""
-    sequence = text.drawn_from(given)
+def default(expression: str, place: str) -> str:
+    """Return the expression of a default."""
+    sequence = text.drawn_from(expression)
     if sequence is not None:
         return f"nextval({literal(qualified(sequence)).strip()}::regclass)"
-    return text.expression(given, f"default of {place}")
+    return text.expression(expression, f"default of {place}")
 
 
 def not_null(column: Column, options: Mapping[str, Any]) -> str:
-    """Return the clause that forbids NULL, or nothing."""
+    """Return the clause that forbids NULL; "" for none."""
     if column.nullable or options.get("not_null_not_valid"):
         return ""
     named = f" CONSTRAINT {identifier(options['not_null_name'])}" if "not_null_name" in options else ""
@@ -50,7 +52,7 @@ def not_null(column: Column, options: Mapping[str, Any]) -> str:
 
 
 def column_settings(settings_of: Mapping[str, Any], relation: TableName, of: TableName) -> Iterator[Statement]:
-    """Yield how columns are stored and counted."""
+    """Yield the statements for storage, statistics, options and compression of columns."""
     for column, options in settings_of.items():
         actions = {}
         if "storage" in options:
@@ -75,5 +77,4 @@ def _compression(relation: TableName, column: str, method: str, of: TableName) -
         "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE"
         f" s.name = 'default_toast_compression' AND {literal(method)} = ANY (s.enumvals))"
     )
-    statement = alter(relation, sql, makes=makes, of=of)
-    return Statement(statement.makes, statement.sql, statement.table, unless=unknown)
+    return replace(alter(relation, sql, makes=makes, of=of), unless=unknown)

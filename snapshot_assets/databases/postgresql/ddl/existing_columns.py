@@ -1,8 +1,8 @@
-"""Columns of tables that are there already whose type is another than an import would make.
+"""Finds columns of existing tables that have another type than an import would create.
 
-COPY's binary stream says nothing of types: eight bytes of a bigint go into a double precision as some number. The
-server is asked what a type's text means, so that spellings do not matter, and a domain is what it is made of. Neither
-do lengths, since too long a value is an error; but a smaller scale or precision would round values without a word.
+COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number. The server
+resolves the text of types, so spellings do not matter, and a domain counts as its base type. Lengths do not matter
+either, because the server refuses a value that is too long. But a smaller scale or precision would silently round.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from snapshot_assets.databases.postgresql.sql import identifier, literal
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import OtherType
 from snapshot_assets.format.relations import Table, TableName
 
 _LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
 _MOST_PRECISE = 6
-"""Digits of a second that PostgreSQL keeps unless told otherwise."""
+"""Decimal digits of a second in a type without a precision."""
 
 _QUERY = """
 WITH RECURSIVE base (of, id) AS (
@@ -43,26 +44,26 @@ FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited 
 
 
 def other_types_query(tables: Sequence[Table]) -> str:
-    """Return the query of the columns of some tables that may have another type; "" where no column has one.
+    """Return the query for columns that may have another type; "" if there are no columns to compare.
 
     Args:
-        tables: As the import would make them. Those that are not there yield no row.
+        tables: Tables as the import would create them. Tables that the target does not have yield no row.
 
     Returns:
-        A query whose rows `other_type` judges.
+        A query, for whose rows `other_type` decides.
     """
     rows = []
     for table in tables:
         domains = _domains(table)
         for column in table.columns:
             if column.generated is None:
-                facts = (table.schema_name, table.name, column.name, column.type, _made_of(column.type, domains))
-                rows.append(f"({', '.join(map(literal, facts))})")
+                values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
+                rows.append(f"({', '.join(map(literal, values))})")
     return _QUERY.format(rows=", ".join(rows)) if rows else ""
 
 
 def other_type(row: Mapping[str, Any]) -> OtherType | None:
-    """Return a column whose type is another one, or that values cannot be written to; None if they can."""
+    """Return the column of a row if values of the expected type cannot be written to it, else None."""
     name, column = TableName(row["schema"], row["name"]), row["column"]
     if row["generated"]:
         return OtherType(name, column, f"{row['found']}, generated", row["expected"])
@@ -72,29 +73,29 @@ def other_type(row: Mapping[str, Any]) -> OtherType | None:
 
 
 def _rounds(found: str, expected: str) -> bool:
-    """Tell whether a type rounds values that the expected one holds; too long a text is an error, and so is none."""
-    there, wanted = _LIMITS.search(found), _LIMITS.search(expected)
-    if there is None:
+    """Return whether a type rounds values of the expected type."""
+    existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
+    if existing is None:
         return False
     if found.startswith("numeric"):
-        return wanted is None or int(there[2] or 0) < int(wanted[2] or 0)
+        return wanted is None or int(existing[2] or 0) < int(wanted[2] or 0)
     if found.startswith(("time", "interval")):
-        return int(there[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
+        return int(existing[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
     return False
 
 
 def _domains(table: Table) -> dict[str, str]:
-    """Return what the domains of a table's document are made of, by each way in which a type's text may name them."""
-    found = {}
+    """Return the base types of a table's domains, by every spelling of their names."""
+    bases = {}
     for kind in table.types:
         if kind.kind == "domain":
             for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
-                found[f"{schema}.{name}"] = str(kind.definition.get("base"))
-    return found
+                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
+    return bases
 
 
-def _made_of(type_text: str, domains: Mapping[str, str]) -> str:
-    """Return what a type is made of, for a domain that may not be there yet."""
+def _base_type(type_text: str, domains: Mapping[str, str]) -> str:
+    """Return the base type of a domain, which the target may not have yet; other types do not change."""
     for _ in domains:
         type_text = domains.get(type_text, type_text)
     return type_text

@@ -1,4 +1,4 @@
-"""What comes after the data: keys, checks, indexes, statistics, and last of all foreign keys."""
+"""Creates keys, checks, indexes, statistics and foreign keys, after the data is loaded."""
 
 from __future__ import annotations
 
@@ -6,241 +6,211 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.inheritance import family
-from snapshot_assets.databases.postgresql.ddl.statements import Making, alter, capital, comment, part_name
-from snapshot_assets.databases.postgresql.sql import fitting, identifier, qualified
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, alter, capital, comment, part_name
+from snapshot_assets.databases.postgresql.ddl.tables import inheritance
+from snapshot_assets.databases.postgresql.sql import qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import ForeignKey, Index, Table, TableName
+from snapshot_assets.format.relations import Index, Table, TableName
 
 
-def keys(making: Making, table: Table) -> Iterator[Statement]:
+def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the primary key and the unique constraints."""
     name, primary = table.table_name, table.primary_key
     if primary is not None:
         label = f"primary key {primary.name}" if primary.name else "primary key"
         definition = primary.definition or f"PRIMARY KEY ({_names(primary.columns)})"
-        yield from _key(table, primary.name, definition, f"{label} of {name}")
+        yield from _constraint(
+            context, name, table.options, primary.name, definition, f"{label} of {name}", name, key=True
+        )
     for unique in table.unique:
         definition = unique.definition or f"UNIQUE ({_names(unique.columns)})"
-        yield from _key(table, unique.name, definition, f"unique constraint {unique.name} of {name}")
+        what = f"unique constraint {unique.name} of {name}"
+        yield from _constraint(context, name, table.options, unique.name, definition, what, name, key=True)
 
 
-def _key(table: Table, constraint: str | None, definition: str, what: str) -> Iterator[Statement]:
-    storage = _constraint_storage(table.options, constraint, what)
-    named = f"CONSTRAINT {identifier(constraint)} " if constraint else ""
-    yield alter(table.table_name, f"ADD {named}{text.key(definition, storage, what)}", makes=what)
-    yield from _constraint_comment(table, constraint, what)
-
-
-def checks(making: Making, table: Table) -> Iterator[Statement]:
-    """Yield check and exclusion constraints, and NOT NULL that is not yet known to hold."""
+def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield check and exclusion constraints, and each NOT NULL that the source has not validated."""
     name = table.table_name
     for check in table.checks:
         what = f"constraint {check.name} of {name}"
-        if not making.allows(capital(what)):
-            making.left_out.add((name, check.name))
-            continue
-        yield from _check(name, check.name, check.definition, what, name)
-        yield from _exclusion_storage(table.options, check.name, check.definition, name, name)
-        yield from _constraint_comment(table, check.name, what)
+        yield from _constraint(context, name, table.options, check.name, check.definition, what, name, key=False)
     for column, options in table.options.get("columns", {}).items():
-        if given := options.get("not_null_not_valid"):
+        if constraint := options.get("not_null_not_valid"):
             what = f"not null of column {name}.{column}"
             no_inherit = " NO INHERIT" if options.get("not_null_no_inherit") else ""
-            action = f"ADD CONSTRAINT {identifier(str(given))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
+            action = f"ADD CONSTRAINT {identifier(str(constraint))} NOT NULL {identifier(column)}{no_inherit} NOT VALID"
             yield alter(name, action, makes=what, only=False)
-    known = {check.name for check in table.checks} | {unique.name for unique in table.unique}
-    known |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
+    documented = {check.name for check in table.checks} | {unique.name for unique in table.unique}
+    documented |= {key.name for key in table.foreign_keys} | {(table.primary_key and table.primary_key.name) or ""}
     for constraint in table.options.get("comments", {}).get("constraints", {}):
-        if constraint not in known:  # a NOT NULL
-            yield from _constraint_comment(table, constraint, f"constraint {constraint} of {name}")
-    for parent in family(making, table).later:
+        if constraint not in documented:  # a NOT NULL
+            yield from _constraint_comment(name, table.options, constraint, f"constraint {constraint} of {name}", name)
+    for parent in inheritance(context, table).later:
         yield alter(name, f"INHERIT {qualified(parent)}", makes=f"inheritance of {name} from {parent}", only=False)
 
 
-def _check(relation: TableName, constraint: str, definition: str, what: str, of: TableName) -> Iterator[Statement]:
-    if definition.startswith("EXCLUDE"):
-        action, only = text.exclusion(definition, what), True
-    else:
-        inner, tail = text.check_parts(definition, what)
-        action, only = f"CHECK {inner}{tail}", False
-    yield alter(relation, f"ADD CONSTRAINT {identifier(constraint)} {action}", makes=what, of=of, only=only)
-
-
-def _exclusion_storage(
-    options: Mapping[str, Any], constraint: str, definition: str, relation: TableName, of: TableName
+def _constraint(
+    context: RestoreContext,
+    relation: TableName,
+    options: Mapping[str, Any],
+    name: str | None,
+    definition: str,
+    what: str,
+    of: TableName,
+    *,
+    key: bool,
 ) -> Iterator[Statement]:
-    what = f"storage of constraint {constraint} of {relation}"
-    inner = text.parameters(options.get("constraint_storage", {}).get(constraint), what)
-    if inner and definition.startswith("EXCLUDE"):
-        index = qualified(TableName(relation.schema, constraint))
-        yield Statement(what, f"ALTER INDEX {index} SET ({inner})", of)
+    """Yield a constraint of a table or partition, other than a foreign key, with its storage and comment."""
+    excludes = not key and definition.startswith("EXCLUDE")
+    checks = not key and not excludes
+    if not key and not context.allows(capital(what)):
+        context.left_out.add((relation, str(name)))
+        return
+    storage = text.parameters(options.get("constraint_storage", {}).get(name), f"storage of {what}")
+    if checks:
+        condition, tail = text.check_parts(definition, what)
+        action = f"CHECK {condition}{tail}"
+    elif excludes:
+        action = text.exclusion(definition, what)
+    else:
+        action = text.key(definition, f" WITH ({storage})" if storage else "", what)
+    named = f"CONSTRAINT {identifier(name)} " if name else ""
+    yield alter(relation, f"ADD {named}{action}", makes=what, of=of, only=not checks)
+    if storage and excludes:
+        index = qualified(TableName(relation.schema, str(name)))
+        yield Statement(f"storage of {what}", f"ALTER INDEX {index} SET ({storage})", of)
+    yield from _constraint_comment(relation, options, name, what, of)
 
 
-def _constraint_storage(options: Mapping[str, Any], constraint: str | None, what: str) -> str:
-    inner = text.parameters(options.get("constraint_storage", {}).get(constraint), what)
-    return f" WITH ({inner})" if inner else ""
-
-
-def _constraint_comment(table: Table, constraint: str | None, what: str) -> Iterator[Statement]:
-    comments = table.options.get("comments", {}).get("constraints", {})
-    if constraint is not None and constraint in comments:
-        place = f"{identifier(constraint)} ON {qualified(table.table_name)}"
-        yield from comment("CONSTRAINT", place, comments[constraint], what, table.table_name)
+def _constraint_comment(
+    relation: TableName, options: Mapping[str, Any], name: str | None, what: str, of: TableName
+) -> Iterator[Statement]:
+    content = options.get("comments", {}).get("constraints", {}).get(name)
+    if name is not None:
+        yield from comment("CONSTRAINT", f"{identifier(name)} ON {qualified(relation)}", content, what, of)
 
 
 def indexes(
-    making: Making, relation: TableName, given: list[Index], comments: Mapping[str, str]
+    context: RestoreContext, relation: TableName, documents: list[Index], comments: Mapping[str, str]
 ) -> Iterator[Statement]:
-    """Yield the indexes of a table or materialized view that back no constraint."""
-    for index in given:
-        what = f"index {index.name} of {relation}"
-        sql, plain = text.index(index.definition, index.name, relation, what)
-        if not making.allows(capital(what), plain):
-            making.left_out.add((relation, index.name))
-            continue
-        yield Statement(what, sql, relation)
-        name = qualified(TableName(relation.schema, index.name))
-        yield from comment("INDEX", name, comments.get(index.name), what, relation)
+    """Yield the indexes of a table or materialized view, except those of constraints."""
+    for index in documents:
+        yield from _index(context, relation, index.name, index.definition, comments, relation)
 
 
-def partition_keys(making: Making, table: Table) -> Iterator[Statement]:
-    """Yield the keys, checks and indexes of partitions, and tie them to those of their table."""
-    for part in making.partitions(table):
-        name, of = part_name(part), table.table_name
-        comments = part.get("comments", {})
-        for row in part.get("constraints", ()):
-            yield from _partition_constraint(making, table, part, row)
-            place = f"{identifier(row['name'])} ON {qualified(name)}"
-            told = comments.get("constraints", {}).get(row["name"])
-            yield from comment("CONSTRAINT", place, told, f"constraint {row['name']} of {name}", of)
-        for row in part.get("indexes", ()):
-            what = f"index {row['name']} of {name}"
-            sql, plain = text.index(row["definition"], row["name"], name, what)
-            if not making.allows(capital(what), plain):
-                making.left_out.add((name, row["name"]))
-                continue
-            yield Statement(what, sql, of)
-            yield from _attached(part, row, of)
-            own = qualified(TableName(name.schema, row["name"]))
-            yield from comment("INDEX", own, comments.get("indexes", {}).get(row["name"]), what, of)
-        if part.get("relation") == "foreign table":
-            yield from _parts_of_indexes(making, table, part)
-        yield from properties(making, name, part, of)
-
-
-def _parts_of_indexes(making: Making, table: Table, part: Mapping[str, Any]) -> Iterator[Statement]:
-    """Yield a plain partition's parts of its table's indexes, where it was a foreign table, which has none.
-
-    An index that lacks a part is never valid.
-    """
-    name, above = part_name(part), TableName(*part["of"])
-    own = [each for each in making.partitions(table) if part_name(each) == above]
-    indexes = own[0].get("indexes", ()) if own else [index.model_dump() for index in table.indexes]
-    for row in indexes:
-        if (above, row["name"]) in making.left_out:
-            continue
-        row_of_part = {"name": fitting(f"{row['name']}_{name.table}"), "parent": row["name"]}
-        what = f"index {row_of_part['name']} of {name}"
-        sql, _ = text.index(row["definition"], row["name"], above, what, (row_of_part["name"], name))
-        yield Statement(what, sql, table.table_name)
-        yield from _attached(part, row_of_part, table.table_name)
-
-
-def _partition_constraint(
-    making: Making, table: Table, part: Mapping[str, Any], row: Mapping[str, Any]
+def _index(
+    context: RestoreContext,
+    relation: TableName,
+    name: str,
+    definition: str,
+    comments: Mapping[str, str],
+    of: TableName,
 ) -> Iterator[Statement]:
-    name, of = part_name(part), table.table_name
-    what = f"constraint {row['name']} of {name}"
-    definition = row["definition"]
-    if definition.startswith("FOREIGN KEY"):
+    what = f"index {name} of {relation}"
+    sql, plain = text.index(definition, name, relation, what)
+    if relation in context.over_foreign_tables:
+        context.lose(f"{capital(what)} is left out: a partition was a foreign table. Create the index again.")
+        context.left_out.add((relation, name))
         return
-    if definition.startswith(("CHECK", "EXCLUDE")):
-        if not making.allows(capital(what)):
-            making.left_out.add((name, row["name"]))
-            return
-        yield from _check(name, row["name"], definition, what, of)
-        yield from _exclusion_storage(part, row["name"], definition, name, of)
-    else:
-        storage = _constraint_storage(part, row["name"], what)
-        action = f"ADD CONSTRAINT {identifier(row['name'])} {text.key(definition, storage, what)}"
-        yield alter(name, action, makes=what, of=of)
-    yield from _attached(part, row, of)
+    if not context.allows(capital(what), plain):
+        context.left_out.add((relation, name))
+        return
+    yield Statement(what, sql, of)
+    yield from comment("INDEX", qualified(TableName(relation.schema, name)), comments.get(name), what, of)
 
 
-def _attached(part: Mapping[str, Any], row: Mapping[str, Any], of: TableName) -> Iterator[Statement]:
-    """Yield what makes a partition's index a part of its table's; indexes lie in their table's schema."""
-    if row.get("parent"):
+def partition_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield the keys, checks and indexes of partitions, each attached to that of its table."""
+    for part in context.partitions(table):
+        name, of = part_name(part), table.table_name
+        comments = part.get("comments", {}).get("indexes", {})
+        for row in part.get("constraints", ()):
+            if not row["definition"].startswith("FOREIGN KEY"):
+                what = f"constraint {row['name']} of {name}"
+                key = not row["definition"].startswith(("CHECK", "EXCLUDE"))
+                yield from _constraint(context, name, part, row["name"], row["definition"], what, of, key=key)
+                yield from _attached(context, part, row, of)
+        for row in part.get("indexes", ()):
+            yield from _index(context, name, row["name"], row["definition"], comments, of)
+            yield from _attached(context, part, row, of)
+        yield from properties(context, name, part, of)
+
+
+def _attached(
+    context: RestoreContext, part: Mapping[str, Any], row: Mapping[str, Any], of: TableName
+) -> Iterator[Statement]:
+    """Yield the statement that attaches a partition's index to that of its table, if both are restored."""
+    indexes = {(part_name(part), row["name"]), (TableName(*part["of"]), row.get("parent"))}
+    if row.get("parent") and not indexes & context.left_out:
         parent = qualified(TableName(part["of"][0], row["parent"]))
         own = qualified(TableName(part["schema"], row["name"]))
         sql = f"ALTER INDEX {parent} ATTACH PARTITION {own}"
         yield Statement(f"index {row['name']} of {part_name(part)}", sql, of)
 
 
-def properties(making: Making, relation: TableName, options: Mapping[str, Any], of: TableName) -> Iterator[Statement]:
-    """Yield what refers to indexes, extended statistics, and row security."""
+def properties(
+    context: RestoreContext, relation: TableName, options: Mapping[str, Any], of: TableName
+) -> Iterator[Statement]:
+    """Yield replica identity, clustering, extended statistics and row security."""
     identity = options.get("replica_identity")
     if identity:
         using = {"full": "FULL", "nothing": "NOTHING"}.get(identity, f"USING INDEX {identifier(identity)}")
         yield alter(relation, f"REPLICA IDENTITY {using}", makes=f"replica identity of {relation}", of=of)
     clustered = options.get("clustered_on")
-    if clustered and (relation, clustered) not in making.left_out:
+    if clustered and (relation, clustered) not in context.left_out:
         yield alter(
             relation, f"CLUSTER ON {identifier(clustered)}", makes=f"clustering of {relation}", of=of, only=False
         )
-    told = options.get("comments", {}).get("statistics", {})
+    comments = options.get("comments", {}).get("statistics", {})
     for definition in options.get("statistics", ()):
         sql, name, plain = text.statistics(definition, relation, f"statistics of {relation}")
-        if making.allows(f"Statistics {name} of {relation}", plain):
+        if context.allows(f"Statistics {name} of {relation}", plain):
             yield Statement(f"statistics {name}", sql, of)
-            yield from comment("STATISTICS", qualified(name), told.get(name.table), f"statistics {name}", of)
+            yield from comment("STATISTICS", qualified(name), comments.get(name.table), f"statistics {name}", of)
     if security := options.get("row_security"):
         for word in ("ENABLE", "FORCE") if security == "forced" else ("ENABLE",):
             action = f"{word} ROW LEVEL SECURITY"
             yield alter(relation, action, makes=f"row security of {relation}", of=of, only=False)
 
 
-def foreign_keys(making: Making, table: Table) -> Iterator[Statement]:
-    """Yield the foreign keys to what is restored."""
+def foreign_keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
+    """Yield the foreign keys to relations that are restored."""
     name = table.table_name
+    # The foreign keys of a partitioned table apply to its partitions too.
+    only = name not in context.partition_keys
     for key in table.foreign_keys:
-        what = f"foreign key {key.name} of {name}"
         referred = TableName(key.referenced_schema, key.referenced_table)
-        if _refers(making, referred, what):
-            definition = _foreign_key(key, referred, what)
-            action = f"ADD CONSTRAINT {identifier(key.name)} {definition}"
-            # A partitioned table's foreign keys are its partitions' as well.
-            yield alter(name, action, makes=what, only=name not in making.partition_keys)
-            yield from _constraint_comment(table, key.name, what)
-    for part in making.partitions(table):
-        yield from _partition_foreign_keys(making, part, name)
+        definition = key.definition or (
+            f"FOREIGN KEY ({_names(key.columns)}) REFERENCES {qualified(referred)}({_names(key.referenced_columns)})"
+        )
+        yield from _foreign_key(context, name, table.options, key.name, definition, name, only, referred)
+    for part in context.partitions(table):
+        only = not part.get("partition_by")
+        for row in part.get("constraints", ()):
+            if row["definition"].startswith("FOREIGN KEY"):
+                yield from _foreign_key(context, part_name(part), part, row["name"], row["definition"], name, only)
 
 
-def _partition_foreign_keys(making: Making, part: Mapping[str, Any], of: TableName) -> Iterator[Statement]:
-    for row in part.get("constraints", ()):
-        what = f"foreign key {row['name']} of {part_name(part)}"
-        if row["definition"].startswith("FOREIGN KEY"):
-            definition, referred = text.foreign_key(row["definition"], what)
-            if _refers(making, referred, what):
-                action = f"ADD CONSTRAINT {identifier(row['name'])} {definition}"
-                yield alter(part_name(part), action, makes=what, of=of, only=not part.get("partition_by"))
-
-
-def _foreign_key(key: ForeignKey, referred: TableName, what: str) -> str:
-    if key.definition is not None:
-        definition, found = text.foreign_key(key.definition, what)
-        if found != referred:
-            raise text.refusal(what, key.definition, f"a foreign key to {referred}")
-        return definition
-    there = f"{qualified(referred)} ({_names(key.referenced_columns)})"
-    return f"FOREIGN KEY ({_names(key.columns)}) REFERENCES {there}"
-
-
-def _refers(making: Making, referred: TableName, what: str) -> bool:
-    if referred in making.relations:
-        return True
-    making.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
-    return False
+def _foreign_key(
+    context: RestoreContext,
+    relation: TableName,
+    options: Mapping[str, Any],
+    name: str,
+    definition: str,
+    of: TableName,
+    only: bool,
+    expected: TableName | None = None,
+) -> Iterator[Statement]:
+    what = f"foreign key {name} of {relation}"
+    definition, referred = text.foreign_key(definition, what)
+    if expected not in (None, referred):
+        raise text.refusal(what, definition, f"a foreign key to {expected}")
+    if referred not in context.relations:
+        context.lose(f"{capital(what)} is left out: it refers to {referred}, which is not restored.")
+        return
+    yield alter(relation, f"ADD CONSTRAINT {identifier(name)} {definition}", makes=what, of=of, only=only)
+    yield from _constraint_comment(relation, options, name, what, of)
 
 
 def _names(columns: tuple[str, ...]) -> str:

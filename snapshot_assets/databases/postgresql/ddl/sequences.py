@@ -1,16 +1,18 @@
-"""Sequences: made before the tables that draw from them, and set past all that was handed out."""
+"""Creates sequences before the tables that use them, and sets them past all numbers in use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.identity import identity_sequences
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Making, comment, part_name
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, comment, part_name
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
@@ -19,15 +21,16 @@ _TYPES = ("smallint", "integer", "bigint")
 
 @dataclass
 class Use:
-    """One sequence and who uses it.
+    """A sequence and the columns that use it.
 
     Attributes:
-        sequence: Its document; the owner's where there is one.
+        sequence: Its document: the owner's if it has an owner.
         tables: Tables whose columns use it.
-        columns: Columns that hold nothing but its numbers.
+        columns: Columns that hold only its numbers.
         owner: Table or partition that owns it.
         unlogged: Whether the owner is an unlogged table.
-        identity: Whether an identity column makes it.
+        identity: Whether an identity column creates it.
+        comment: Its comment.
     """
 
     sequence: Sequence
@@ -45,58 +48,56 @@ class Use:
 
     @property
     def of(self) -> TableName | None:
-        """The table it belongs to; None for one that several tables draw from."""
+        """The table that uses it; None if several do."""
         return next(iter(self.tables)) if len(self.tables) == 1 else None
 
 
 Uses = dict[TableName, Use]
 
 
-def uses(making: Making) -> Uses:
+def uses(context: RestoreContext) -> Uses:
     """Return every sequence of the snapshot by name."""
-    found: dict[TableName, Use] = {}
-    for name, table in making.tables.items():
+    by_name: dict[TableName, Use] = {}
+    for name, table in context.tables.items():
         comments = table.options.get("comments", {}).get("sequences", {})
         own = identity_sequences(table)
         for sequence in table.sequences:
-            use = _use(found, sequence, name)
+            use = _use(by_name, sequence, name)
             use.identity = use.identity or sequence in own.values()
             use.comment = comments.get(str(use.name), use.comment)
             defaults = {column.name: column.default for column in table.columns}
-            _note(use, sequence, name, table, defaults, unlogged=table.options.get("persistence") == "unlogged")
-        for part in making.partitions(table):
-            for given in part.get("sequences", ()):
-                sequence = Sequence.model_validate(given)
-                use = _use(found, sequence, name)
-                defaults = part.get("defaults", {})
-                _note(use, sequence, part_name(part), table, defaults, unlogged=part.get("persistence") == "unlogged")
-    return found
+            _add_user(use, sequence, name, table, defaults, table.options)
+        for part in context.partitions(table):
+            for document in part.get("sequences", ()):
+                sequence = Sequence.model_validate(document)
+                use = _use(by_name, sequence, name)
+                _add_user(use, sequence, part_name(part), table, part.get("defaults", {}), part)
+    return by_name
 
 
-def _use(found: dict[TableName, Use], sequence: Sequence, table: TableName) -> Use:
-    use = found.setdefault(TableName(sequence.schema_name, sequence.name), Use(sequence))
+def _use(by_name: dict[TableName, Use], sequence: Sequence, table: TableName) -> Use:
+    use = by_name.setdefault(TableName(sequence.schema_name, sequence.name), Use(sequence))
     use.tables.add(table)
     return use
 
 
-def _note(
+def _add_user(
     use: Use,
     sequence: Sequence,
     relation: TableName,
     table: Table,
     defaults: Mapping[str, str | None],
-    *,
-    unlogged: bool,
+    options: Mapping[str, Any],
 ) -> None:
     column = next((column for column in table.columns if column.name == sequence.column), None)
     if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
         use.columns.append((relation, column.name))
     if sequence.owned and use.owner is None:
-        use.sequence, use.owner, use.unlogged = sequence, relation, unlogged
+        use.sequence, use.owner, use.unlogged = sequence, relation, options.get("persistence") == "unlogged"
 
 
 def _holds_numbers(column: Column, use: Use, default: str | None) -> bool:
-    """Tell whether a column holds the sequence's own numbers: not if its default makes something else of them."""
+    """Return whether a column holds the sequence's numbers as they are, and not values computed from them."""
     arrow_type = column.arrow_field().type
     numbers = pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
     drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
@@ -104,7 +105,7 @@ def _holds_numbers(column: Column, use: Use, default: str | None) -> bool:
 
 
 def create(use: Use) -> Iterator[Statement]:
-    """Yield what makes a sequence before its tables."""
+    """Yield the statements that create a sequence, before its tables."""
     what = f"sequence {use.name}"
     if not use.identity:
         kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
@@ -114,7 +115,7 @@ def create(use: Use) -> Iterator[Statement]:
 
 
 def settings(sequence: Sequence) -> str:
-    """Return how a sequence counts, in SQL."""
+    """Return the options of a sequence in SQL."""
     return (
         f"START WITH {sequence.start} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
         f" MAXVALUE {sequence.maximum} CACHE {sequence.cache}{'' if sequence.cycle else ' NO'} CYCLE"
@@ -122,7 +123,7 @@ def settings(sequence: Sequence) -> str:
 
 
 def own(use: Use) -> Iterator[Statement]:
-    """Yield what ties a sequence to the column that owns it, after its table."""
+    """Yield the statements that attach a sequence to the column that owns it, after its table."""
     if use.identity:
         yield from comment("SEQUENCE", qualified(use.name), use.comment, f"sequence {use.name}", use.of)
     elif use.owner is not None and use.sequence.column is not None:
@@ -135,10 +136,9 @@ def own(use: Use) -> Iterator[Statement]:
 
 
 def advance(use: Use) -> Iterator[Statement]:
-    """Yield what sets a sequence past its recorded place, its present place, and its columns' highest value.
+    """Yield the statement that sets a sequence past its recorded value, its current value and its columns' values.
 
-    Only values that it could have handed out count. A sequence that cycles has no highest value: its recorded place
-    says more.
+    Values that the sequence cannot return do not count, nor does any column of a sequence that cycles.
     """
     sequence, name = use.sequence, qualified(use.name)
     up = sequence.increment > 0
@@ -150,11 +150,11 @@ def advance(use: Use) -> Iterator[Statement]:
     for relation, column in [] if sequence.cycle else use.columns:
         value = f"c.{identifier(column)}"
         reached = f"pg_catalog.{furthest}({value})::numeric"
-        # On to the next number that the sequence would come to by itself.
+        # Rounded to the next number that the sequence would reach by itself.
         step = f"pg_catalog.ceil(({reached} - {base}) / {sequence.increment}) * {sequence.increment} + {base}"
         edge = f"least({step}, {sequence.maximum})" if up else f"greatest({step}, {sequence.minimum})"
         beyond = f"{value} {'>=' if up else '<='} {sequence.start}"
-        # least() and greatest() pass over NULL: without a row they would give the limit itself.
+        # least() and greatest() ignore NULL: without a row they would return the limit.
         among = f"{qualified(relation)} c WHERE {value} {within} AND {beyond} HAVING count(*) > 0"
         places.append(f"SELECT {edge} FROM {among}")
     sql = (
@@ -166,5 +166,5 @@ def advance(use: Use) -> Iterator[Statement]:
     gone = " OR ".join(
         f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
     )
-    unless = f"SELECT 1 AS one WHERE {gone}"  # of a later import: somebody may have dropped them since the first one
+    unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
     yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True)

@@ -1,4 +1,4 @@
-"""Schemas, extensions, and the types that columns use."""
+"""Creates schemas, extensions, and the types that columns use."""
 
 from __future__ import annotations
 
@@ -6,56 +6,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import Making, capital, comment, part_name
-from snapshot_assets.databases.postgresql.sql import identifier, literal, qualified
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment, part_name
+from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName, UserType
 
 _STANDARD_COMMENT = "standard public schema"
 
 
-def schemas(making: Making) -> Iterator[Statement]:
-    """Yield what makes the schemas of all that is restored, types and sequences included."""
-    schema = making.schema
-    known = {each.name: each.comment for each in schema.schemas}
-    needed = {name.schema for name in making.relations}
+def schemas(context: RestoreContext) -> Iterator[Statement]:
+    """Yield the statements that create all schemas, also those of types, sequences and extensions."""
+    schema = context.schema
+    comments = {each.name: each.comment for each in schema.schemas}
+    needed = {name.schema for name in context.relations}
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
-        needed.update(sequence["schema"] for part in making.partitions(table) for sequence in part.get("sequences", ()))
-    needed.update(kind.schema_name for kind in every_type(making))
-    needed.update(place for _, place in _extensions(making))
-    for name in sorted({*known, *needed} - {"pg_catalog"}):
-        found = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
-        # Even IF NOT EXISTS asks for the right to create schemas.
-        yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", unless=found)
-        wanted = known.get(name)
-        for statement in comment("SCHEMA", identifier(name), wanted, f"schema {name}", None):
-            told = "pg_catalog.obj_description(n.oid, 'pg_namespace')"
-            others = f"{told} = {literal(wanted or '')} OR {told} <> {literal(_STANDARD_COMMENT)}"
-            yield Statement(statement.makes, statement.sql, unless=f"{found} AND ({others})")
+        for part in context.partitions(table):
+            needed.update(sequence["schema"] for sequence in part.get("sequences", ()))
+        needed.update(kind.schema_name for kind in table.types)
+    for view in schema.views:
+        needed.update(kind.schema_name for kind in view_types(view.options))
+    needed.update(place for _, place in _extensions(context))
+    for name in sorted({*comments, *needed} - {"pg_catalog"}):
+        exists = f"SELECT 1 AS one FROM pg_catalog.pg_namespace n WHERE n.nspname = {literal(name)}"
+        # Even IF NOT EXISTS requires the privilege to create schemas.
+        yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {identifier(name)}", unless=exists)
+        content = comments.get(name)
+        current = "pg_catalog.obj_description(n.oid, 'pg_namespace')"
+        differs = f"{current} = {literal(content or '')} OR {current} <> {literal(_STANDARD_COMMENT)}"
+        yield from comment("SCHEMA", identifier(name), content, f"schema {name}", None, f"{exists} AND ({differs})")
 
 
-def extensions(making: Making) -> Iterator[Statement]:
-    """Yield what makes the extensions whose types, functions and operators are used."""
-    for name, schema in sorted(set(_extensions(making))):
+def extensions(context: RestoreContext) -> Iterator[Statement]:
+    """Yield the statements that create the extensions whose types, functions and operators are used."""
+    for name, schema in sorted(set(_extensions(context))):
         sql = f"CREATE EXTENSION IF NOT EXISTS {identifier(name)} SCHEMA {identifier(schema)}"
         yield Statement(f"extension {name}", sql)
 
 
-def _extensions(making: Making) -> Iterator[tuple[str, str]]:
-    described = [*(table.options for table in making.schema.tables), *(view.options for view in making.schema.views)]
+def _extensions(context: RestoreContext) -> Iterator[tuple[str, str]]:
+    described = [*(table.options for table in context.schema.tables), *(view.options for view in context.schema.views)]
     for options in described:
         places = options.get("extension_schemas", {})
         for name in options.get("extensions", ()):
             yield str(name), str(places.get(name, "public"))
-
-
-def every_type(making: Making) -> Iterator[UserType]:
-    """Yield every type of the snapshot, some more than once, each after what it is made of."""
-    for table in making.schema.tables:
-        yield from table.types
-    for view in making.schema.views:
-        yield from view_types(view.options)
 
 
 def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
@@ -63,8 +58,8 @@ def view_types(options: Mapping[str, Any]) -> Sequence[UserType]:
     return [UserType.model_validate(kind) for kind in options.get("types", ())]
 
 
-def make_type(making: Making, kind: UserType) -> Iterator[Statement]:
-    """Yield what makes one type, where it is not there."""
+def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
+    """Yield the statements that create a type, if the target does not have it."""
     name = TableName(kind.schema_name, kind.name)
     what = f"type {name}"
     unless = (
@@ -79,25 +74,24 @@ def make_type(making: Making, kind: UserType) -> Iterator[Statement]:
         sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"
         later += _attribute_comments(kind, name)
     elif kind.kind == "range":
-        sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(making, kind, what)})"
+        sql = f"CREATE TYPE {qualified(name)} AS RANGE ({_range(context, kind, what)})"
     else:
-        sql, later = _domain(making, kind, name)
+        sql, later = _domain(context, kind, name)
     yield Statement(what, sql, unless=unless)
     described = f"{unless} AND pg_catalog.obj_description(t.oid, 'pg_type') IS NOT NULL"
-    for statement in comment("TYPE", qualified(name), kind.comment, what, None):
-        yield Statement(statement.makes, statement.sql, unless=described)
+    yield from comment("TYPE", qualified(name), kind.comment, what, None, described)
     yield from later
 
 
 def _attributes(kind: UserType, what: str) -> str:
-    found = []
+    attributes = []
     for attribute in kind.definition.get("attributes") or ():
         place = f"attribute {attribute['name']} of {what}"
-        found.append(
+        attributes.append(
             f"{identifier(attribute['name'])} {text.type_text(attribute['type'], place)}"
             f"{collate(attribute.get('collation'), place)}"
         )
-    return ", ".join(found)
+    return ", ".join(attributes)
 
 
 def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
@@ -107,38 +101,37 @@ def _attribute_comments(kind: UserType, name: TableName) -> Iterator[Statement]:
             f"SELECT 1 AS one WHERE pg_catalog.col_description({literal(qualified(name))}::pg_catalog.regclass,"
             f" {number}) IS NOT NULL"
         )
-        for statement in comment("COLUMN", column, attribute.get("comment"), f"{name}.{attribute['name']}", None):
-            yield Statement(statement.makes, statement.sql, unless=described)
+        yield from comment("COLUMN", column, attribute.get("comment"), f"{name}.{attribute['name']}", None, described)
 
 
-def _range(making: Making, kind: UserType, what: str) -> str:
-    given = kind.definition
-    found = [f"SUBTYPE = {text.type_text(str(given.get('subtype')), what)}"]
+def _range(context: RestoreContext, kind: UserType, what: str) -> str:
+    fields = kind.definition
+    options = [f"SUBTYPE = {text.type_text(str(fields.get('subtype')), what)}"]
     named = {"subtype_opclass": "SUBTYPE_OPCLASS", "collation": "COLLATION", "multirange": "MULTIRANGE_TYPE_NAME"}
-    found += [f"{sql} = {text.name_text(given[option], what)}" for option, sql in named.items() if option in given]
+    options += [f"{sql} = {text.name_text(fields[option], what)}" for option, sql in named.items() if option in fields]
     for option in ("subtype_diff", "canonical"):
-        if option in given and "." in text.name_text(given[option], what):
-            making.lose(f"Function {given[option]} of {what} is not in a snapshot: the type is made without it.")
-        elif option in given:
-            found.append(f"{option.upper()} = {given[option]}")
-    return ", ".join(found)
+        if option in fields and "." in text.name_text(fields[option], what):
+            context.lose(f"Function {fields[option]} of {what} is not in a snapshot: the type is created without it.")
+        elif option in fields:
+            options.append(f"{option.upper()} = {fields[option]}")
+    return ", ".join(options)
 
 
-def _domain(making: Making, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
-    given, what = kind.definition, f"domain {name}"
+def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[str, list[Statement]]:
+    fields, what = kind.definition, f"domain {name}"
     parts = [
-        f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(given.get('base')), what)}"
-        f"{collate(given.get('collation'), what)}"
+        f"CREATE DOMAIN {qualified(name)} AS {text.type_text(str(fields.get('base')), what)}"
+        f"{collate(fields.get('collation'), what)}"
     ]
     later: list[Statement] = []
-    if "default" in given and making.allows(f"Default of {what}"):
-        parts.append(f"DEFAULT {text.expression(given['default'], f'default of {what}')}")
-    if given.get("not_null"):
-        named = f"CONSTRAINT {identifier(given['not_null_name'])} " if "not_null_name" in given else ""
+    if "default" in fields and context.allows(f"Default of {what}"):
+        parts.append(f"DEFAULT {text.expression(fields['default'], f'default of {what}')}")
+    if fields.get("not_null"):
+        named = f"CONSTRAINT {identifier(fields['not_null_name'])} " if "not_null_name" in fields else ""
         parts.append(f"{named}NOT NULL")
-    for check in given.get("constraints") or ():
+    for check in fields.get("constraints") or ():
         label = f"check {check['name']} of {what}"
-        if not making.allows(capital(label)):
+        if not context.allows(capital(label)):
             continue
         inner, tail = text.check_parts(check["definition"], label)
         clause = f"CONSTRAINT {identifier(check['name'])} CHECK {inner}"
@@ -152,11 +145,11 @@ def _domain(making: Making, kind: UserType, name: TableName) -> tuple[str, list[
 
 
 def _domain_constraint(domain: TableName, name: str, action: str, what: str) -> Statement:
-    found = (
+    exists = (
         f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
         f" AND k.contypid = {literal(qualified(domain))}::pg_catalog.regtype"
     )
-    return Statement(what, f"ALTER DOMAIN {qualified(domain)} {action}", unless=found)
+    return Statement(what, f"ALTER DOMAIN {qualified(domain)} {action}", unless=exists)
 
 
 def collate(collation: str | None, what: str) -> str:
@@ -164,12 +157,8 @@ def collate(collation: str | None, what: str) -> str:
     return f" COLLATE {text.name_text(collation, f'collation of {what}')}" if collation else ""
 
 
-def needed_tables(making: Making, row_types: Sequence[Sequence[str]]) -> list[TableName]:
-    """Return the tables of row types, a partition's own table for a partition."""
-    found = []
-    owners = {part_name(part): name for name, table in making.tables.items() for part in making.partitions(table)}
-    for schema, name in row_types:
-        relation = TableName(schema, name)
-        if schema not in ("pg_catalog", "information_schema"):
-            found.append(owners.get(relation, relation))
-    return found
+def needed_tables(context: RestoreContext, row_types: Sequence[Sequence[str]]) -> list[TableName]:
+    """Return the tables whose row types are used; for a partition, its table."""
+    owners = {part_name(part): name for name, table in context.tables.items() for part in context.partitions(table)}
+    relations = [TableName(*name) for name in row_types if name[0] not in ("pg_catalog", "information_schema")]
+    return [owners.get(relation, relation) for relation in relations]

@@ -1,5 +1,5 @@
-"""The catalog read into schema documents: a few queries for all tables together, never one a table.
+"""Reads the system tables into schema documents, with a few queries for all tables together.
 
-Kept is what `pg_dump --schema-only` would print of a table, names included. What a snapshot does not carry
-(functions, triggers, policies, rules) is named under `not_carried`.
+Documents hold what `pg_dump --schema-only` prints of a table, names included. Functions, triggers, policies and rules,
+which a snapshot does not carry, are listed under `not_carried`.
 """

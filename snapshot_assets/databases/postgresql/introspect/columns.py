@@ -1,4 +1,4 @@
-"""The columns of relations, each type followed through domains down to what it is made of."""
+"""Reads the columns of relations, and the base type of each column's domain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array
 from snapshot_assets.databases.postgresql.types import SourceType
 
@@ -54,21 +54,21 @@ ORDER BY a.attrelid, a.attnum
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """One column of the catalog.
+    """A column of the source.
 
     Attributes:
         name: Its name.
         type: Its type.
-        facts: The rest of its row.
+        row: Its row of the query, with all other properties.
     """
 
     name: str
     type: SourceType
-    facts: dict[str, Any]
+    row: dict[str, Any]
 
 
-def read_columns(session: Session, relations: Iterable[int]) -> dict[int, list[SourceColumn]]:
-    """Return the columns of relations by oid, in order."""
+def read_columns(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceColumn]]:
+    """Return the columns of relations in order, by the relation's oid."""
     columns: dict[int, list[SourceColumn]] = {}
     for row in session.rows(_QUERY.format(oids=oid_array(relations)), "reading columns"):
         source = SourceType(

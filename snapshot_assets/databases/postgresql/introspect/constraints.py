@@ -1,16 +1,16 @@
-"""Constraints, indexes, extended statistics, and what of a table is not carried."""
+"""Reads constraints, indexes, extended statistics, and the objects of a table that a snapshot does not carry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array
 
 Rows = dict[int, list[dict[str, Any]]]
 
-_CONSTRAINTS = """
+CONSTRAINTS = """
 SELECT k.conrelid::int8 AS relation, k.conname::text AS name, k.contype::text AS kind,
     pg_get_constraintdef(k.oid) AS definition, obj_description(k.oid, 'pg_constraint') AS comment,
     ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY u (number, place)
@@ -32,8 +32,9 @@ WHERE k.conrelid = ANY ({oids}) AND (
     k.contype IN ('p', 'u', 'x', 'n') OR k.contype = 'f' AND k.conparentid = 0 OR k.contype = 'c' AND k.conislocal)
 ORDER BY k.conrelid, k.conname
 """
+"""Inherited checks and foreign keys are left out; inherited NOT NULL and the keys of partitions are not."""
 
-_INDEXES = """
+INDEXES = """
 SELECT i.indrelid::int8 AS relation, x.relname::text AS name, pg_get_indexdef(x.oid) AS definition,
     i.indisunique AS unique, i.indisclustered AS clustered, i.indisreplident AS replica_identity,
     obj_description(x.oid, 'pg_class') AS comment,
@@ -46,14 +47,15 @@ WHERE i.indrelid = ANY ({oids}) AND (i.indisvalid OR x.relkind = 'I') AND NOT EX
     SELECT FROM pg_constraint k WHERE k.conindid = x.oid AND k.contype IN ('p', 'u', 'x'))
 ORDER BY i.indrelid, x.relname
 """
+"""Indexes of constraints are left out."""
 
-_STATISTICS = """
+STATISTICS = """
 SELECT s.stxrelid::int8 AS relation, s.stxname::text AS name, pg_get_statisticsobjdef(s.oid) AS definition,
     obj_description(s.oid, 'pg_statistic_ext') AS comment
 FROM pg_statistic_ext s WHERE s.stxrelid = ANY ({oids}) ORDER BY s.stxrelid, s.stxname
 """
 
-_NOT_CARRIED = """
+NOT_CARRIED = """
 SELECT t.tgrelid::int8 AS relation, 'trigger ' || quote_ident(t.tgname) AS object FROM pg_trigger t
 WHERE t.tgrelid = ANY ({oids}) AND NOT t.tgisinternal AND t.tgparentid = 0
 UNION ALL SELECT p.polrelid::int8, 'policy ' || quote_ident(p.polname) FROM pg_policy p WHERE p.polrelid = ANY ({oids})
@@ -63,28 +65,16 @@ ORDER BY 1, 2
 """
 
 
-def read_constraints(session: Session, relations: Iterable[int]) -> Rows:
-    """Return constraints by relation; of inherited ones only NOT NULL, and a partition's keys for its table's."""
-    return _by_relation(session, _CONSTRAINTS, relations, "reading constraints")
+def read_by_relation(session: PostgresqlSession, query: str, relations: Iterable[int], doing: str) -> Rows:
+    """Return the rows of one of these queries by relation.
 
-
-def read_indexes(session: Session, relations: Iterable[int]) -> Rows:
-    """Return the indexes by relation that back no constraint."""
-    return _by_relation(session, _INDEXES, relations, "reading indexes")
-
-
-def read_statistics(session: Session, relations: Iterable[int]) -> Rows:
-    """Return extended statistics by relation."""
-    return _by_relation(session, _STATISTICS, relations, "reading statistics objects")
-
-
-def read_not_carried(session: Session, relations: Iterable[int]) -> Rows:
-    """Return triggers, policies and rules by relation."""
-    return _by_relation(session, _NOT_CARRIED, relations, "reading triggers, policies and rules")
-
-
-def _by_relation(session: Session, query: str, relations: Iterable[int], doing: str) -> Rows:
-    found: Rows = {}
+    Args:
+        session: Where to read.
+        query: `CONSTRAINTS`, `INDEXES`, `STATISTICS` or `NOT_CARRIED`.
+        relations: Oids of relations.
+        doing: Its purpose, for messages.
+    """
+    by_relation: Rows = {}
     for row in session.rows(query.format(oids=oid_array(relations)), doing):
-        found.setdefault(row["relation"], []).append(row)
-    return found
+        by_relation.setdefault(row["relation"], []).append(row)
+    return by_relation

@@ -1,82 +1,80 @@
-"""The whole description of what a plan selects."""
+"""Builds the schema documents of a plan's selection."""
 
 from __future__ import annotations
 
-from snapshot_assets.databases.postgresql.introspect.build import table_document, view_document
-from snapshot_assets.databases.postgresql.introspect.columns import read_columns
-from snapshot_assets.databases.postgresql.introspect.constraints import (
-    read_constraints,
-    read_indexes,
-    read_not_carried,
-    read_statistics,
-)
-from snapshot_assets.databases.postgresql.introspect.extensions import read_extensions
-from snapshot_assets.databases.postgresql.introspect.hypertables import read_dimensions
-from snapshot_assets.databases.postgresql.introspect.query_results import Facts
+from typing import Any
+
+from snapshot_assets.databases.columns import choose_time_index
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
+from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
+from snapshot_assets.databases.postgresql.introspect.query_results import QueryResults, read_results
 from snapshot_assets.databases.postgresql.introspect.relations import (
-    Relation,
+    SourceRelation,
     read_relations,
     read_schemas,
     without_used_types,
 )
-from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
-from snapshot_assets.databases.postgresql.introspect.user_types import read_types
-from snapshot_assets.databases.postgresql.introspect.views import read_views
-from snapshot_assets.databases.postgresql.session import Session
-from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
+from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
+from snapshot_assets.databases.selection import carrier_override, check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
-from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName
+from snapshot_assets.format import relations as documents
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, View
 
 
-def extract(session: Session, selection: Selection) -> DatabaseSchema:
+def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     """Describe the selected schemas, tables and views (see `Database.extract`)."""
     schemas = read_schemas(session)
     relations = read_relations(session)
     _check(selection, schemas, relations)
     tables, views = _selected(selection, relations)
     _check_readable(tables)
-    facts = _read_facts(session, relations, tables, views)
-    table_documents = tuple(table_document(table, facts, selection) for table in tables)
-    view_documents = tuple(view_document(view, facts) for view in views)
-    used = {name.schema for name in (*(table.name for table in tables), *(view.name for view in views))}
+    results = read_results(session, relations, tables, views)
+    table_documents = tuple(_table(table, results, selection) for table in tables)
+    view_documents = tuple(_view(view, results) for view in views)
+    used = {relation.name.schema for relation in (*tables, *views)}
+    used_types = [kind for types in results.types.values() for kind in types.types]
     return DatabaseSchema(
         database="postgresql",
         schemas=tuple(
-            without_used_types(schema, [kind for types in facts.types.values() for kind in types.types])
+            without_used_types(schema, used_types)
             for schema in schemas
-            if schema.name in used or _wanted(schema, selection)
+            if schema.name in used or _selects_schema(selection, schema.name)
         ),
         tables=table_documents,
         views=view_documents,
     )
 
 
-def _wanted(schema: Schema, selection: Selection) -> bool:
-    return not selection.tables and (not selection.schemas or schema.name in selection.schemas)
+def _selects_schema(selection: Selection, name: str) -> bool:
+    return not selection.tables and (not selection.schemas or name in selection.schemas)
 
 
-def _check(selection: Selection, schemas: list[Schema], relations: list[Relation]) -> None:
+def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation]) -> None:
     by_oid = {relation.oid: relation for relation in relations}
-    partitions = {relation.name: relation for relation in relations if relation.facts["is_partition"]}
+    partitions = {relation.name: relation for relation in relations if relation.row["is_partition"]}
     for name in (*selection.tables, *selection.time_columns, *(name for name, _ in selection.carriers)):
         if name in partitions:
-            parent = by_oid[partitions[name].facts["parents"][0]].name
+            parent = by_oid[partitions[name].row["parents"][0]].name
             raise UnknownRelationError(
                 f"{str(name)!r} is a partition of {str(parent)!r} and is exported with it. Name {str(parent)!r}.",
                 table=str(name),
                 near=(str(parent),),
             )
-    known = {relation.name: relation.facts["columns"] for relation in relations if relation.name not in partitions}
-    check_selection(selection, [schema.name for schema in schemas], known)
+    columns = {relation.name: relation.row["columns"] for relation in relations if relation.name not in partitions}
+    check_selection(selection, [schema.name for schema in schemas], columns)
 
 
-def _selected(selection: Selection, relations: list[Relation]) -> tuple[list[Relation], list[Relation]]:
+def _selected(
+    selection: Selection, relations: list[SourceRelation]
+) -> tuple[list[SourceRelation], list[SourceRelation]]:
     """Return the relations exported as tables, and the views exported as views."""
-    tables: list[Relation] = []
-    views: list[Relation] = []
+    tables: list[SourceRelation] = []
+    views: list[SourceRelation] = []
     for relation in relations:
-        if relation.facts["is_partition"] or not selects(selection, relation.name):
+        if relation.row["is_partition"] or not selects(selection, relation.name):
             continue
         if not relation.is_view or selection.tables:
             tables.append(relation)
@@ -85,63 +83,104 @@ def _selected(selection: Selection, relations: list[Relation]) -> tuple[list[Rel
     return tables, views
 
 
-def _check_readable(tables: list[Relation]) -> None:
-    if denied := [table for table in tables if not table.facts["readable"]]:
+def _check_readable(tables: list[SourceRelation]) -> None:
+    if denied := [str(table.name) for table in tables if not table.row["readable"]]:
         raise DatabaseDeniedError(
-            f"This user may not read {len(denied)} of the selected tables:"
-            f" {', '.join(str(table.name) for table in denied)}. Grant SELECT on them and USAGE on their schemas, or"
-            " leave them out.",
-            tables=tuple(str(table.name) for table in denied),
+            f"This user may not read {len(denied)} of the selected tables: {', '.join(denied)}."
+            " Grant SELECT on them and USAGE on their schemas, or leave them out.",
+            tables=tuple(denied),
         )
-    if hidden := [table for table in tables if table.facts["rows_hidden"]]:
+    if hidden := [str(table.name) for table in tables if table.row["rows_hidden"]]:
         raise DatabaseDeniedError(
-            f"Row security would hide rows of {', '.join(str(table.name) for table in hidden)} from this user. Export"
-            " as their owner or as a user with BYPASSRLS, or leave them out.",
-            tables=tuple(str(table.name) for table in hidden),
+            f"Row security would hide rows of {', '.join(hidden)} from this user. Export as their owner or as a user"
+            " with BYPASSRLS, or leave them out.",
+            tables=tuple(hidden),
         )
 
 
-def _read_facts(session: Session, relations: list[Relation], tables: list[Relation], views: list[Relation]) -> Facts:
-    partitions = _partitions(relations, tables)
-    own = [relation.oid for relation in (*tables, *(part for parts in partitions.values() for part in parts))]
-    every = [*own, *(view.oid for view in views)]
-    columns = read_columns(session, every)
-    queries = read_views(session, [view.oid for view in views])
-    of_types = {relation.oid: relation.facts["of_type_oid"] for relation in relations}
-    types = {
-        oid: {
-            *(column.facts["type_oid"] for column in columns.get(oid, ())),
-            *(queries[oid]["types"] if oid in queries else ()),
-            *([of_types[oid]] if of_types[oid] else ()),
-        }
-        for oid in every
-    }
-    return Facts(
-        relations={relation.oid: relation for relation in relations},
-        partitions=partitions,
-        columns=columns,
-        constraints=read_constraints(session, own),
-        indexes=read_indexes(session, every),
-        statistics=read_statistics(session, every),
-        not_carried=read_not_carried(session, every),
-        sequences=read_sequences(session, own),
-        types=read_types(session, types),
-        extensions=read_extensions(session, every),
-        views=queries,
-        dimensions=read_dimensions(session),
+def _table(relation: SourceRelation, results: QueryResults, selection: Selection) -> Table:
+    columns = results.columns.get(relation.oid, [])
+    constraints = results.constraints.get(relation.oid, [])
+    timestamps = [column.name for column in columns if column.type.builtin in TIMESTAMPS]
+    dates = [column.name for column in columns if column.type.builtin == "date"]
+    dimension = results.hypertables.get(relation.name)
+    primary = next((row for row in constraints if row["kind"] == "p"), None)
+    return Table(
+        schema_name=relation.name.schema,
+        name=relation.name.table,
+        columns=tuple(_column(relation, column, selection) for column in columns),
+        time_index=choose_time_index(
+            relation.name,
+            selection.time_columns,
+            timestamps=timestamps,
+            dates=dates,
+            dimension=dimension if dimension in (*timestamps, *dates) else None,
+        ),
+        primary_key=documents.PrimaryKey(**_fields(primary, "name", "columns", "definition")) if primary else None,
+        unique=tuple(
+            documents.UniqueConstraint(**_fields(row, "name", "columns", "definition"))
+            for row in constraints
+            if row["kind"] == "u"
+        ),
+        checks=tuple(
+            documents.CheckConstraint(**_fields(row, "name", "definition"))
+            for row in constraints
+            if row["kind"] in "cx"
+        ),
+        foreign_keys=tuple(_foreign_key(row) for row in constraints if row["kind"] == "f"),
+        indexes=_indexes(relation, results),
+        sequences=tuple(each.document for each in results.sequences.get(relation.oid, [])),
+        types=results.types[relation.oid].types,
+        options=table_options(relation, results),
+        comment=relation.row["comment"],
     )
 
 
-def _partitions(relations: list[Relation], tables: list[Relation]) -> dict[TableName, list[Relation]]:
-    """Return the partitions of each table, of all levels, parents first."""
-    children: dict[int, list[Relation]] = {}
-    for relation in relations:
-        if relation.facts["is_partition"]:
-            children.setdefault(relation.facts["parents"][0], []).append(relation)
-    found: dict[TableName, list[Relation]] = {}
-    for table in tables:
-        level = children.get(table.oid, [])
-        while level:
-            found.setdefault(table.name, []).extend(level)
-            level = [child for part in level for child in children.get(part.oid, [])]
-    return found
+def _view(relation: SourceRelation, results: QueryResults) -> View:
+    query = results.views[relation.oid]
+    indexes = [index.model_dump(mode="json") for index in _indexes(relation, results)]
+    reads = (results.relations[oid].name for oid in query["depends_on"] if oid in results.relations)
+    return View(
+        schema_name=relation.name.schema,
+        name=relation.name.table,
+        definition=query["definition"],
+        columns=tuple(_column(relation, column, Selection()) for column in results.columns.get(relation.oid, [])),
+        depends_on=tuple(sorted(reads)),
+        materialized=relation.kind == "m",
+        options=view_options(relation, results, indexes),
+        comment=relation.row["comment"],
+    )
+
+
+def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:
+    override = carrier_override(selection, relation.name, column.name)
+    arrow_type, carrier = carried(column.type, override, f"{relation.name}.{column.name}")
+    row = column.row
+    generated = row["generated_kind"]
+    return Column(
+        name=column.name,
+        type=column.type.text,
+        arrow_type=arrow_type_text(arrow_type),
+        carrier=carrier,
+        nullable=not row["not_null"],
+        default=None if generated else row["default"],
+        generated=row["default"] if generated else None,
+        generated_kind=generated,
+        identity=row["identity"],
+        collation=row["collation"],
+        comment=row["comment"],
+    )
+
+
+def _foreign_key(row: dict[str, Any]) -> documents.ForeignKey:
+    referenced = ("referenced_schema", "referenced_table", "referenced_columns")
+    return documents.ForeignKey(**_fields(row, "name", "columns", *referenced, "definition"))
+
+
+def _indexes(relation: SourceRelation, results: QueryResults) -> tuple[documents.Index, ...]:
+    rows = results.indexes.get(relation.oid, [])
+    return tuple(documents.Index(**_fields(row, "name", "columns", "unique", "definition")) for row in rows)
+
+
+def _fields(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}

@@ -1,4 +1,4 @@
-"""What the catalog queries found, before it is put together into documents."""
+"""Runs the queries from which the documents are built: a few for all relations together."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
-from snapshot_assets.databases.postgresql.introspect.constraints import Rows
-from snapshot_assets.databases.postgresql.introspect.extensions import Extensions
-from snapshot_assets.databases.postgresql.introspect.relations import Relation
-from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence
-from snapshot_assets.databases.postgresql.introspect.user_types import UsedTypes
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
+from snapshot_assets.databases.postgresql.introspect.constraints import (
+    CONSTRAINTS,
+    INDEXES,
+    NOT_CARRIED,
+    STATISTICS,
+    Rows,
+    read_by_relation,
+)
+from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation, read_hypertables, read_views
+from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence, read_sequences
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import (
+    Extensions,
+    UsedTypes,
+    read_extensions,
+    read_types,
+)
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.format.relations import TableName
 
 
 @dataclass(frozen=True)
-class Facts:
-    """All that was read, each by the relation's oid unless a name is its key."""
+class QueryResults:
+    """The results of all queries, by the relation's oid; partitions and time dimensions by the table's name."""
 
-    relations: Mapping[int, Relation]
-    partitions: Mapping[TableName, Sequence[Relation]]
+    relations: Mapping[int, SourceRelation]
+    partitions: Mapping[TableName, Sequence[SourceRelation]]
     columns: Mapping[int, list[SourceColumn]]
     constraints: Rows
     indexes: Rows
@@ -30,4 +42,63 @@ class Facts:
     types: Mapping[int, UsedTypes]
     extensions: Extensions
     views: Mapping[int, dict[str, Any]]
-    dimensions: Mapping[TableName, str]
+    hypertables: Mapping[TableName, str]
+
+
+def read_results(
+    session: PostgresqlSession,
+    relations: list[SourceRelation],
+    tables: list[SourceRelation],
+    views: list[SourceRelation],
+) -> QueryResults:
+    """Read the properties of the relations that are exported.
+
+    Args:
+        session: Where to read.
+        relations: Every relation of the database.
+        tables: Relations that are exported as tables; their partitions are read too.
+        views: Views that are exported as views.
+    """
+    partitions = _partitions(relations, tables)
+    with_rows = [relation.oid for relation in (*tables, *(part for parts in partitions.values() for part in parts))]
+    every = [*with_rows, *(view.oid for view in views)]
+    columns = read_columns(session, every)
+    queries = read_views(session, [view.oid for view in views])
+    row_types = {relation.oid: relation.row["of_type_oid"] for relation in relations}
+    types = {
+        oid: {
+            *(column.row["type_oid"] for column in columns.get(oid, ())),
+            *(queries[oid]["types"] if oid in queries else ()),
+            *([row_types[oid]] if row_types[oid] else ()),
+        }
+        for oid in every
+    }
+    return QueryResults(
+        relations={relation.oid: relation for relation in relations},
+        partitions=partitions,
+        columns=columns,
+        constraints=read_by_relation(session, CONSTRAINTS, with_rows, "reading constraints"),
+        indexes=read_by_relation(session, INDEXES, every, "reading indexes"),
+        statistics=read_by_relation(session, STATISTICS, every, "reading statistics objects"),
+        not_carried=read_by_relation(session, NOT_CARRIED, every, "reading triggers, policies and rules"),
+        sequences=read_sequences(session, with_rows),
+        types=read_types(session, types),
+        extensions=read_extensions(session, every),
+        views=queries,
+        hypertables=read_hypertables(session),
+    )
+
+
+def _partitions(relations: list[SourceRelation], tables: list[SourceRelation]) -> dict[TableName, list[SourceRelation]]:
+    """Return the partitions of each table, of all levels, parents first."""
+    children: dict[int, list[SourceRelation]] = {}
+    for relation in relations:
+        if relation.row["is_partition"]:
+            children.setdefault(relation.row["parents"][0], []).append(relation)
+    partitions: dict[TableName, list[SourceRelation]] = {}
+    for table in tables:
+        level = children.get(table.oid, [])
+        while level:
+            partitions.setdefault(table.name, []).extend(level)
+            level = [child for part in level for child in children.get(part.oid, [])]
+    return partitions

@@ -1,12 +1,12 @@
-"""Which relations there are: tables, partitions, views, and whether this user may read them."""
+"""Lists schemas, tables, partitions and views, and whether this user may read them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import literal, oid_array, qualified
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName, UserType
@@ -19,8 +19,7 @@ KINDS = {
     "f": "foreign table",
 }
 
-# Schemas of the system and of extensions (TimescaleDB keeps the parts of its tables in one) are not the user's, nor is
-# what this package notes in a database that it restored into.
+# Not exported: schemas of the system, of extensions (TimescaleDB keeps its chunks in one), and of a restore's ledger.
 OWN_SCHEMA = f"""
     n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND NOT EXISTS (
         SELECT FROM pg_depend d
@@ -87,77 +86,114 @@ UNION ALL SELECT t.cfgnamespace, 'text search configuration ' || t.oid::regconfi
 FROM pg_ts_config t
 """
 
+_VIEWS = """
+SELECT c.oid::int8 AS relation, pg_get_viewdef(c.oid) AS definition,
+    ARRAY(
+        SELECT DISTINCT d.refobjid::int8 FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
+        JOIN pg_class u ON u.oid = d.refobjid
+        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+            AND d.refobjid <> c.oid AND u.relkind IN ('r', 'p', 'v', 'm', 'f')) AS depends_on,
+    ARRAY(
+        SELECT DISTINCT d.refobjid::int8 FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
+        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass
+            AND d.refclassid = 'pg_type'::regclass) AS types,
+    ARRAY(
+        SELECT DISTINCT d.refobjid::regprocedure::text FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
+        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass
+        ORDER BY 1) AS functions
+FROM pg_class c WHERE c.oid = ANY ({oids})
+"""
+
+# From the documentation of TimescaleDB; the servers of the tests do not have the extension.
+_DIMENSIONS = """
+SELECT d.hypertable_schema::text AS schema, d.hypertable_name::text AS name, d.column_name::text AS column
+FROM timescaledb_information.dimensions d
+WHERE d.dimension_number = 1 AND d.time_interval IS NOT NULL
+"""
+
 
 @dataclass(frozen=True)
-class Relation:
-    """One table, partition, view or foreign table of the catalog.
+class SourceRelation:
+    """A table, partition, view or foreign table of the source.
 
     Attributes:
         oid: Its oid.
         name: Its name.
         kind: `relkind`, a key of `KINDS`.
-        facts: The rest of its row.
+        row: Its row of the query, with all other properties.
     """
 
     oid: int
     name: TableName
     kind: str
-    facts: dict[str, Any]
-
-    @property
-    def described(self) -> str:
-        """The relation as a message names it."""
-        return f"{KINDS[self.kind]} {self.name}"
+    row: dict[str, Any]
 
     @property
     def is_view(self) -> bool:
-        """Whether its rows are another relation's, so that it is exported as a table only where it is named."""
+        """Whether it holds no rows of its own; such a relation is exported as a table only if the plan names it."""
         return self.kind in "vmf"
 
 
-def read_relations(session: Session) -> list[Relation]:
-    """Return every relation that is not the system's or an extension's, sorted by name."""
+def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
+    """Return every relation that belongs to neither the system nor an extension, sorted by name."""
     return [
-        Relation(row["oid"], TableName(row["schema"], row["name"]), row["kind"], row)
+        SourceRelation(row["oid"], TableName(row["schema"], row["name"]), row["kind"], row)
         for row in session.rows(_RELATIONS, "listing relations")
     ]
 
 
-def read_schemas(session: Session) -> list[Schema]:
-    """Return every schema that is not the system's, with what of it a snapshot does not carry.
+def read_views(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return views by oid: the query, the oids of relations and types that it uses, and the functions that it calls."""
+    rows = session.rows(_VIEWS.format(oids=oid_array(relations)), "reading views")
+    return {row["relation"]: row for row in rows}
 
-    All types of the user are in that list: `without_used_types` takes out those that come along with a column.
+
+def read_hypertables(session: PostgresqlSession) -> dict[TableName, str]:
+    """Return the time dimension of every TimescaleDB hypertable that a date or timestamp partitions."""
+    installed = session.rows(
+        "SELECT 1 AS one FROM pg_extension e WHERE e.extname = 'timescaledb'", "listing extensions"
+    )
+    if not installed:
+        return {}
+    rows = session.rows(_DIMENSIONS, "reading TimescaleDB's dimensions")
+    return {TableName(row["schema"], row["name"]): row["column"] for row in rows}
+
+
+def read_schemas(session: PostgresqlSession) -> list[Schema]:
+    """Return every schema of the user, with the objects in it that a snapshot does not carry.
+
+    Those objects include all user-defined types. `without_used_types` removes the types that columns use.
     """
     rows = session.rows(_SCHEMAS, "listing schemas")
-    lost: dict[int, list[str]] = {}
+    not_carried: dict[int, list[str]] = {}
     query = f"""
         SELECT o.schema, o.object FROM ({_NOT_CARRIED}) o
         WHERE o.schema = ANY ({oid_array(row["oid"] for row in rows)}) AND NOT EXISTS (
             SELECT FROM pg_depend d WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype IN ('e', 'i'))
         ORDER BY o.object"""
     for row in session.rows(query, "listing what a snapshot does not carry"):
-        lost.setdefault(row["schema"], []).append(row["object"])
+        not_carried.setdefault(row["schema"], []).append(row["object"])
     return [
         Schema(
             name=row["name"],
             comment=row["comment"],
-            options={"not_carried": lost[row["oid"]]} if row["oid"] in lost else {},
+            options={"not_carried": not_carried[row["oid"]]} if row["oid"] in not_carried else {},
         )
         for row in rows
     ]
 
 
 def without_used_types(schema: Schema, used: Collection[UserType]) -> Schema:
-    """Return a schema whose `not_carried` no longer names the types that columns bring along."""
+    """Return a schema whose `not_carried` omits the types that columns use, because documents carry those."""
     carried = {f"type {kind.schema_name}.{kind.name}" for kind in used}
     lost = [name for name in schema.options.get("not_carried", ()) if name not in carried]
     return schema.model_copy(update={"options": {"not_carried": lost} if lost else {}})
 
 
 def relation_lock(relation: TableName, kind: str) -> str:
-    """Return the statement that keeps a relation from being rewritten until the session's transaction ends.
+    """Return the statement that prevents a relation from being rewritten until the transaction ends.
 
-    Views and foreign tables cannot be locked by name; naming one in a query locks it and what it reads.
+    LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
     """
     if kind in "rp":
         return f"LOCK TABLE {qualified(relation)} IN ACCESS SHARE MODE"

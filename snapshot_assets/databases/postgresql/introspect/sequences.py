@@ -1,4 +1,4 @@
-"""The sequences that columns own or draw their default from, and where each of them stands."""
+"""Reads the sequences that columns own or draw their default from, and the last value of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array, qualified
 from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.relations import Sequence, TableName
@@ -41,11 +41,11 @@ ORDER BY u.relation, a.attnum, n.nspname, c.relname
 
 @dataclass(frozen=True)
 class SourceSequence:
-    """One sequence of the catalog, as one column uses it.
+    """A sequence of the source, as one column uses it.
 
     Attributes:
-        document: What the schema documents hold of it.
-        internal: Whether it is the column's identity sequence, which PostgreSQL made for it.
+        document: Its part of the schema documents.
+        internal: Whether PostgreSQL created it for an identity column.
         comment: Its comment.
     """
 
@@ -54,11 +54,12 @@ class SourceSequence:
     comment: str | None
 
 
-def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
+def read_sequences(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, list[SourceSequence]]:
     """Return sequences by relation.
 
     Raises:
-        DatabaseDeniedError: One may not be read: restored without its place it would hand out used numbers again.
+        DatabaseDeniedError: This user may not read a sequence. Without its last value, a restored sequence would
+            return numbers that are already used.
     """
     rows = session.rows(_QUERY.format(oids=oid_array(relations)), "reading sequences")
     names = sorted({TableName(row["schema"], row["name"]) for row in rows})
@@ -68,19 +69,19 @@ def read_sequences(session: Session, relations: Iterable[int]) -> dict[int, list
             f" {', '.join(denied)}. Grant SELECT on them, or leave their tables out.",
             sequences=tuple(denied),
         )
-    places = _places(session, names)
-    found: dict[int, list[SourceSequence]] = {}
+    last_values = _last_values(session, names)
+    sequences: dict[int, list[SourceSequence]] = {}
     for row in rows:
         relation, comment, internal = row.pop("relation"), row.pop("comment"), row.pop("internal")
         del row["readable"]
-        last_value = _last_value(row, *places[TableName(row["schema"], row["name"])])
+        last_value = _last_value(row, *last_values[TableName(row["schema"], row["name"])])
         document = Sequence(**row, last_value=last_value)
-        found.setdefault(relation, []).append(SourceSequence(document, internal, comment))
-    return found
+        sequences.setdefault(relation, []).append(SourceSequence(document, internal, comment))
+    return sequences
 
 
-def identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[str]]:
-    """Return schema and name of the sequence that an identity column draws from, where the column owns several."""
+def recorded_identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[str]]:
+    """Return schema and name of each identity column's sequence; only for columns that own several sequences."""
     owned = [each for each in sequences if each.document.owned]
     columns = Counter(each.document.column for each in owned)
     return {
@@ -90,7 +91,7 @@ def identity_sequences(sequences: Iterable[SourceSequence]) -> dict[str, list[st
     }
 
 
-def _places(session: Session, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
+def _last_values(session: PostgresqlSession, names: list[TableName]) -> dict[TableName, tuple[int, bool]]:
     if not names:
         return {}
     parts = (
@@ -101,7 +102,7 @@ def _places(session: Session, names: list[TableName]) -> dict[TableName, tuple[i
 
 
 def _last_value(row: dict[str, Any], value: int, called: bool) -> int | None:
-    """Return the value last handed out; for a sequence restarted elsewhere, the value before the next one."""
+    """Return the last value that the sequence returned; after a RESTART, the value before the next one."""
     if called:
         return value
     before = value - int(row["increment"])

@@ -1,4 +1,7 @@
-"""Enums, domains, composites and ranges that columns use, also through arrays and each other."""
+"""Reads what must exist before tables and views: user-defined types, and extensions.
+
+Types are enums, domains, composites and ranges that columns use, also through arrays and each other.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from snapshot_assets.databases.postgresql.session import Session
+from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array
 from snapshot_assets.format.relations import TableName, UserType
 
@@ -76,6 +79,33 @@ LEFT JOIN pg_type b ON b.oid = t.typbasetype
 ORDER BY t.oid
 """
 
+_EXTENSION_SCHEMAS = """
+SELECT e.extname::text AS name, n.nspname::text AS schema
+FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+"""
+
+_USED_EXTENSIONS = """
+WITH parts (relation, class, oid) AS (
+    SELECT c.oid, 'pg_class'::regclass, c.oid FROM pg_class c WHERE c.oid = ANY ({oids})
+    UNION ALL
+    SELECT i.indrelid, 'pg_class'::regclass, i.indexrelid FROM pg_index i WHERE i.indrelid = ANY ({oids})
+    UNION ALL
+    SELECT d.adrelid, 'pg_attrdef'::regclass, d.oid FROM pg_attrdef d WHERE d.adrelid = ANY ({oids})
+    UNION ALL
+    SELECT k.conrelid, 'pg_constraint'::regclass, k.oid FROM pg_constraint k WHERE k.conrelid = ANY ({oids})
+    UNION ALL
+    SELECT s.stxrelid, 'pg_statistic_ext'::regclass, s.oid FROM pg_statistic_ext s WHERE s.stxrelid = ANY ({oids})
+    UNION ALL
+    SELECT r.ev_class, 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r
+    WHERE r.ev_class = ANY ({oids}) AND r.rulename = '_RETURN'
+)
+SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name
+FROM parts p
+JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid
+JOIN pg_depend x ON x.classid = d.refclassid AND x.objid = d.refobjid AND x.deptype = 'e'
+JOIN pg_extension e ON x.refclassid = 'pg_extension'::regclass AND e.oid = x.refobjid
+"""
+
 _KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]] = {
     "e": "enum",
     "d": "domain",
@@ -86,11 +116,11 @@ _KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]] = {
 
 @dataclass(frozen=True)
 class UsedTypes:
-    """What the columns of one relation need before they can be made.
+    """Types that the columns of one relation use.
 
     Attributes:
-        types: The user's types, in the order they must be created.
-        extensions: Extensions whose types are used.
+        types: User-defined types, in the order of creation.
+        extensions: Extensions that own other types.
         relations: Tables whose row types are used.
     """
 
@@ -99,12 +129,25 @@ class UsedTypes:
     relations: tuple[TableName, ...] = ()
 
 
-def read_types(session: Session, roots: Mapping[int, Iterable[int]]) -> dict[int, UsedTypes]:
-    """Return what relations need by way of types.
+@dataclass(frozen=True)
+class Extensions:
+    """Extensions of the database.
+
+    Attributes:
+        schemas: Schema of each extension.
+        used: Extensions that a relation needs, by its oid; those that only own types of its columns are left out.
+    """
+
+    schemas: Mapping[str, str]
+    used: Mapping[int, set[str]]
+
+
+def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -> dict[int, UsedTypes]:
+    """Return the types that relations use, directly or through other types.
 
     Args:
         session: Where to read.
-        roots: Type oids that a relation uses itself, by relation.
+        roots: Oids of the types that each relation uses directly, by the relation's oid.
     """
     oids = sorted({oid for used in roots.values() for oid in used})
     rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
@@ -126,7 +169,7 @@ def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> UsedTypes
 
 
 def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> list[dict[str, Any]]:
-    """Return what is reachable from the roots, each type after all it is made of."""
+    """Return the rows of all types that the roots use, each type after its parts."""
     ordered: dict[int, dict[str, Any]] = {}
     open_: set[int] = set()
     stack = [(oid, False) for oid in sorted(roots, reverse=True)]
@@ -140,9 +183,18 @@ def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> l
         elif oid not in open_:
             open_.add(oid)
             stack.append((oid, True))
-            # What an extension or another table made brings its own types along.
+            # Also below types that an extension or a table owns: those of the user may follow.
             stack.extend((child, False) for child in sorted(row["children"], reverse=True))
     return list(ordered.values())
+
+
+def read_extensions(session: PostgresqlSession, relations: Iterable[int]) -> Extensions:
+    """Return the extensions that indexes, constraints, defaults, statistics and queries of relations need."""
+    used: dict[int, set[str]] = {}
+    for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(relations)), "reading what extensions are used"):
+        used.setdefault(row["relation"], set()).add(row["name"])
+    schemas = {row["name"]: row["schema"] for row in session.rows(_EXTENSION_SCHEMAS, "listing extensions")}
+    return Extensions(schemas, used)
 
 
 def _user_type(row: dict[str, Any]) -> UserType:

@@ -1,0 +1,120 @@
+"""The ledger of a target, which records imports and their files: its SQL for PostgreSQL and DuckDB, and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from snapshot_assets.databases.sql import literal
+from snapshot_assets.databases.target import LEDGER_SCHEMA, LoadedFile, RestoreRecord, Statement
+from snapshot_assets.format.relations import TableName
+
+IMPORTS = f'"{LEDGER_SCHEMA}"."imports"'
+FILES = f'"{LEDGER_SCHEMA}"."files"'
+LEDGER = (
+    Statement("the ledger's schema", f'CREATE SCHEMA IF NOT EXISTS "{LEDGER_SCHEMA}"'),
+    Statement(
+        "the ledger of imports",
+        f"""CREATE TABLE IF NOT EXISTS {IMPORTS} (
+            number bigint NOT NULL, id text PRIMARY KEY, location_id text NOT NULL, location text NOT NULL,
+            revision bigint NOT NULL, checksum text NOT NULL, filters text NOT NULL, tables text NOT NULL,
+            made text NOT NULL, tag text NOT NULL, finished boolean NOT NULL, into_nonempty boolean NOT NULL,
+            windows text, started_at timestamp with time zone DEFAULT now())""",
+    ),
+    Statement(  # for the ledger of an earlier version
+        "the ledger's windows",
+        f"ALTER TABLE {IMPORTS} ADD COLUMN windows text",
+        unless="SELECT 1 AS found FROM information_schema.columns"
+        f" WHERE table_schema = '{LEDGER_SCHEMA}' AND table_name = 'imports' AND column_name = 'windows'",
+    ),
+    Statement(
+        "the ledger of files",
+        f"""CREATE TABLE IF NOT EXISTS {FILES} (
+            location_id text NOT NULL, table_schema text NOT NULL, table_name text NOT NULL, path text NOT NULL,
+            chunk bigint NOT NULL, sha256 text NOT NULL, import_id text NOT NULL, rows bigint NOT NULL,
+            PRIMARY KEY (location_id, table_schema, table_name, path))""",
+    ),
+)
+"""Statements that create the ledger."""
+
+_RECORD_FIELDS = tuple(field.name for field in fields(RestoreRecord))
+
+
+def insert_record(record: RestoreRecord) -> str:
+    """Return the statement that records an import."""
+    values = {
+        "number": f"(SELECT coalesce(max(number), 0) + 1 FROM {IMPORTS})",
+        **{name: _constant(getattr(record, name)) for name in _RECORD_FIELDS},
+    }
+    return f"INSERT INTO {IMPORTS} ({', '.join(values)}) SELECT {', '.join(values.values())}"
+
+
+def restore_record(row: Mapping[str, Any]) -> RestoreRecord:
+    """Return the import of a row; a ledger of an earlier version lacks the newer columns."""
+    names = {field: tuple(TableName(*name) for name in json.loads(row[field])) for field in ("tables", "made")}
+    values = {name: row[name] for name in _RECORD_FIELDS if row.get(name) is not None}
+    return RestoreRecord(**{**values, **names})
+
+
+def insert_file(file: LoadedFile, rows: int) -> str:
+    """Return the statement that records a file with a number of rows."""
+    values = _key(file) | {
+        "chunk": str(file.chunk),
+        "sha256": literal(file.sha256),
+        "import_id": literal(file.import_id),
+        "rows": str(rows),
+    }
+    return f"INSERT INTO {FILES} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+
+def is_file(file: LoadedFile) -> str:
+    """Return the predicate of a file's row."""
+    return " AND ".join(f"{name} = {value}" for name, value in _key(file).items())
+
+
+def loaded_file(row: Mapping[str, Any]) -> LoadedFile:
+    """Return the file of a row."""
+    names = ("location_id", "path", "chunk", "sha256", "import_id", "rows")
+    return LoadedFile(table=TableName(row["table_schema"], row["table_name"]), **{name: row[name] for name in names})
+
+
+def not_renewable(files: Sequence[LoadedFile]) -> str:
+    """Return the message for `RestoreTarget.renew` when the ledger does not hold the expected files."""
+    return (
+        f"Chunk {files[0].chunk} of {files[0].table} was loaded by another run meanwhile. Run again to continue from"
+        " its present state."
+    )
+
+
+def superseded(table: TableName, import_id: str, newest: str = "") -> str:
+    """Return the message for an import that is not the newest one into a table.
+
+    Args:
+        table: The table.
+        import_id: The import.
+        newest: The newest import; "" for none.
+    """
+    reason = f"import {newest} was started into it since" if newest else "the ledger records no import into it"
+    return (
+        f"Import {import_id} loads nothing more into {table}: {reason}, so its rows may have been replaced. Run again"
+        " to continue the newest import."
+    )
+
+
+def _key(file: LoadedFile) -> dict[str, str]:
+    return {
+        "location_id": literal(file.location_id),
+        "table_schema": literal(file.table.schema),
+        "table_name": literal(file.table.table),
+        "path": literal(file.path),
+    }
+
+
+def _constant(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return literal(json.dumps([list(name) for name in value]))
+    return str(value) if isinstance(value, int) else literal(str(value))
