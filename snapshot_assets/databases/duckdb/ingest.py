@@ -8,8 +8,8 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.carriers import recorded_carrier
-from snapshot_assets.databases.duckdb.sql import identifier
 from snapshot_assets.databases.duckdb.types import carry
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, TableName

@@ -15,10 +15,11 @@ from duckdb.sqltypes import DuckDBPyType
 from snapshot_assets.databases.carriers import scanned_carrier
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas, identifier
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Estimate, Scan
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, Table

@@ -1,21 +1,17 @@
-"""SQL text: the only place where names and values of foreign origin become DuckDB SQL."""
+"""Names in DuckDB SQL; `databases/sql.py` quotes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import TableName
 
 _SCHEMAS = """
     SELECT oid, schema_name, parent_schema_oid FROM duckdb_schemas() WHERE database_name = ? ORDER BY oid
 """
-
-
-def identifier(name: str) -> str:
-    """Return a quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def identifiers(names: Sequence[str]) -> str:
@@ -26,11 +22,6 @@ def identifiers(names: Sequence[str]) -> str:
 def qualified(path: Sequence[str]) -> str:
     """Return a quoted name of several parts."""
     return ".".join(map(identifier, path))
-
-
-def literal(value: str) -> str:
-    """Return a string constant; DuckDB gives a backslash in one no meaning."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 class _Connected(Protocol):

@@ -20,10 +20,11 @@ from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.failures import translated
 from snapshot_assets.databases.duckdb.ingest import ingest
 from snapshot_assets.databases.duckdb.session import named_rows, session_config
-from snapshot_assets.databases.duckdb.sql import Schemas, identifier, literal
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement

@@ -15,7 +15,7 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.carriers import unsupported_type
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
 

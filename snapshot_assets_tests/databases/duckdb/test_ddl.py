@@ -8,8 +8,8 @@ import pytest
 
 from snapshot_assets.databases.duckdb import define, type_for
 from snapshot_assets.databases.duckdb.ddl.tables import Names
-from snapshot_assets.databases.duckdb.sql import identifier
 from snapshot_assets.databases.duckdb.types import LEAVES
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Column,

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
 
 _COLLATION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)

@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
 from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import ForeignKey, Table, TableName
 

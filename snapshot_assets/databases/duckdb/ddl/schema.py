@@ -17,7 +17,8 @@ from snapshot_assets.databases.convert import is_plain
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
 from snapshot_assets.databases.duckdb.ddl.foreign_keys import possible_keys, rebuild
 from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table, sequence_place
-from snapshot_assets.databases.duckdb.sql import identifier, identifiers, literal
+from snapshot_assets.databases.duckdb.sql import identifiers
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
-from snapshot_assets.databases.duckdb.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.databases.duckdb.sql import identifiers, qualified
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName
 
 TARGET = "snapshot_assets_target"

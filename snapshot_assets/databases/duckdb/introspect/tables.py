@@ -12,10 +12,11 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas, identifier, literal
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.types import TIMESTAMPS, carry
 from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.source import Selection
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import (
