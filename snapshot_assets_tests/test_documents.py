@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, files that they name are there, and lines are not too long."""
+"""Checks of the documents: links have targets, named files exist, and lines are not too long."""
 
 import re
 from pathlib import Path
@@ -39,6 +39,14 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
             lines = file.read_text().splitlines()
             titles = [line.lstrip("# ").lower() for line in lines if line.startswith("#")]
             assert heading in {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def test_the_index_lists_every_module_and_names_no_other() -> None:
+    package = ROOT / "snapshot_assets"
+    modules = {path.relative_to(package).as_posix() for path in package.rglob("*.py")} - {"format/log_pb2.py"}
+    index = (ROOT / "docs/files.md").read_text()
+    assert set(re.findall(r"^- `([\w/]+\.py)`", index, re.MULTILINE)) == modules
+    assert set(re.findall(r"`([\w/]+\.py)` \|$", index, re.MULTILINE)) <= modules
 
 
 def test_the_files_that_the_architecture_names_are_there() -> None:

@@ -1,4 +1,4 @@
-"""The test servers themselves: PostgreSQL runs for root too, wherever the clone and the temporary files lie."""
+"""Tests of the test servers: PostgreSQL also runs for root, wherever the clone and temporary files are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_server_runs_from_a_clone_that_other_users_cannot_enter(private: Pat
     assert not folder.exists()
 
 
-def test_where_no_folder_lets_it_in_the_reason_is_said(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_reason_if_no_folder_is_accessible(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unprivileged, "_TEMPORARY", (str(private),))
     with pytest.raises(RuntimeError, match=r"as 'nobody', which can enter none of .*private.* Set TMPDIR"):
         start_postgresql().__enter__()

@@ -37,7 +37,7 @@ class Installation:
         _run([_BIN / "uv", "venv", "--quiet", "--python", sys.executable, folder / "venv"], folder)
 
     def install(self, extras: str = "") -> None:
-        """Install the wheel with what it declares, at the pinned versions, checked by their hashes."""
+        """Install the wheel with its declared dependencies, at the pinned versions and hashes."""
         digest = hashlib.sha256(self._wheel.read_bytes()).hexdigest()
         wanted = self._folder / "wanted.txt"
         wanted.write_text(f"snapshot-assets{extras} @ {self._wheel.as_uri()} --hash=sha256:{digest}\n")
@@ -46,7 +46,7 @@ class Installation:
         _run([_BIN / "uv", "pip", "install", "--quiet", "--python", python, *pins, "-r", wanted], self._folder)
 
     def python(self, script: str) -> str:
-        """Return what a script prints."""
+        """Return the output of a script."""
         return self._tool("python", "-c", script)
 
     def snapshots(self, *arguments: str) -> None:
@@ -114,7 +114,7 @@ def _there_and_back(installed: Installation, source: str, location: str, target:
 
 
 def main() -> None:
-    """Run it all; the first failure ends it with a status other than 0."""
+    """Run all checks; the first failure ends the program with a status other than 0."""
     with tempfile.TemporaryDirectory(prefix="snapshot-assets-wheel-") as temporary:
         folder = Path(temporary)
         installed = Installation(folder, build(folder))

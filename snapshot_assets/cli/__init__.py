@@ -1,8 +1,7 @@
-"""The `snapshots` command. Every command is a few lines over the layers below.
+"""The `snapshots` command.
 
-Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong. `--json` prints one JSON
-document on stdout and nothing else there, of a command that fails one with the key `error`; messages, progress and
-logs go to stderr.
+Exit status: 0 done; 1 the work failed, or verification found damage; 2 the call is wrong. With `--json`, stdout carries
+one JSON document, which has the key `error` if the command fails. Messages, progress and logs go to stderr.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 
-from snapshot_assets.cli.output import say, show_json
+from snapshot_assets.cli.output import show_json, show_message
 from snapshot_assets.cli.parser import build_parser
 from snapshot_assets.errors import SnapshotError, UsageError
 from snapshot_assets.format.scrub import scrub
@@ -31,13 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         hint = f"; {options.interrupted}" if options.interrupted else ""
         return _failed(options, error, f"interrupted{hint}")
-    except Exception as error:  # a fault of the program: all that may help to find it, and no credential
+    except Exception as error:  # a fault of the program: print everything except credentials
         return _failed(options, error, traceback.format_exc())
 
 
 def _failed(options: Namespace, error: BaseException, message: str) -> int:
     message = scrub(message)
-    say(f"snapshots: {message}")
+    show_message(f"snapshots: {message}")
     if options.json:
         show_json({"error": {"kind": type(error).__name__, "message": message}})
     return 2 if isinstance(error, UsageError) else 1

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TypeVar
 
-from snapshot_assets.cli.output import say
+from snapshot_assets.cli.output import show_message
 
 _Plan = TypeVar("_Plan")
 
@@ -17,7 +17,7 @@ def confirmed(question: str) -> bool:
     Args:
         question: What will happen, as a sentence.
     """
-    say(f"{question} Type yes to go on:")
+    show_message(f"{question} Type yes to go on:")
     try:
         return input() == "yes"
     except EOFError:
@@ -50,7 +50,7 @@ def execute_confirmed(
         report(plan, False)
         return 0
     if question and not options.yes and not confirmed(question):
-        say(refusal)
+        show_message(refusal)
         if options.json:
             report(plan, False)
         return 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli.import_request import ImportRequest, request_of
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
-from snapshot_assets.engine.restore.prepared import Prepared
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
@@ -24,38 +23,35 @@ from snapshot_assets.errors import RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def run(options: argparse.Namespace) -> int:
-    """Restore a snapshot, go on with an import that was cut off, or only say what would be done."""
+    """Restore a snapshot, resume an import that was cut off, or print what an import would do."""
     request = request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
-    prepared = run.prepare(depth="full" if options.dry_run else "quick")
-    if prepared.done:
-        run.check_rows(prepared, added=True)
+    plan = run.prepare(depth="full" if options.dry_run else "quick")
+    if plan.ledger.loaded:
+        run.check_rows(plan, added=True)
     if options.dry_run:
-        return _show_plan(options, request, prepared)
-    if prepared.finished and run.finish():
-        return _report(options, request, prepared, [], None, {})
-    request = request.at(prepared.state.revision)  # whatever is sealed meanwhile
+        return _show_plan(options, request, plan)
+    if plan.finished and run.finish():
+        return _report(options, request, plan, [], None, {})
     with only_results_on_stdout():
-        outcomes, run_id = _restore(request, prepared)
-    run.settings = request.settings
-    prepared = run.begin()
-    if not prepared.finished:
-        lacking = [chunk.chunk for chunk in prepared.chunks if prepared.missing(chunk)]
+        outcomes, run_id = _restore(request, plan)
+    plan = run.current()
+    if not plan.finished:
+        lacking = [chunk.chunk for chunk in plan.chunks if plan.missing(chunk)]
         raise RestoreError(
-            f"Run {run_id} ended well, but the import is not finished: {numbered(lacking) if lacking else 'its end'} is"
-            " still to come. Another process may be loading it; run again to go on.",
+            f"Run {run_id} succeeded, but the import is not finished: {numbered(lacking) if lacking else 'its end'} is"
+            " still to come. Another process may be loading it; run again to continue.",
             chunks=lacking,
         )
-    return _report(options, request, prepared, outcomes, run_id, run.check_counts())
+    return _report(options, request, plan, outcomes, run_id, run.check_counts())
 
 
 def _session() -> SparkSession:
@@ -68,7 +64,7 @@ def _session() -> SparkSession:
 
 
 def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
-    with closing(open_restore_target(request.address, _session)) as target:
+    with open_restore_target(request.address, _session) as target:
         imports = target.imports()
         if options.dry_run:
             return _show_forgetting(options, request, imports)
@@ -94,33 +90,29 @@ def _show_forgetting(options: argparse.Namespace, request: ImportRequest, import
 
 
 def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str]:
-    """Delete the tags of imports that are forgotten; returns those that may still be there, with their locations."""
+    """Delete the tags of imports that are forgotten; returns those that may still exist, with their locations."""
     try:
-        location_id = read_state(request.store).location_id
-        here = [record for record in imports if record.location_id == location_id]
-        kept = unpin(request.store, here) if here else []
-    except SnapshotError as error:  # a location that is gone or out of reach keeps nobody from forgetting
-        say(f"{request.store.uri} cannot be read: {error}")
+        state = read_state(request.store)
+        here = [record for record in imports if record.location_id == state.location_id]
+        kept = unpin(request.store, [record.tag for record in here if record.tag in state.tags])
+    except SnapshotError as error:  # the ledger can be forgotten though its location is gone or out of reach
+        show_message(f"{request.store.uri} cannot be read: {error}")
         here, kept = [], []
     left = [record for record in imports if record.tag in kept or (record not in here and not record.finished)]
     return [f"{record.tag} of {record.location}" for record in left]
 
 
-def _windows(prepared: Prepared) -> list[Window]:
-    return [prepared.state.window(chunk.chunk) for chunk in prepared.chunks if chunk.chunk != UNTIMED_CHUNK]
-
-
-def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[ChunkOutcome], str]:
+def _restore(request: ImportRequest, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
     # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_restore
     from snapshot_assets.pipeline.partitions import key_of
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
-    windows = _windows(prepared)
+    show_message(f"Runs are recorded in {instance.root_directory}")
+    windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
     outcomes: list[ChunkOutcome] = []
-    with progress("importing", len(prepared.chunks)) as advance:
+    with progress("importing", len(plan.chunks)) as advance:
 
         def note(outcome: ChunkOutcome) -> None:
             outcomes.append(outcome)
@@ -128,87 +120,86 @@ def _restore(request: ImportRequest, prepared: Prepared) -> tuple[Sequence[Chunk
 
         run_id = run_restore(
             request.configuration,
-            request.plan(prepared.state, windows),
+            request.plan(plan.state, windows),
             [key_of(window) for window in windows],
             instance=instance,
-            settings=request.settings,
+            restore_plan=plan,
             on_loaded=note,
         )
     return outcomes, run_id
 
 
-def _show_plan(options: argparse.Namespace, request: ImportRequest, prepared: Prepared) -> int:
-    """Print what an import would make and load."""
-    loads = prepared.loads()
-    missing = [plan for load in loads for plan in load.plans]
-    replaced = [load.chunk.chunk for load in loads if load.replace]
+def _show_plan(options: argparse.Namespace, request: ImportRequest, plan: RestorePlan) -> int:
+    """Print what an import would create and load."""
+    files = [each.file for load in plan.loads for each in load.plans]
+    replaced = [load.chunk.chunk for load in plan.loads if load.replace]
+    rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
     report = {
         "location": request.store.uri,
         "target": request.address.alias,
-        "revision": prepared.state.revision,
-        "checksum": prepared.source.checksum,
-        "resumes": prepared.record.id if prepared.resumed else None,
-        "finished": prepared.finished,
-        "makes": [each.makes for each in prepared.to_make()],
+        "revision": plan.state.revision,
+        "checksum": plan.source.checksum,
+        "resumes": plan.record.id if plan.resumed else None,
+        "finished": plan.finished,
+        "makes": [each.makes for each in plan.to_create()],
         "types": {
             table_text(table.table_name): {column.name: column.type for column in table.columns}
-            for table in prepared.definition.tables
+            for table in plan.definition.tables
         },
         "replaces": replaced,
-        "files": len(missing),
-        "rows_of_files": sum(plan.file.rows for plan in missing),
-        "bytes": sum(plan.file.bytes for plan in missing),
-        "lost": list(prepared.lost),
+        "files": len(files),
+        "rows_of_files": rows,
+        "bytes": size,
+        "lost": list(plan.lost),
     }
     if options.json:
         show_json(report)
         return 0
-    show(f"{request.store.uri} at revision {prepared.state.revision} into {request.address.alias}: nothing was changed")
-    size = human_bytes(sum(plan.file.bytes for plan in missing))
-    show(f"  would load {len(missing)} files, {report['rows_of_files']:,} rows, {size}")
+    show(f"{request.store.uri} at revision {plan.state.revision} into {request.address.alias}: nothing was changed")
+    show(f"  would load {len(files)} files, {rows:,} rows, {human_bytes(size)}")
     if replaced:
         show(f"  would delete the rows of {numbered(replaced)} first")
-    for each in prepared.to_make():
+    for each in plan.to_create():
         show(f"  would make {each.makes}")
-    _show_lost(prepared)
+    _show_lost(plan)
     return 0
 
 
-def _show_lost(prepared: Prepared) -> None:
-    for sentence in prepared.lost:
+def _show_lost(plan: RestorePlan) -> None:
+    for sentence in plan.lost:
         show(f"  not carried over: {sentence}")
 
 
 def _report(
     options: argparse.Namespace,
     request: ImportRequest,
-    prepared: Prepared,
+    plan: RestorePlan,
     outcomes: Sequence[ChunkOutcome],
     run_id: str | None,
     counts: dict[TableName, tuple[int, int]],
 ) -> int:
     different = {name: both for name, both in counts.items() if both[0] != both[1]}
-    if different and not prepared.record.into_nonempty:
+    if different and not plan.record.into_nonempty:
         some = "; ".join(
             f"{name}: {loaded} were loaded, {found} are there" for name, (loaded, found) in different.items()
         )
         raise RestoreError(
-            f"The target's row counts differ from what was loaded: {some}. Somebody else writes to these tables, or a"
-            f" trigger or rule of theirs changes rows. {how_to_load_again(prepared)}",
+            f"The target's row counts differ from what was loaded: {some}. Another writer changes these tables, or"
+            f" one of their triggers or rules changes rows. {how_to_load_again(plan)}",
             tables=sorted(map(str, different)),
         )
     report: dict[str, Any] = {
         "location": request.store.uri,
         "target": request.address.alias,
         "run_id": run_id,
-        "import": prepared.record.id,
-        "revision": prepared.state.revision,
-        "checksum": prepared.source.checksum,
+        "import": plan.record.id,
+        "revision": plan.state.revision,
+        "checksum": plan.source.checksum,
         "outcomes": dict(sorted(Counter(outcome.status for outcome in outcomes).items())),
         "rows_loaded": sum(outcome.rows for outcome in outcomes),
         "bytes": sum(outcome.bytes for outcome in outcomes),
         "tables": {table_text(name): found for name, (_, found) in sorted(counts.items())},
-        "lost": list(prepared.lost),
+        "lost": list(plan.lost),
     }
     if options.json:
         show_json(report)
@@ -223,5 +214,5 @@ def _report(
     )
     compared = "rows of others among them" if different else "as many as were loaded"
     show(f"  {len(counts)} tables hold {sum(found for _, found in counts.values()):,} rows, {compared}")
-    _show_lost(prepared)
+    _show_lost(plan)
     return 0

@@ -1,18 +1,17 @@
-"""What a call of `snapshots import` asks for, checked before anything is opened."""
+"""Checks a call of `snapshots import` before anything is opened."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.cli.export.create_request import parse_range
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.restore.check import RestoreSettings
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.names import parse_table
 from snapshot_assets.format.windows import Window
@@ -21,7 +20,7 @@ from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
 from snapshot_assets.storage.base import ObjectStore
 
 _NO_SOURCE = "duckdb:///dev/null"
-"""A plan has a source, which is not its target; an import reads none."""
+"""A plan needs a source that is not its target; an import reads no source."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,10 @@ class ImportRequest:
     """A call of `snapshots import`.
 
     Attributes:
-        configuration: Where target and storage options stand.
-        named: The plan of the configuration, or one made up from the call.
+        configuration: Has the target and the storage options.
+        named: The plan of the configuration, or one made from the call.
         address: The target.
-        parallelism: Chunks side by side.
+        parallelism: Chunks at a time.
     """
 
     configuration: Configuration
@@ -46,16 +45,12 @@ class ImportRequest:
         """The location's store."""
         return self.configuration.store(self.named)
 
-    def at(self, revision: int) -> ImportRequest:
-        """Return the request for a revision and no other."""
-        return replace(self, settings=replace(self.settings, version=f"rev:{revision}"))
-
     def plan(self, state: State, windows: Sequence[Window]) -> Plan:
         """Return the plan whose asset `restored` has the windows of the restored revision as partitions.
 
         Args:
             state: The state at that revision.
-            windows: Those that are restored; without any, the asset has no partitions.
+            windows: The windows to restore; without any, the asset has no partitions.
         """
         header = state.header
         assert header is not None
@@ -77,12 +72,12 @@ class ImportRequest:
 
 
 def request_of(options: argparse.Namespace) -> ImportRequest:
-    """Return what a call asks for.
+    """Return the request of a call.
 
     Raises:
-        PlanError: Something is missing, wrong, or contradicts something else.
-        LocationUriError: `--from` is not a place for snapshots.
-        UnknownSourceError: The target is of no known kind.
+        PlanError: An option is missing, invalid, or contradicts another.
+        LocationUriError: `--from` is not a valid location.
+        UnknownSourceError: The target is of an unknown kind.
     """
     configuration, plan = _plan(options)
     assert plan.target is not None
@@ -131,7 +126,7 @@ def _ad_hoc(options: argparse.Namespace) -> tuple[Configuration, Plan]:
     missing = [f"--{name}" for name, value in (("from", options.location), ("target", options.target)) if not value]
     if missing:
         raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or --from URI --target T.")
-    # A plan without windows is one of a schema only.
+    # A plan without windows must be `schema_only`.
     fields = {"to": options.location, "source": _NO_SOURCE, "target": options.target, "schema_only": True}
     configuration = ad_hoc_configuration(options.config, fields)
     return configuration, configuration.plans[-1]

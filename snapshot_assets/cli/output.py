@@ -1,4 +1,4 @@
-"""What the command prints: results on stdout, everything else on stderr."""
+"""Prints results to stdout, and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 
-def say(text: str) -> None:
+def show_message(text: str) -> None:
     """Print a message to stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
@@ -28,9 +28,9 @@ def show_json(value: Any) -> None:
 
 @contextmanager
 def only_results_on_stdout() -> Iterator[None]:
-    """Send to stderr whatever is written to stdout inside: by Python, by native code, and by processes it starts.
+    """Redirect stdout to stderr: for Python, native code, and processes that are started inside.
 
-    Spark's JVM inherits the descriptor and keeps it, so that nothing of it reaches stdout afterwards either.
+    Spark's JVM keeps the redirected descriptor, so it never writes to stdout afterwards either.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -44,7 +44,7 @@ def only_results_on_stdout() -> Iterator[None]:
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns to stdout, numbers to the right."""
+    """Print aligned columns to stdout; numbers are aligned to the right."""
     cells = [list(headers), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     right = [bool(rows) and all(isinstance(row[column], int) for row in rows) for column in range(len(headers))]
@@ -57,7 +57,7 @@ def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def human_bytes(size: float) -> str:
-    """Return a size for people, multiplier 1024."""
+    """Return a size in bytes as text, with multiplier 1024."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -66,5 +66,5 @@ def human_bytes(size: float) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """Return how many of a thing there are, in words such as `2 files`."""
+    """Return a count as text, such as `2 files`."""
     return f"{number:,} {thing}{'s' * (number != 1)}"

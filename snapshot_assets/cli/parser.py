@@ -1,4 +1,4 @@
-"""The command line's grammar; importing it imports nothing heavy, so that `--help` answers at once."""
+"""The command line's parser. It imports nothing heavy, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that takes options by their full names only, and whose errors repeat no password."""
+    """A parser that accepts only full option names, and whose errors repeat no password."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
@@ -45,15 +45,15 @@ def build_parser() -> argparse.ArgumentParser:
     groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     export = described(groups, "export", "create, list, verify and delete snapshots")
     commands = export.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _create(described(commands, "create", "export a database; goes on with a snapshot that is there"))
+    _create(described(commands, "create", "export a database, or resume an unfinished snapshot"))
     _list(described(commands, "list", "list the snapshots at or below a location"))
     _verify(described(commands, "verify", "check a snapshot and name every fault"))
     _delete(described(commands, "delete", "delete a snapshot and everything it wrote"))
-    _diff(described(commands, "diff", "tell what changed from one version to another"))
-    _import(described(groups, "import", "restore a snapshot into a database; goes on where it was cut off"))
-    add_tag(described(groups, "tag", "name sealed revisions, which stay readable for as long as a tag names them"))
+    _diff(described(commands, "diff", "show what changed from one version to another"))
+    _import(described(groups, "import", "restore a snapshot into a database, or resume an interrupted import"))
+    add_tag(described(groups, "tag", "name sealed revisions; a tagged revision stays readable"))
     add_savepoint(described(groups, "savepoint", "compact a snapshot and keep it under a number"))
-    _catalog(described(groups, "catalog", "look at a location's log, and keep it short and its storage clean"))
+    _catalog(described(groups, "catalog", "inspect and maintain a location's log and storage"))
     return parser
 
 
@@ -71,7 +71,7 @@ def _create(parser: argparse.ArgumentParser) -> None:
         "--tables",
         type=_tables,
         metavar="s.t,…",
-        help="tables (default: all); a name that holds a dot, comma or quote is written in double quotes as in SQL: "
+        help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
         """'"my.schema"."my ""t"" table"'""",
     )
     what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
@@ -80,14 +80,12 @@ def _create(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--format", help="parquet (default)")
     what.add_argument("--schema-only", action="store_true", default=None, help="no data")
     how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported side by side (default: 1)")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
     how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
-    how.add_argument("--force", action="store_true", help="begin a new snapshot in place of the one that is there")
+    how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
     how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
     as_json(parser)
-    parser.set_defaults(
-        run=command("export.create"), interrupted="run the same command again to go on with the snapshot"
-    )
+    parser.set_defaults(run=command("export.create"), interrupted="run the same command again to resume the snapshot")
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +109,7 @@ def _verify(parser: argparse.ArgumentParser) -> None:
 def _delete(parser: argparse.ArgumentParser) -> None:
     snapshot(parser)
     yes(parser)
-    parser.add_argument("--with-tags", action="store_true", help="also when tags or savepoints pin it")
+    parser.add_argument("--with-tags", action="store_true", help="also if tags or savepoints pin it")
     as_json(parser)
     parser.set_defaults(run=command("export.delete"), interrupted="run the same command again to finish the deletion")
 
@@ -138,68 +136,68 @@ def _import(parser: argparse.ArgumentParser) -> None:
         "--time-range", metavar="START/END", help=f"rows of timed tables in this half-open range only; each {_RANGE}"
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored side by side (default: 1)")
-    how.add_argument("--dry-run", action="store_true", help="verify all, print what would be done, touch nothing")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
+    how.add_argument("--dry-run", action="store_true", help="verify everything and print the plan; change nothing")
     how.add_argument(
-        "--replace", action="store_true", help="delete and load again the chunks that changed in the snapshot since"
+        "--replace", action="store_true", help="delete and reload chunks that changed in the snapshot since"
     )
     how.add_argument(
         "--into-nonempty",
         action="store_true",
-        help="load into tables that hold other rows: what both have is then there twice, or violates their keys",
+        help="load into tables that contain other rows: equal rows are then duplicated, or violate keys",
     )
     how.add_argument(
         "--no-expressions",
         action="store_true",
-        help="run no SQL text of the snapshot: leave out defaults, checks, generated columns and views",
+        help="run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
     )
     how.add_argument(
         "--forget-ledger",
         action="store_true",
-        help="only drop the target's record of all imports into it, and their tags; tables stay",
+        help="only delete the target's records of imports, and their tags; tables stay",
     )
     as_json(parser)
-    parser.set_defaults(run=command("import_"), interrupted="run the same command again to go on with the import")
+    parser.set_defaults(run=command("import_"), interrupted="run the same command again to resume the import")
 
 
 def _catalog(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    log = described(commands, "log", "who did what, when: a line for each revision, newest first")
-    log.add_argument("--limit", type=count, metavar="N", help="so many revisions at most (default: all)")
+    log = described(commands, "log", "list revisions, newest first: what changed, when and by whom")
+    log.add_argument("--limit", type=count, metavar="N", help="most revisions to list (default: all)")
     log.add_argument("--since", type=count, default=1, metavar="REV", help="this revision and later ones")
     _catalog_command(log, "log")
-    show = described(commands, "show", "what a state holds: chunks, tables, tags, seals, and the size of the log")
+    show = described(commands, "show", "show a state: chunks, tables, tags, seals, and the size of the log")
     show.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
     show.add_argument("--files", action="store_true", help="list the data files too")
     _catalog_command(show, "show", "show_state")
-    table = described(commands, "table", "show a metadata table, as Spark shows it under its name with a $ before it")
+    table = described(commands, "table", "show a metadata table, such as tags for Spark's $tags")
     table.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
     table.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
-    table.add_argument("--since", metavar="VERSION", help="of diff: the version to begin at")
+    table.add_argument("--since", metavar="VERSION", help="of diff: the first version")
     _catalog_command(table, "show", "table")
-    checkpoint = described(commands, "checkpoint", "write the newest state whole, so that opening reads no older log")
+    checkpoint = described(commands, "checkpoint", "write a checkpoint of the newest state, to open it faster")
     single_writer(checkpoint)
     _catalog_command(checkpoint, "maintain", "checkpoint")
-    _collecting(described(commands, "gc", "delete what no sealed revision, tag or writer needs any more"), "gc", "run")
-    prune = described(commands, "prune", "delete the oldest part of the log, which a checkpoint also holds")
+    _collecting(described(commands, "gc", "delete objects that no sealed revision, tag or writer needs"), "gc", "run")
+    prune = described(commands, "prune", "delete the oldest part of the log, which a checkpoint contains")
     _collecting(prune, "maintain", "prune")
-    add_expire(described(commands, "expire", "give up old sealed revisions, and tags that outlived their time"))
-    _rollback(described(commands, "rollback", "give the newest state the data of an older version"))
+    add_expire(described(commands, "expire", "expire old sealed revisions, and tags past their retention"))
+    _rollback(described(commands, "rollback", "restore the data of an older version as the newest state"))
     _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
-    _compact(described(commands, "compact", "merge small files, and write files anew without deleted rows"))
+    _compact(described(commands, "compact", "merge small files, and rewrite files without deleted rows"))
     rebuild = described(commands, "rebuild", "rebuild a lost or damaged log, and report what is lost")
     rebuild.add_argument(
         "--accept-undeleted",
         action="store_true",
         help="accept that deleted rows and replaced chunks may come back",
     )
-    rebuild.add_argument("--from-files", action="store_true", help="let data files stand for receipts that are gone")
-    dry_run(rebuild, "tell what would be done, touch nothing")
+    rebuild.add_argument("--from-files", action="store_true", help="use data files in place of lost receipts")
+    dry_run(rebuild, "print the plan, change nothing")
     single_writer(rebuild)
     _catalog_command(rebuild, "maintain", "rebuild")
-    upgrade = described(commands, "upgrade", "raise the format version; older code then reads it no longer")
+    upgrade = described(commands, "upgrade", "raise the format version; older releases cannot read it then")
     upgrade.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
-    dry_run(upgrade, "tell what would be done, touch nothing")
+    dry_run(upgrade, "print the plan, change nothing")
     single_writer(upgrade)
     _catalog_command(upgrade, "maintain", "upgrade")
 
@@ -212,12 +210,12 @@ def _catalog_command(parser: argparse.ArgumentParser, module: str, function: str
 
 def _collecting(parser: argparse.ArgumentParser, module: str, function: str) -> None:
     parser.add_argument(
-        "--grace", metavar="D", help="delete only what is older: 24h, 7d, … (default: the plan's grace)"
+        "--grace", metavar="D", help="delete only objects older than this: 24h, 7d, … (default: the plan's grace)"
     )
     parser.add_argument(
-        "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer is at work"
+        "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer may be active"
     )
-    dry_run(parser, "list what would be deleted, touch nothing")
+    dry_run(parser, "list what would be deleted, change nothing")
     single_writer(parser)
     yes(parser)
     _catalog_command(parser, module, function, interrupted="run the same command again to finish")
@@ -225,9 +223,9 @@ def _collecting(parser: argparse.ArgumentParser, module: str, function: str) -> 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", help=VERSIONS)
-    parser.add_argument("--undelete", action="store_true", help="also if rows come back that were deleted since")
-    parser.add_argument("--discard-newer", action="store_true", help="expire all newer revisions, too")
-    dry_run(parser, "tell what would change, touch nothing")
+    parser.add_argument("--undelete", action="store_true", help="also if deleted rows come back")
+    parser.add_argument("--discard-newer", action="store_true", help="also expire all newer revisions")
+    dry_run(parser, "print what would change, change nothing")
     single_writer(parser)
     yes(parser)
     _catalog_command(parser, "rollback")
@@ -241,7 +239,7 @@ def _tombstone(parser: argparse.ArgumentParser) -> None:
         metavar="PREDICATE",
         help="""which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not""",
     )
-    dry_run(parser, "list the files that hold such rows, touch nothing")
+    dry_run(parser, "list the files that may contain such rows, change nothing")
     single_writer(parser)
     yes(parser)
     _catalog_command(parser, "tombstone")
@@ -253,22 +251,22 @@ def _compact(parser: argparse.ArgumentParser) -> None:
         type=_tables,
         default=[],
         metavar="s.t,…",
-        help="only these tables, and whole (default: what needs it)",
+        help="compact only these tables, whole (default: what needs it)",
     )
     parser.add_argument(
         "--chunk",
         type=_chunks,
         default=[],
         metavar="N,…",
-        help="only these chunks, and whole (default: those that need it)",
+        help="compact only these chunks, whole (default: those that need it)",
     )
     parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
     parser.add_argument(
-        "--dedupe", choices=("primary_key",), default="", help="keep only the newest of rows with one primary key"
+        "--dedupe", choices=("primary_key",), default="", help="keep only the newest of the rows with one primary key"
     )
-    dry_run(parser, "tell what would be merged, touch nothing")
+    dry_run(parser, "list what would be merged, change nothing")
     single_writer(parser)
-    _catalog_command(parser, "compact", interrupted="run the same command again to go on")
+    _catalog_command(parser, "compact", interrupted="run the same command again to resume")
 
 
 def _chunks(text: str) -> list[int]:
@@ -279,7 +277,7 @@ def _chunks(text: str) -> list[int]:
 
 
 def _tables(text: str) -> list[str]:
-    """Split at the commas that stand outside quotes."""
+    """Split at commas outside quotes."""
     names = [name.strip() for name in _NAME.findall(text)]
     if not names or "" in names:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as a,b")
@@ -287,6 +285,6 @@ def _tables(text: str) -> list[str]:
 
 
 def _schemas(text: str) -> list[str]:
-    """Split as `_tables` does; a schema is one name, so its quotes go here."""
+    """Split as `_tables` does, and remove the quotes."""
     names = _tables(text)
     return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]

@@ -1,4 +1,4 @@
-"""What the command line's parsers share; importing it imports nothing heavy."""
+"""Shared parts of the command line's parsers; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from importlib import import_module
 from typing import Any
 
 VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest or ts:2025-01-31T00:00:00Z"
-"""What `--at` takes."""
+"""Values of `--at`."""
 
 
 def described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    """Add a command; its own help says too what it does."""
+    """Add a command with a description."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     return parser
 
 
 def dry_run(parser: argparse.ArgumentParser, help_: str) -> None:
-    """Add `--dry-run`, with a help of its own."""
+    """Add `--dry-run`."""
     parser.add_argument("--dry-run", action="store_true", help=help_)
 
 
 def single_writer(parser: argparse.ArgumentParser) -> None:
-    """Add `--single-writer`, as every command that writes to a location has it."""
+    """Add `--single-writer`, for a command that writes to a location."""
     parser.add_argument(
         "--single-writer",
         action="store_true",
-        help="promise that nobody else writes here, as the plan's single_writer does: for stores without conditional"
-        " creates",
+        help="promise that no other writer uses the location, for stores without conditional creates",
     )
 
 
 def yes(parser: argparse.ArgumentParser) -> None:
-    """Add `--yes`, as every command that asks has it."""
+    """Add `--yes`, for a command that asks for confirmation."""
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -48,10 +47,10 @@ def as_json(parser: argparse.ArgumentParser) -> None:
 
 
 def count(text: str) -> int:
-    """Return a whole number from 1 up.
+    """Parse a whole number from 1 up.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: The text is invalid.
     """
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
@@ -63,7 +62,7 @@ def command(module: str, function: str = "run") -> Callable[[argparse.Namespace]
 
     Args:
         module: The module below `snapshot_assets.cli`.
-        function: Its function that runs the command.
+        function: The function that runs the command.
     """
 
     def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What `snapshots tag` and `snapshots savepoint` share."""
+"""Functions that `snapshots tag` and `snapshots savepoint` share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from snapshot_assets.catalog.pins.objects import PinDeletionPlan, execute_pin_de
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.state.unreferenced import PinEnd
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.output import show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
 
 
@@ -35,7 +35,7 @@ def show_pins(
     elif pins:
         show_table(tuple(columns), [tuple(each[name] for name in columns.values()) for each in pins])
     else:
-        say(f"No {what} at {options.snapshot}.")
+        show_message(f"No {what} at {options.snapshot}.")
     return 0
 
 
@@ -82,7 +82,7 @@ def show_ends(options: argparse.Namespace, facts: Mapping[str, object], would: s
     Args:
         options: The call.
         facts: The first keys of the JSON document.
-        would: What would be done, in words.
+        would: What would be done, as text.
         ends: What ends with the pin.
     """
     if options.json:

@@ -1,4 +1,4 @@
-"""A progress bar with chunks, rows, MB/s and time left; quiet where stderr is no terminal."""
+"""A progress bar with chunks, rows, MB/s and time left; hidden if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress(doing: str, chunks: int) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on stderr and yield the function to call for each chunk, with its rows and bytes.
+    """Show progress on stderr; yield a function to call for each finished chunk, with its rows and bytes.
 
     Args:
-        doing: What is done, such as `exporting`.
-        chunks: How many chunks there are to do.
+        doing: The activity, such as `exporting`.
+        chunks: The number of chunks.
     """
     bar = Progress(
         TextColumn(doing),

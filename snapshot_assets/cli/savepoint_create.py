@@ -18,15 +18,15 @@ from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact everything as the job of a plan does, then pin it; Spark starts only if there is something to compact.
+    """Compact everything by the same job as a plan, then pin it. Spark starts only if there is something to compact.
 
     Raises:
-        UnsealedError: The head is not sealed; nothing was done, or others committed while it was compacted.
-        ConflictError: Others changed data again and again.
+        UnsealedError: The head is not sealed, now or after the compaction.
+        ConflictError: Other writers changed data during each of several compactions.
     """
     catalog = open_catalog(options, writing=not options.dry_run)
     if options.dry_run:
-        return _tell(options, catalog)
+        return _dry_run(options, catalog)
     runs: list[str] = []
     chunks = 0
 
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(options: argparse.Namespace, catalog: Catalog) -> int:
-    """Tell what would be compacted, and what then be pinned: the newest seal, or that of what is written anew."""
+def _dry_run(options: argparse.Namespace, catalog: Catalog) -> int:
+    """Print what would be compacted, and what would be pinned: the newest seal, or the result of the compaction."""
     sealed = sealed_head(catalog.state)
     groups = _groups(catalog)
     number, revision = catalog.state.pins.last_savepoint + 1, None if groups else sealed
@@ -59,18 +59,18 @@ def _tell(options: argparse.Namespace, catalog: Catalog) -> int:
     if groups:
         show_groups(groups)
         size = human_bytes(sum(group.bytes for group in groups))
-        show(f"{counted(sum(len(group.files) for group in groups), 'file')}, {size}, would be written anew")
+        show(f"{counted(sum(len(group.files) for group in groups), 'file')}, {size}, would be rewritten")
     what = "the result" if revision is None else f"revision {revision}; nothing to compact"
     show(f"{catalog.store.uri}: savepoint {number} would keep {what}")
     return 0
 
 
 def _groups(catalog: Catalog) -> list[Group]:
-    """Return what the compactions take together: of what one leaves in part, the next one takes all."""
-    found: dict[tuple[int, TableName], Group] = {}
+    """Return the groups of all compactions, without those that a later compaction takes whole."""
+    groups: dict[tuple[int, TableName], Group] = {}
     for plan in compactions(catalog.store, catalog.state):
         for group in plan.groups:
             key = group.chunk, group.table.table_name
-            if key not in found or found[key].kept:
-                found[key] = group
-    return [found[key] for key in sorted(found)]
+            if key not in groups or groups[key].kept:
+                groups[key] = group
+    return [groups[key] for key in sorted(groups)]

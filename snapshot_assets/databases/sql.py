@@ -1,11 +1,18 @@
-"""SQL text that PostgreSQL and DuckDB read alike."""
+"""SQL text that PostgreSQL and DuckDB read alike: quoted names and values."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def identifier(name: str) -> str:
     """Return a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def qualified(path: Sequence[str]) -> str:
+    """Return a quoted name of several parts, such as a `TableName`."""
+    return ".".join(map(identifier, path))
 
 
 def literal(value: str) -> str:

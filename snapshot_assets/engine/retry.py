@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class _Outcome(Protocol):
-    """What became of one chunk, and why not what was wanted."""
+    """Outcome of one chunk."""
 
     @property
     def chunk(self) -> int:
@@ -25,7 +25,7 @@ class _Outcome(Protocol):
 
     @property
     def error(self) -> SnapshotError | None:
-        """Why it failed; None if it did not."""
+        """The error of a failed chunk; None if it succeeded."""
         ...
 
 
@@ -35,10 +35,10 @@ _O = TypeVar("_O", bound=_Outcome)
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often and how patiently a transient failure is retried.
+    """How often a transient failure is retried, and after which waits.
 
     Attributes:
-        tries: Attempts in all.
+        tries: Most attempts.
         base: Upper bound of the first wait, in seconds; doubles each time.
         cap: Most seconds of any wait.
     """
@@ -59,16 +59,16 @@ def attempt_chunks(
     policy: RetryPolicy,
     stop: threading.Event,
 ) -> list[_O]:
-    """Work on chunks; those that fail in a way that may pass are tried again, by themselves.
+    """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
-        chunks: What is to be done, one each.
-        attempt: Tries some of them once, and gives the outcome of each.
+        chunks: The chunks.
+        attempt: Tries some of them once, and yields the outcome of each.
         policy: How often, and after which waits.
-        stop: Set when no further attempt shall begin.
+        stop: Set to prevent further attempts.
 
     Returns:
-        The last outcome of each; those that were stopped before it are missing.
+        The last outcome of each chunk; chunks without one were stopped before.
     """
     outcomes: list[_O] = []
     waits = policy.waits()

@@ -1,4 +1,4 @@
-"""Where tasks run: in Spark, or in this process."""
+"""Runs tasks, in Spark or in this process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InlineRunner:
 
 
 class SparkRunner:
-    """Runs every task as one Spark task: the task itself opens the database, and rows never cross into the JVM.
+    """Runs every task as one Spark task: the task itself opens the database, and rows never enter the JVM.
 
     Args:
         spark: A session; prepared on first use.
@@ -57,14 +57,14 @@ class SparkRunner:
 
         Args:
             function: Called in the executors; it and the items are pickled.
-            items: What it is called with.
+            items: The function's arguments.
 
         Returns:
-            All that the calls yielded.
+            The results of all calls.
 
         Raises:
-            TaskLostError: Spark gave up on a task that died; a retry may help.
-            TaskFailedError: A task raised something that is no error of this package.
+            TaskLostError: A task died and Spark stopped retrying it; a retry may help.
+            TaskFailedError: A task raised an error of another package.
         """
         if not items:
             return []
@@ -84,7 +84,7 @@ class SparkRunner:
     def run_frames(
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
     ) -> Iterable[ChunkResult]:
-        """Write DataFrames as one chunk: each of their partitions writes files of its own; see `Runner.run_frames`."""
+        """Write DataFrames as one chunk; each partition writes its own files. See `Runner.run_frames`."""
         for table, frame in frames:
             yield from _collect(frame.mapInArrow(_frame_writer(task, chunk, window, table), _RESULT))
 
@@ -109,7 +109,7 @@ def _frame_results(
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch in the exact types of the files; Spark's own Arrow types may be wider or named otherwise."""
+    """Return a batch in the exact types of the files; Spark's Arrow types may be wider or have other names."""
     columns = [batch.column(field.name).cast(field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

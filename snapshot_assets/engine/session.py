@@ -1,8 +1,7 @@
-"""The Spark session: how one is configured, how this package reaches its executors, and what Spark's errors mean.
+"""The Spark session: its configuration, the transfer of this package to executors, and Spark's errors.
 
-Nothing else in the package knows how Spark runs Python, and nothing at all needs RDDs, `sparkContext` or the JVM
-gateway, so that Spark Connect works too. Executors import this module from a zip, so it opens no file of the package
-when it is imported.
+Only this module depends on how Spark runs Python. Nothing needs RDDs, `sparkContext` or the JVM gateway, so that Spark
+Connect works too. Executors import this module from a zip, so importing it opens no file of the package.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ SPARK_CONFIG: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What a session needs, and sensible defaults. `local[*,4]` lets a task that dies be tried four times in all."""
+"""Required settings and defaults. With `local[*,4]`, Spark tries a dying task four times."""
 
 _DAEMON = {"spark.python.daemon.module": "snapshot_assets.engine.worker_daemon"}
 _PYTHON, _PYTHON_VARIABLE, _DRIVER_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _UNCHOSEN = "python3"
-"""What PySpark runs where it found no variable: whatever the path of the worker's machine has first."""
+"""PySpark's default interpreter: the first in the path of the worker's machine."""
 
 
 def session_config(config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session: `SPARK_CONFIG`, over it the given ones, and what suits their master."""
+    """Return the settings of a session: `SPARK_CONFIG`, overridden by the given ones, and settings for the master."""
     settings = SPARK_CONFIG | _logging() | dict(config)
-    # A daemon runs before the package is sent, so it must find it as this process does; `local-cluster` runs elsewhere.
+    # The daemon starts before the package is sent, so it needs this process's path; `local-cluster` runs elsewhere.
     beside_this = settings["spark.master"].partition("[")[0] == "local"
     preloaded = beside_this and worker_python(settings) == sys.executable
     return (_DAEMON if preloaded else {}) | settings
@@ -58,7 +57,7 @@ def session_config(config: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _logging() -> dict[str, str]:
-    """Return the option that configures the driver's log; its file is unpacked if this package lies in a zip."""
+    """Return the option that configures the driver's log; unpacks its file if this package is in a zip."""
     unpacked = ExitStack()
     atexit.register(unpacked.close)
     path = unpacked.enter_context(as_file(files(__package__).joinpath("log4j2.properties")))
@@ -74,10 +73,10 @@ _starting = threading.Lock()
 def worker_python(settings: Mapping[str, str]) -> str | None:
     """Return the interpreter of a session's workers; None leaves the choice to the cluster.
 
-    It is what `spark.pyspark.python` names, else `PYSPARK_PYTHON`, else on this machine the one that runs this.
+    It is `spark.pyspark.python`, else `PYSPARK_PYTHON`, else for a local master this process's own interpreter.
 
     Args:
-        settings: The session's settings, its master among them.
+        settings: The session's settings, with its master.
     """
     chosen = settings.get(_PYTHON) or os.environ.get(_PYTHON_VARIABLE)
     return chosen or (sys.executable if is_local(settings["spark.master"]) else None)
@@ -85,15 +84,15 @@ def worker_python(settings: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
-    """Let a session that starts inside run its workers with `worker_python`.
+    """Run the workers of a session that starts inside the context with `worker_python`.
 
-    PySpark takes the interpreter from the environment alone; `spark.pyspark.python` is read by `spark-submit`. The
-    environment is as before afterwards: another session may be a cluster's.
+    PySpark reads the interpreter only from the environment; only `spark-submit` reads `spark.pyspark.python`. The
+    environment is restored afterwards, because another session may be a cluster's.
     """
-    with _starting:  # two threads would take each other's variables for those of before
+    with _starting:  # two threads would restore each other's variables
         python, before = worker_python(settings), dict(os.environ)
         if python:
-            # Without the second, Spark's start script runs the workers' interpreter, which may not exist here.
+            # Without the second variable, Spark's start script runs the workers' interpreter, which may not exist here.
             os.environ |= {_PYTHON_VARIABLE: python, _DRIVER_VARIABLE: before.get(_DRIVER_VARIABLE, sys.executable)}
         try:
             yield
@@ -104,9 +103,9 @@ def worker_python_chosen(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def prepare_session(spark: SparkSession) -> SparkSession:
-    """Check a session that rows are written with, and send this package to its executors once.
+    """Check a session for writing rows, and send this package to its executors once.
 
-    Executors need the same Python with the dependencies, not this package.
+    Executors need the same Python and the dependencies, not this package.
 
     Raises:
         TaskFailedError: The session's time zone is not UTC, so timestamps would shift.
@@ -129,7 +128,7 @@ def send_package(spark: SparkSession) -> SparkSession:
 
 
 def _correct_worker_python(spark: SparkSession) -> None:
-    """Let a session that others started, who chose no interpreter, run further tasks with `worker_python`."""
+    """Run further tasks of a session that was started without an interpreter with `worker_python`."""
     context = getattr(spark, "_sc", None)  # Spark Connect has none: its server has the workers
     if context is not None and context.pythonExec == _UNCHOSEN:
         settings = {name: spark.conf.get(name, None) or "" for name in ("spark.master", _PYTHON)}
@@ -137,16 +136,16 @@ def _correct_worker_python(spark: SparkSession) -> None:
 
 
 def is_local(master: str) -> bool:
-    """Tell whether the tasks of a Spark master run on this machine, so that local files are the same files.
+    """Return whether the tasks of a Spark master run on this machine, so that they can open its files.
 
-    Those of `local-cluster[…]` do, in executors that are processes of their own.
+    Tasks of `local-cluster[…]` do, in separate executor processes.
     """
     return master.startswith("local")
 
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Turn Spark's errors into ours: what Python code or analysis raises is permanent, a lost task is not."""
+    """Convert Spark's errors: an error of Python code or analysis is permanent, a lost task is transient."""
     try:
         yield
     except (PythonException, AnalysisException) as cause:
@@ -161,9 +160,9 @@ def spark_errors() -> Iterator[None]:
 
 
 def _package_zip() -> Path:
-    """Return a zip of this package that stays until this process ends.
+    """Return a zip of this package that exists until this process ends.
 
-    Its name is the hash of its bytes: Spark refuses a second file of one name that differs from the first.
+    Its name contains the hash of its bytes: Spark refuses a second file with the same name and other bytes.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -178,7 +177,7 @@ def _package_zip() -> Path:
 
 
 def _package_files(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a folder, which may lie in a zip itself, in the order of their names."""
+    """Yield the files of a folder, which may be in a zip, by name."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_file():
             yield f"{path}/{entry.name}", entry.read_bytes()

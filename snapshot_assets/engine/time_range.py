@@ -1,4 +1,4 @@
-"""A half-open range of time, by which chunks are chosen and the rows of those at its edges are filtered."""
+"""A half-open time range that selects chunks, and filters the rows of chunks at its edges."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from snapshot_assets.format.units import time_text
 
 @dataclass(frozen=True)
 class TimeFilter:
-    """`[start, end)`, each end open where it is None.
+    """`[start, end)`; an end that is None is unbounded.
 
     Attributes:
-        zone: IANA zone in which a time column without a zone is read: that of the snapshot's header.
+        zone: IANA zone of times without one, from the snapshot's header.
     """
 
     start: datetime | None = None
@@ -35,18 +35,18 @@ class TimeFilter:
             )
 
     def overlaps(self, start: datetime, end: datetime) -> bool:
-        """Tell whether a window has a moment in common with the range."""
+        """Return whether a window overlaps the range."""
         return (self.end is None or start < self.end) and (self.start is None or end > self.start)
 
     def covers(self, start: datetime, end: datetime) -> bool:
-        """Tell whether a window lies in the range, so that its rows need no filter."""
+        """Return whether a window lies in the range, so that its rows need no filter."""
         return (self.start is None or start >= self.start) and (self.end is None or end <= self.end)
 
     def filter(self, batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
         """Return the rows of a timed table's batch whose time lies in the range.
 
         Raises:
-            PlanError: The time column travelled as text, which has no order that could be compared here.
+            PlanError: The time column is carried as text, whose order is not that of times.
         """
         assert table.time_index is not None
         instants = self._instants(batch.column(table.time_index), table)
@@ -57,11 +57,11 @@ class TimeFilter:
         return batch.filter(kept)
 
     def _instants(self, times: pa.Array, table: Table) -> pa.Array:
-        """Return times as instants; a date is its midnight, a time without zone is of the snapshot's zone."""
+        """Return times as instants: a date is its midnight; a time without a zone is in the snapshot's zone."""
         if not (pa.types.is_timestamp(times.type) or pa.types.is_date(times.type)):
             raise PlanError(
-                f"{table.table_name}.{table.time_index} travelled as {times.type}, so its rows cannot be filtered by"
-                " time. Leave the time range out, or the table.",
+                f"{table.table_name}.{table.time_index} is carried as {times.type}, so its rows cannot be filtered by"
+                " time. Omit the time range, or the table.",
                 table=str(table.table_name),
             )
         if pa.types.is_date(times.type):
@@ -75,7 +75,7 @@ class TimeFilter:
 def in_zone(times: pa.Array, zone: str) -> pa.Array:
     """Return times without a zone as times of a zone.
 
-    Where clocks go back, databases take the later of the two instants that a local time can mean.
+    Where clocks go back, a local time means the later of two instants, as in databases.
 
     Args:
         times: Timestamps without a zone.

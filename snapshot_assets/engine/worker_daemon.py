@@ -1,8 +1,8 @@
-"""Spark's Python daemon with this package's imports done: the workers that it forks have them already.
+"""Spark's Python daemon with this package imported, so that forked workers need not import it.
 
-A worker that has to import everything by itself spends seconds on it, and Spark ends workers that were idle for a
-minute. Run by Spark as `python -m snapshot_assets.engine.worker_daemon`, on this machine only: executors elsewhere get
-the package when the daemon runs already.
+The imports take a worker seconds, and Spark ends workers that were idle for a minute. Spark runs the daemon as
+`python -m snapshot_assets.engine.worker_daemon`, on this machine only: executors elsewhere get the package after their
+daemon has started.
 """
 
 import gc

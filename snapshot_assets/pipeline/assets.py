@@ -1,6 +1,7 @@
-"""The factory: a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
+"""Builds a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
@@ -13,20 +14,22 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.pipeline.checks import chunk_checks, manifest_checks
 from snapshot_assets.pipeline.dagster_internals import accepting_unstable_parts
 from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_failure, snapshot_io_manager
-from snapshot_assets.pipeline.keeping import keeping_jobs, keeping_schedules
+from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
-from snapshot_assets.pipeline.upkeep import upkeep_jobs, upkeep_schedules
 from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
-"""Raised when what an asset writes changes, so that Dagster shows its partitions as made by older code."""
+"""Raise it when an asset writes something else, so that Dagster marks its partitions as made by older code."""
 
 POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
+
+
+AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
 
 def io_manager_key(plan: Plan) -> str:
@@ -35,7 +38,7 @@ def io_manager_key(plan: Plan) -> str:
 
 
 def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return the assets of a plan: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`; `restored` for a target.
+    """Return a plan's assets: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`, and `restored` for a target.
 
     A plan without rows has neither `chunks` nor `untimed_tables`.
 
@@ -43,7 +46,7 @@ def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
         plan: A plan with a start time.
 
     Raises:
-        PlanError: The plan's windows cannot be Dagster partitions; says which lengths work.
+        PlanError: The plan's windows cannot be Dagster partitions; names the lengths that work.
     """
     plan.require_dagster()
     with accepting_unstable_parts():
@@ -61,17 +64,17 @@ def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
 
 
 def snapshot_definitions(plan: Plan) -> dg.Definitions:
-    """Return all definitions of a plan but the resources `snapshots` and `pyspark`, which are the caller's.
+    """Return all definitions of a plan except the resources `snapshots` and `pyspark`.
 
     Args:
         plan: A plan with a start time.
     """
-    upkeep, keeping, tagging = upkeep_jobs(plan), keeping_jobs(plan), tag_job(plan)
+    jobs, tagging = plan_jobs(plan), tag_job(plan)
     return dg.Definitions(
         assets=snapshot_assets(plan),
         asset_checks=snapshot_checks(plan),
-        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *upkeep, *keeping, tagging],
-        schedules=[*upkeep_schedules(plan, upkeep), *keeping_schedules(plan, keeping)],
+        jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *jobs, tagging],
+        schedules=plan_schedules(plan, jobs),
         sensors=[tag_sensor(plan, tagging)],
         resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
     )
@@ -95,16 +98,36 @@ def _key(plan: Plan, name: str) -> dg.AssetKey:
     return dg.AssetKey([plan.name, name])
 
 
+def _asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+    """Return the decorator of an asset that reads the source."""
+    decorator: AssetDecorator = dg.asset(
+        key=_key(plan, name), group_name=plan.name, code_version=CODE_VERSION, pool=POOL, **settings
+    )
+    return decorator
+
+
+def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
+    """Return the decorator of an asset whose output the IO manager writes as chunks."""
+    return _asset(
+        plan,
+        name,
+        kinds={"pyspark", plan.format},
+        required_resource_keys={SNAPSHOTS, SPARK},
+        deps=[_key(plan, "schema")],
+        io_manager_key=io_manager_key(plan),
+        metadata={"location": plan.to},
+        **settings,
+    )
+
+
 def _schema(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "schema"),
-        group_name=plan.name,
+    @_asset(
+        plan,
+        "schema",
         kinds={"json"},
-        code_version=CODE_VERSION,
         required_resource_keys={SNAPSHOTS},
-        pool=POOL,
         backfill_policy=dg.BackfillPolicy.single_run(),
-        description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it begins the snapshot.",
+        description=f"Tables and views of `{plan.source}` as JSON documents. Materialising it starts the snapshot.",
     )
     def schema(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)
@@ -132,18 +155,11 @@ def _schema(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _chunks(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "chunks"),
-        group_name=plan.name,
-        kinds={"pyspark", plan.format},
-        code_version=CODE_VERSION,
-        required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[_key(plan, "schema")],
+    @_chunk_asset(
+        plan,
+        "chunks",
         partitions_def=partitions_of(plan),
         backfill_policy=_policy(plan),
-        io_manager_key=io_manager_key(plan),
-        pool=POOL,
-        metadata={"location": plan.to},
         description=f"One chunk of `{plan.to}` per window: all timed tables' rows of `{plan.source}` in it.",
     )
     def chunks(context: dg.AssetExecutionContext, config: ChunkConfig) -> ChunkScans:
@@ -154,17 +170,10 @@ def _chunks(plan: Plan) -> dg.AssetsDefinition:
 
 
 def _untimed_tables(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "untimed_tables"),
-        group_name=plan.name,
-        kinds={"pyspark", plan.format},
-        code_version=CODE_VERSION,
-        required_resource_keys={SNAPSHOTS, SPARK},
-        deps=[_key(plan, "schema")],
+    @_chunk_asset(
+        plan,
+        "untimed_tables",
         backfill_policy=dg.BackfillPolicy.single_run(),
-        io_manager_key=io_manager_key(plan),
-        pool=POOL,
-        metadata={"location": plan.to},
         description="Chunk 0: tables without a time index, and rows whose time is NULL or infinite.",
     )
     def untimed_tables(config: ChunkConfig) -> ChunkScans:
@@ -181,18 +190,16 @@ def _upstream_of_manifest(plan: Plan) -> list[dg.AssetDep]:
 
 
 def _manifest(plan: Plan) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=_key(plan, "manifest"),
-        group_name=plan.name,
+    @_asset(
+        plan,
+        "manifest",
         kinds={"json"},
-        code_version=CODE_VERSION,
         required_resource_keys={SNAPSHOTS},
         deps=_upstream_of_manifest(plan),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=POOL,
-        description="Looks for every file with its size and hashes those that no seal has verified, or where there is "
-        "none, up to 1 GB of the others, another part each day; then seals the snapshot and writes `manifest.json` and "
-        "`SHA256SUMS`.",
+        description="Checks that every file exists with its size. Hashes the files that no seal has verified, or if "
+        "there are none, up to 1 GB of the others, another part each day. Then seals the snapshot and writes "
+        "`manifest.json` and `SHA256SUMS`.",
     )
     def manifest(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         snapshots = snapshots_of(context)

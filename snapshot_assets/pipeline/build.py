@@ -1,4 +1,4 @@
-"""From a configuration to Dagster definitions."""
+"""Builds Dagster definitions from a configuration."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return the definitions of all plans of a configuration; nothing connects.
 
-    They need a Spark session under the resource key `pyspark`. A project that has one, or an executor, keeps its own:
-    leave both out here, and merge.
+    They need a Spark session under the resource key `pyspark`. If your project has one, or an executor, omit it here
+    and merge the definitions.
 
     Args:
         configuration: Sources, storage options and plans.
-        executor: Runs the steps; without one, that of the definitions these are merged with, else Dagster's default.
-        resources: Resources to define beside the plans' own, such as `{"pyspark": spark_resource()}`.
-        s3: Endpoint and credentials of `s3://` locations that the configuration gives none for.
+        executor: Runs the steps; by default the executor of the merged definitions, else Dagster's default.
+        resources: Further resources, such as `{"pyspark": spark_resource()}`.
+        s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
         **settings: Further attributes of `Snapshots`.
 
     Raises:
         PlanError: A plan's windows cannot be Dagster partitions.
-        TypeError: There is no such argument.
+        TypeError: An argument is unknown.
 
     Example:
         .. code-block:: python
@@ -65,7 +65,7 @@ def build_definitions(
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that are none before a run meets them."""
+    """Refuse unknown settings before a run starts."""
     for name in settings:
         if name == "spark":
             remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"

@@ -1,4 +1,4 @@
-"""Asset checks: they report; the manifest verifies for itself and never relies on them."""
+"""Asset checks. They only report: the manifest verifies the snapshot itself."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +28,10 @@ _CHECKSUM, _COVERAGE = "snapshot_checksum", "coverage"
 ChunkCheck = Callable[[ObjectStore, State, int], list[Fault]]
 
 Judge = Callable[[int], tuple[bool, Mapping[str, Any]]]
-"""Tells whether a chunk is well, and what to show of it."""
+"""Returns whether a chunk passes, and its metadata."""
 
 Opened = Callable[[dg.AssetCheckExecutionContext, Plan], AbstractContextManager[Judge]]
-"""Opens what judges the chunks of a plan, for one run of a check."""
+"""Opens the judge of a plan's chunks, for one run of a check."""
 
 
 def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
@@ -46,7 +46,7 @@ def chunk_checks(plan: Plan, partitions: dg.PartitionsDefinition) -> list[dg.Ass
 
 
 def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of `manifest`, `snapshot_checksum` and `coverage`, which look at the location once."""
+    """Return the checks of `manifest`, `snapshot_checksum` and `coverage`, which read the location once."""
     manifest = dg.AssetKey([plan.name, "manifest"])
 
     @dg.multi_asset_check(
@@ -55,15 +55,15 @@ def manifest_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
             dg.AssetCheckSpec(
                 _CHECKSUM,
                 asset=manifest,
-                description="The seal's checksum is that of the snapshot, and files and documents are as the log has "
-                "them: all are there with their size, and up to 1 GB of the files, another part each day, have their "
-                "SHA-256 (all of them with `seal_verify: full`), where the seal in the same run did not check that.",
+                description="The snapshot has the seal's checksum, and files and documents match the log: all exist "
+                "with their size, and up to 1 GB of the files, another part each day, have their SHA-256 (all with "
+                "`seal_verify: full`), unless the seal in the same run checked that.",
             ),
             dg.AssetCheckSpec(
                 _COVERAGE,
                 asset=manifest,
-                description="Every window of the range is exported, without gap or overlap, and its files are there "
-                "with their size.",
+                description="Every window of the range is exported, without gap or overlap, and its files exist with "
+                "their size.",
             ),
         ],
         can_subset=True,
@@ -96,7 +96,7 @@ def _chunk(_: ObjectStore, state: State, chunk: int) -> list[Fault]:
 
 
 def _to_hash(context: dg.AssetCheckExecutionContext, plan: Plan, state: State) -> set[str]:
-    """Return the paths of the files that are hashed: none that the seal of this run hashed, in whatever process."""
+    """Return the paths of the files to hash, without those that the seal of this run hashed."""
     now = datetime.now(UTC)
     records = context.instance.fetch_materializations(dg.AssetKey([plan.name, "manifest"]), limit=1).records
     made = records[0].asset_materialization if records and records[0].run_id == context.run.run_id else None
@@ -113,16 +113,16 @@ def _checksum_faults(state: State, report: Report) -> list[Fault]:
     faults = list(report.faults)
     found, expected = checksum_of(state), state.newest_seal.seal.checksum
     if found != expected:
-        message = f"The snapshot has checksum {found}; its seal says {expected}."
+        message = f"The snapshot has checksum {found}; its seal records {expected}."
         faults.append(Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message))
     return faults
 
 
 def _coverage_faults(state: State, report: Report) -> list[Fault]:
     missing = [Fault(FaultKind.COVERAGE, f"data/{n}", f"Chunk {n} is not exported.", n) for n in state.missing()]
-    files = {known.file.path for known in state.live_files()}
-    there = (FaultKind.MISSING, FaultKind.SIZE)
-    return [*missing, *(fault for fault in report.faults if fault.object in files and fault.kind in there)]
+    files = {each.file.path for each in state.live_files()}
+    kinds = (FaultKind.MISSING, FaultKind.SIZE)
+    return [*missing, *(fault for fault in report.faults if fault.object in files and fault.kind in kinds)]
 
 
 def partitioned_check(
@@ -136,15 +136,15 @@ def partitioned_check(
     """Return a check that judges each window by itself.
 
     Args:
-        plan: The plan that the windows are of.
-        asset: What is checked.
-        partitions: The asset's.
+        plan: The plan of the windows.
+        asset: The checked asset.
+        partitions: The asset's partitions.
         name: The check's name.
-        description: For people.
-        opened: Opens, for one run of the check, what judges its chunks.
+        description: The check's description.
+        opened: Opens the judge of the chunks, for one run of the check.
     """
 
-    @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not say so
+    @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not
         asset=asset,
         name=name,
         description=description,
@@ -170,7 +170,7 @@ def partitioned_check(
 
 
 def _judging(check: ChunkCheck) -> Opened:
-    """Return what judges a location's chunks by the faults that a check finds."""
+    """Return what opens the judge of a check: a chunk passes if the check finds no fault."""
 
     @contextmanager
     def opened(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:

@@ -1,4 +1,4 @@
-"""Dagster's unsettled parts: the only module that imports private ones, or knows which public ones warn."""
+"""Dagster's unstable parts: only this module imports private names, or handles warnings of public ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 
 @contextmanager
 def accepting_unstable_parts() -> Iterator[None]:
-    """Silence, while definitions are made, Dagster's warnings that backfill policies and partitioned checks may change.
+    """Suppress Dagster's warnings that backfill policies and partitioned checks may change, while definitions are made.
 
-    Their users can do nothing about these warnings, which every process of every step would print.
+    Users can do nothing about these warnings, which every process of every step would print.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -26,9 +26,9 @@ def accepting_unstable_parts() -> Iterator[None]:
 def target_materialization(
     instance: dg.DagsterInstance, asset_key: dg.AssetKey, partition: str | None
 ) -> AssetCheckEvaluationTargetMaterializationData | None:
-    """Return the newest materialization that a check result is about, or None if there is none.
+    """Return the newest materialization that a check result refers to; None if nothing was materialized.
 
-    Without it, Dagster does not count a partition's result as current, and the UI shows none.
+    Without it, Dagster does not treat a partition's result as current, and the UI does not show it.
     """
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=asset_key, asset_partitions=[partition] if partition else None), limit=1
@@ -43,12 +43,12 @@ def target_materialization(
 def add_partition_metadata(context: dg.OutputContext, partition: str | None, metadata: dict[str, Any]) -> None:
     """Attach metadata to one partition's materialization from an IO manager.
 
-    `OutputContext.add_output_metadata` would put the same entries on every partition of a range run.
+    `OutputContext.add_output_metadata` would attach the same entries to every partition of a range run.
     """
     context.step_context.add_asset_metadata(metadata=metadata, asset_key=context.asset_key, partition_key=partition)
 
 
 def asks_to_replace(context: dg.OutputContext) -> bool:
-    """Tell whether the run config of the asset that made an output has `replace: true`; see `ChunkConfig`."""
+    """Return whether the run config of an output's asset has `replace: true`; see `ChunkConfig`."""
     config = context.step_context.op_config
     return isinstance(config, dict) and config.get("replace") is True

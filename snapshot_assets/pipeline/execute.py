@@ -1,4 +1,4 @@
-"""Running a plan's assets in this process, as the command line does: the same assets that the UI shows."""
+"""Runs a plan's assets in this process, for the command line: the same assets that the UI shows."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import RequestedRange
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
-from snapshot_assets.pipeline.upkeep import compact_config
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 _RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 _NEW_INSTANCE = "telemetry:\n  enabled: false\n"
-# The command prints a failure once and for people; the run's log, with its traces, is in Dagster.
+# The command prints a failure once, without a trace; the run's log in Dagster has the trace.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _WRAPPERS = frozenset(
     ("DagsterExecutionStepExecutionError", "DagsterExecutionLoadInputError", "DagsterExecutionHandleOutputError")
 )
-"""What Dagster raises around an error of a step's own code."""
+"""Dagster's errors around an error of a step's own code."""
 
 
 def open_instance() -> dg.DagsterInstance:
-    """Return the instance at `DAGSTER_HOME`, or where that is not set, one below the user's state folder.
+    """Return the instance at `DAGSTER_HOME`, by default one below the user's state folder.
 
-    An instance made here reports to nobody; one that is there is as its owner configured it.
+    A new instance has telemetry turned off; an existing one keeps its configuration.
     """
     home = Path(os.environ.get("DAGSTER_HOME") or _state_home() / "snapshot_assets" / "dagster")
     if not home.exists():
@@ -66,18 +66,18 @@ def run_plan(
     """Materialise a plan's assets, with their checks, in one run; returns the run's id.
 
     Args:
-        configuration: Where sources and storage options come from; it holds the plan.
+        configuration: The sources and storage options; contains the plan.
         plan: The plan, its range resolved.
-        keys: Partition keys of the windows to export, one contiguous range in order; none for no windows.
-        instance: Where the run is recorded.
+        keys: Partition keys of the windows to export: one contiguous range in order, or empty.
+        instance: The Dagster instance that records the run.
         requested: The ends of the range as the user wrote them.
-        force: Begin a new snapshot.
+        force: Start a new snapshot.
         replace: Export completed windows again.
-        on_outcome: Told of every chunk as soon as it is committed.
-        on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
+        on_outcome: Called with every chunk once it is committed.
+        on_skipped: Called with the tables that are not exported because they have no time index, if any.
 
     Raises:
-        SnapshotError: What made the run fail.
+        SnapshotError: The error of the run.
     """
     definitions = _definitions(
         configuration,
@@ -97,23 +97,23 @@ def run_restore(
     keys: Sequence[str],
     *,
     instance: dg.DagsterInstance,
-    settings: RestoreSettings,
+    restore_plan: RestorePlan,
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
 ) -> str:
     """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.
 
     Args:
-        configuration: Where the target and storage options come from.
+        configuration: The target and storage options.
         plan: A plan with a target, whose windows are those of the restored revision.
-        keys: Partition keys of the windows to restore, one contiguous range in order; none for no windows.
-        instance: Where the run is recorded.
-        settings: What is restored, and how.
-        on_loaded: Told of every chunk as soon as it is loaded.
+        keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
+        instance: The Dagster instance that records the run.
+        restore_plan: The plan to execute.
+        on_loaded: Called with every chunk once it is loaded.
 
     Raises:
-        SnapshotError: What made the run fail.
+        SnapshotError: The error of the run.
     """
-    definitions = _definitions(configuration, plan, imports={plan.name: settings}, on_loaded=on_loaded)
+    definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, on_loaded=on_loaded)
     return _execute(definitions, plan, ["restored"], keys, instance, {})
 
 
@@ -128,14 +128,14 @@ def run_compaction(
     """Run a plan's job `<plan>_compact`; returns the run's id.
 
     Args:
-        configuration: Where storage options come from.
+        configuration: The storage options.
         plan: A plan of the location.
-        compaction: What the job executes.
-        instance: Where the run is recorded.
-        on_compacted: Told of every chunk as soon as it is committed.
+        compaction: The plan that the job executes.
+        instance: The Dagster instance that records the run.
+        on_compacted: Called with every chunk once it is committed.
 
     Raises:
-        SnapshotError: What made the run fail.
+        SnapshotError: The error of the run.
     """
     definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, on_compacted=on_compacted)
     config = {"ops": {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}}
@@ -179,7 +179,7 @@ def _assets(plan: Plan, keys: Sequence[str], replace: bool) -> list[str]:
 
 
 def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
-    """Return the first failed step's error, of the kind it was raised as: the exit status goes by it."""
+    """Return the first failed step's error in its own class, which determines the exit status."""
     for event in result.all_events:
         if event.is_job_failure and event.job_failure_data.error is not None:  # before any step
             return _unforeseen("The run", event.job_failure_data.error, result.run_id)
@@ -195,11 +195,11 @@ def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
 
 
 def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
-    """Return what no asset or check made a failure of, without what Dagster wraps around it.
+    """Return an error that no asset or check turned into a failure, without Dagster's errors around it.
 
     Args:
-        step: Key of the failed step, or what else failed.
-        error: Dagster's `SerializableErrorInfo` of it; None where there is none.
+        step: Key of the failed step, or a name for what failed.
+        error: Dagster's `SerializableErrorInfo` of the error; may be None.
         run: Id of the run.
     """
     while error is not None and error.cause is not None and error.cls_name in _WRAPPERS:
@@ -207,7 +207,7 @@ def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
     name = error.cls_name or "" if error is not None else ""
     if name == dg.DagsterExecutionInterruptedError.__name__:
         return SnapshotError(
-            "The run was stopped before its end. What it had committed stays; run the same command again to go on.",
+            "The run was interrupted. Committed chunks stay; run the same command again to resume.",
             run=run,
         )
     kind = getattr(errors, name, SnapshotError)

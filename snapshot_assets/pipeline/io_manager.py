@@ -27,11 +27,11 @@ from snapshot_assets.plan.plan import Plan
 
 @dataclass(frozen=True)
 class ChunkScans:
-    """What the `chunks` and `untimed_tables` assets return: the scans of all the plan's tables, for some chunks.
+    """Output of the assets `chunks` and `untimed_tables`: the scans of all the plan's tables, for some chunks.
 
     Attributes:
         chunks: Chunk ids, in order.
-        replace: Export completed chunks again.
+        replace: Whether completed chunks are exported again.
     """
 
     chunks: tuple[int, ...]
@@ -39,26 +39,26 @@ class ChunkScans:
 
 
 class ChunkConfig(dg.Config):
-    """Run config of an asset that writes chunks; a user's own asset takes it as its parameter `config`."""
+    """Run config of an asset that writes chunks; your own asset takes it as its parameter `config`."""
 
-    replace: bool = Field(default=False, description="Write completed chunks again, such as for late rows.")
+    replace: bool = Field(default=False, description="Write completed chunks again, for example for late rows.")
 
 
 Frames = DataFrame | Mapping[str, DataFrame]
 
 
 class SnapshotIOManager(dg.IOManager):
-    """Writes what an asset returns as chunks of a plan's snapshot, and loads chunks back as DataFrames.
+    """Writes an asset's output as chunks of a plan's snapshot, and loads chunks back as DataFrames.
 
     Features:
 
     - takes scans (from this package's own assets), a Spark `DataFrame`, or a dict of them by `schema.table`
-    - works alike for one partition, a range in one run, and a backfill
-    - skips chunks that are completed, unless run config asks to replace them
+    - supports one partition, a range in one run, and a backfill
+    - skips completed chunks, unless the run config has `replace: true`
     - attaches rows, bytes, files and checksums to each partition
 
-    A DataFrame becomes table `<plan's name>.<asset's name>`; in a run of several partitions it must come as a dict of
-    partition keys.
+    A DataFrame becomes the table `<plan's name>.<asset's name>`. In a run of several partitions, return a dict by
+    partition key.
 
     Args:
         plan: Name of the plan whose snapshot is written.
@@ -75,7 +75,7 @@ class SnapshotIOManager(dg.IOManager):
         self.plan = plan
 
     def handle_output(self, context: dg.OutputContext, obj: ChunkScans | Frames | Mapping[str, Frames]) -> None:
-        """Write and commit chunks; the run fails after the others are committed if some failed."""
+        """Write and commit chunks; if some fail, the run fails after the others are committed."""
         snapshots = snapshots_of(context)
         keys = _partition_keys(context, snapshots.plan(self.plan))
         try:
@@ -97,10 +97,10 @@ class SnapshotIOManager(dg.IOManager):
             add_partition_metadata(context, keys.get(outcome.chunk), chunk_metadata(outcome, catalog.state))
 
     def load_input(self, context: dg.InputContext) -> DataFrame | dict[str, DataFrame]:
-        """Return the rows of the upstream partitions as DataFrames by `schema.table`; one alone as itself.
+        """Return the rows of the upstream partitions as DataFrames by `schema.table`, or as one DataFrame.
 
         Raises:
-            dagster.Failure: A chunk is not completed, or a file does not have its checksum.
+            dagster.Failure: A chunk is not completed, or a file has another checksum.
         """
         snapshots = snapshots_of(context)
         run = snapshots.export_run(self.plan)
@@ -142,7 +142,7 @@ def _warning_of_skipped(context: dg.OutputContext, uri: str, outcomes: Iterable[
 
 
 def as_failure(error: SnapshotError) -> dg.Failure:
-    """Return an error as a Dagster failure that no retry policy repeats: retries happened inside."""
+    """Return an error as a Dagster failure that no retry policy repeats, because the run has retried already."""
     metadata: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, ExportFailedError | RestoreFailedError):
         metadata["failed_chunks"] = dg.MetadataValue.json({str(k): v for k, v in error.attributes["chunks"].items()})
@@ -158,7 +158,7 @@ def _partition_keys(context: dg.OutputContext, plan: Plan) -> dict[int, str]:
 
 
 def _log_completed(context: dg.OutputContext, state: State, done: Iterable[Outcome], keys: dict[int, str]) -> None:
-    """Record the completed partitions of a run that is about to fail: Dagster would record none."""
+    """Record the completed partitions of a failing run; Dagster would record none."""
     for outcome in done:
         context.log_event(
             dg.AssetMaterialization(

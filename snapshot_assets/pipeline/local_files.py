@@ -1,4 +1,4 @@
-"""Files of one machine, in a run whose tasks may run on others."""
+"""Refuses files of one machine in a run whose tasks may run on others."""
 
 from __future__ import annotations
 
@@ -11,32 +11,20 @@ from snapshot_assets.errors import PlanError
 from snapshot_assets.plan.plan import Plan
 
 
-def refuse_local_files(plan: Plan, source: DatabaseAddress, master: Callable[[], str]) -> None:
-    """Refuse a plan that reads or writes this machine's disk where Spark's tasks may run on other machines.
+def refuse_local_files(plan: Plan, source: DatabaseAddress | None, master: Callable[[], str]) -> None:
+    """Refuse a plan that uses this machine's disk, if Spark's tasks may run on other machines.
 
     Args:
         plan: The plan.
-        source: Its source.
-        master: Returns Spark's master; asked only if there is a file.
+        source: The database that tasks read or write; None if they use only the location.
+        master: Returns Spark's master; called only if there is a file.
 
     Raises:
         PlanError: The location is a folder, or the source a DuckDB file, and the master is not local.
     """
-    in_file = kind_of(source.uri) == "duckdb"
-    _refuse(plan, [f"its source {source.alias!r}, a DuckDB file,"] if in_file else [], master)
-
-
-def refuse_local_location(plan: Plan, master: Callable[[], str]) -> None:
-    """Refuse a plan that writes this machine's disk, as `refuse_local_files` does; for work that reads no source.
-
-    Raises:
-        PlanError: The location is a folder, and the master is not local.
-    """
-    _refuse(plan, [], master)
-
-
-def _refuse(plan: Plan, others: list[str], master: Callable[[], str]) -> None:
-    files = [*([f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []), *others]
+    files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
+    if source is not None and kind_of(source.uri) == "duckdb":
+        files.append(f"its source {source.alias!r}, a DuckDB file,")
     if not files or is_local(found := master()):
         return
     raise PlanError(

@@ -1,4 +1,4 @@
-"""What Dagster's UI shows of a chunk, a seal, a check and a job: numbers as numbers, so that they are plotted."""
+"""Metadata of chunks, seals, checks and jobs in Dagster's UI; numbers stay numbers, so that the UI plots them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import dagster as dg
 
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.checkpoint import Written
+from snapshot_assets.catalog.operations.checkpoint import WrittenCheckpoint
 from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan
 from snapshot_assets.catalog.operations.seal import Sealed
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import outside_text, rows_outside
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.compact.plan import CompactionPlan
-from snapshot_assets.engine.compact.run import Compacted
+from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import duration_text, time_text
@@ -43,7 +43,7 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
 
 
 def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
-    """Return a table of files, the first 50 of them."""
+    """Return a table of the first 50 files."""
     rows = [
         dg.TableRecord(
             {
@@ -82,13 +82,13 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
 
 
 def _outside_metadata(state: State) -> dict[str, Any]:
-    """Return which rows of the source a seal leaves out, by table; nothing where it leaves none out."""
+    """Return the rows of the source outside the range, by table; empty if there are none."""
     rows = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
     return {"not_exported": outside_text(state), "rows_outside_by_table": dg.MetadataValue.table(rows)} if rows else {}
 
 
 def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
-    """Return the metadata of a check: how many faults, and the first 50 of them."""
+    """Return the metadata of a check: the number of faults, and the first 50."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
         rows = [dg.TableRecord({"object": f.object, "kind": str(f.kind), "message": f.message}) for f in faults]
@@ -96,7 +96,7 @@ def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
     return metadata
 
 
-def checkpoint_metadata(written: Written) -> dict[str, Any]:
+def checkpoint_metadata(written: WrittenCheckpoint) -> dict[str, Any]:
     """Return the metadata of a run that wrote a checkpoint, or found it there."""
     facts = {"revision": written.revision, "object": written.path, "bytes": written.bytes, "newly_written": written.new}
     return facts | ({"mended": list(written.mended)} if written.mended else {})
@@ -132,7 +132,7 @@ def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
 
 
 def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
-    """Return the metadata of a compaction that was only planned."""
+    """Return the metadata of a planned compaction."""
     rows = [
         dg.TableRecord(
             {
@@ -152,28 +152,8 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
 def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
     """Return the metadata of a compaction: sums, and the first 50 chunks."""
     rows = [
-        dg.TableRecord(
-            {
-                "chunk": each.chunk,
-                "status": each.status,
-                "files_before": each.files_before,
-                "files_after": len(each.files),
-                "bytes_before": each.bytes_before,
-                "bytes_after": each.bytes_after,
-                "rows_deleted": each.rows_deleted,
-                "rows_duplicate": each.rows_duplicate,
-            }
-        )
+        dg.TableRecord({"chunk": each.chunk, "status": each.status, **totals_of([each])})
         for each in outcomes[:_MOST_ROWS]
     ]
-    metadata: dict[str, Any] = {
-        "dry_run": False,
-        "chunk_count": len(outcomes),
-        "files_before": sum(each.files_before for each in outcomes),
-        "files_after": sum(len(each.files) for each in outcomes),
-        "bytes_before": sum(each.bytes_before for each in outcomes),
-        "bytes_after": sum(each.bytes_after for each in outcomes),
-        "rows_deleted": sum(each.rows_deleted for each in outcomes),
-        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
-    }
+    metadata: dict[str, Any] = {"dry_run": False, "chunk_count": len(outcomes), **totals_of(outcomes)}
     return metadata | ({"chunks": dg.MetadataValue.table(records=rows)} if rows else {})

@@ -1,8 +1,8 @@
-"""Windows as Dagster partitions: one key is one window, whichever kind of definition holds the keys.
+"""Windows as Dagster partitions: one key is one window.
 
-Where a cron schedule's ticks are exactly the windows' starts, the definition is one of time windows, which the UI
-shows on a time line. Everywhere else it is a list of computed keys. A key is the window's start in UTC, so it is the
-same for both kinds, and the history of a plan survives a change between them.
+Where a cron schedule's ticks are exactly the windows' starts, the partitions are time windows, which the UI shows on a
+time line. Otherwise they are a list of keys. A key is the window's start in UTC in both cases, so the history of a plan
+survives a change between them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ CRON_LENGTHS = (
 )
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
 
-# At the Unix epoch itself croniter takes the timestamp 0 for none and drops a window; earlier starts would cross it.
+# croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
-    """Return the plan's windows in order; of a continuous plan those that have closed.
+    """Return the plan's windows in order; for a continuous plan, the closed ones.
 
     Args:
         plan: A plan that `require_dagster` accepts.
-        now: The present, for a continuous plan; the clock's by default.
+        now: The current time, for a continuous plan; by default the clock's.
 
     Raises:
-        PlanError: The plan's range is open.
+        PlanError: The plan omits an end of its range.
     """
     plan.require_dagster()
     if plan.start_time is None:
@@ -53,16 +53,16 @@ def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
 def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefinition[str]:
     """Return the plan's windows as partitions.
 
-    Time-window partitions, if cron expresses the windows exactly and none of them lies in the future, where Dagster
-    would hide it; else computed static keys. Those of a continuous plan appear as they close. Its lag is honoured in
-    whole windows; the rest of it, and a window hidden too late, is the catalog's to refuse.
+    They are time-window partitions if cron expresses the windows exactly and none lies in the future, where Dagster
+    would hide it; otherwise static keys. Windows of a continuous plan appear as they close. Dagster delays them by
+    whole windows of the plan's lag; the catalog refuses windows that appear too early.
 
     Args:
         plan: A plan that `require_dagster` accepts and that exports rows.
-        now: The present; the clock's by default.
+        now: The current time; by default the clock's.
 
     Raises:
-        PlanError: The range is open, or is continuous and cannot be expressed by cron; lists the lengths that work.
+        PlanError: An end is missing, or cron cannot express a continuous plan; lists the lengths that work.
     """
     start, end, length = _start_of(plan), plan.end_time, plan.chunk_time_window
     cron = cron_of(start, length)
@@ -76,11 +76,11 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
 
 
 def cron_of(start: datetime, length: timedelta) -> str | None:
-    """Return the cron schedule, in UTC, whose ticks from `start` on are exactly `length` apart; None if none is.
+    """Return the cron schedule in UTC with ticks exactly `length` apart from `start` on; None if there is none.
 
     Args:
         start: First tick; UTC.
-        length: Distance of ticks.
+        length: Interval of ticks.
     """
     if start.second or start.microsecond or start <= _EPOCH or length not in CRON_LENGTHS:
         return None
@@ -92,7 +92,7 @@ def cron_of(start: datetime, length: timedelta) -> str | None:
 
 
 def key_of(window: Window) -> str:
-    """Return a window's partition key: its start in UTC, as fine as it needs to be and no finer."""
+    """Return a window's partition key: its start in UTC, with seconds only where needed."""
     text = time_text(window.start).removesuffix("Z")
     return text if window.start.second or window.start.microsecond else text.removesuffix(":00")
 
@@ -101,8 +101,8 @@ def window_of(plan: Plan, key: str) -> Window:
     """Return the window of a partition key.
 
     Args:
-        plan: The plan the key belongs to.
-        key: As `key_of` writes it.
+        plan: The plan of the key.
+        key: A key in the form of `key_of`.
 
     Raises:
         PlanError: The plan has no such window.
@@ -112,7 +112,7 @@ def window_of(plan: Plan, key: str) -> Window:
         instant = parse_time(f"{key}:00Z" if key.count(":") == 1 else f"{key}Z")
         window = window_holding(start, plan.chunk_time_window, instant, end=plan.end_time)
     except PlanError:
-        window = None  # refused below, in words that fit a key
+        window = None  # refused below, with a message about keys
     if window is None or key_of(window) != key:
         first = key_of(window_holding(start, plan.chunk_time_window, start))
         raise PlanError(
@@ -124,7 +124,7 @@ def window_of(plan: Plan, key: str) -> Window:
 
 
 def _start_of(plan: Plan) -> datetime:
-    """Return where the plan's windows begin."""
+    """Return the start of the plan's first window."""
     plan.require_dagster()
     if plan.start_time is None:
         raise PlanError(f"plan {plan.name!r} is schema_only: it has no windows, and so no partitions")
@@ -148,6 +148,6 @@ def _unbounded(plan: Plan, start: datetime, cron: str | None) -> dg.PartitionsDe
 
 
 def _every(step: int, first: int, of: int) -> str:
-    """Return a cron field that holds every `step`th value through `first`."""
+    """Return a cron field with every `step`th value through `first`."""
     values = range(first % step, of, step)
     return "*" if step == 1 else ",".join(map(str, values))

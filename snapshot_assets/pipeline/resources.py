@@ -1,7 +1,6 @@
-"""What the assets of a run share: configuration, the Spark session, and one export run per plan.
+"""Resources that the assets of a run share: configuration, Spark session, and one open export per plan.
 
-The configuration is a plain Python object, not Dagster config: its secrets can then appear in no run config, tag or
-event.
+The configuration is a Python object, not Dagster config, so that its secrets appear in no run config, tag or event.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
 from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.export.tasks import ChunkResult, Task
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, worker_python_chosen
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.local_files import refuse_local_files, refuse_local_location
+from snapshot_assets.pipeline.local_files import refuse_local_files
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -45,11 +45,11 @@ SNAPSHOTS = "snapshots"
 """Resource key of `Snapshots`."""
 
 SPARK = "pyspark"
-"""Resource key of the Spark session, as dagster-pyspark's own examples name it."""
+"""Resource key of the Spark session, as in dagster-pyspark's examples."""
 
 
 class LazyRunner:
-    """Starts Spark only when a run has something to read.
+    """Starts Spark on first use.
 
     Args:
         session: Returns the session.
@@ -62,7 +62,7 @@ class LazyRunner:
 
     def started(self) -> SparkRunner:
         """Return the runner, starting Spark on first use."""
-        # Chunks are read side by side: two threads that prepare a session both send it this package, which fails.
+        # Chunks are read in parallel: if two threads prepare a session, both send it this package, which fails.
         with self._lock:
             if self._runner is None:
                 self._runner = SparkRunner(self._session())
@@ -91,16 +91,16 @@ class Snapshots:
         configuration: Sources, storage options and plans.
         run_id: The Dagster run.
         session: Returns the Spark session.
-        s3: Supplies endpoint and credentials for `s3://` locations that the configuration gives none for.
-        requested: By plan name, the ends of the range as the user wrote them, where they are not the plan's.
-        force: Names of plans whose snapshot is begun anew.
-        on_outcome: Told of every chunk as soon as it is committed.
-        on_skipped: Called with the tables that are not exported because they have no time index, if there are any.
-        on_loaded: Told of every chunk as soon as it is restored.
-        on_compacted: Told of every chunk as soon as it is compacted.
-        imports: By plan name, the settings of its import.
+        s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
+        requested: By plan name, the ends of the range as the user wrote them, if they differ from the plan's.
+        force: Names of plans that start a new snapshot.
+        on_outcome: Called with every chunk once it is committed.
+        on_skipped: Called with the tables that are not exported because they have no time index, if any.
+        on_loaded: Called with every chunk once it is restored.
+        on_compacted: Called with every chunk once it is compacted.
+        restores: By plan name, the restore to execute; without one, the run plans it.
         compactions: By plan name, the compaction that its job executes; without one, the job plans from its run config.
-        master: Spark's master, where it is known without starting a session.
+        master: Spark's master, if it is known without starting a session.
     """
 
     configuration: Configuration
@@ -113,12 +113,12 @@ class Snapshots:
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
     on_loaded: Callable[[ChunkOutcome], None] = lambda _: None
     on_compacted: Callable[[Compacted], None] = lambda _: None
-    imports: dict[str, RestoreSettings] = field(default_factory=dict)
+    restores: dict[str, RestorePlan] = field(default_factory=dict)
     compactions: dict[str, CompactionPlan] = field(default_factory=dict)
     master: str = ""
     _exports: dict[str, OpenExport] = field(default_factory=dict)
     _resources: ExitStack = field(default_factory=ExitStack)
-    _imports: dict[str, RestoreRun] = field(default_factory=dict)
+    _restore_runs: dict[str, RestoreRun] = field(default_factory=dict)
 
     def plan(self, name: str) -> Plan:
         """Return a plan by name."""
@@ -161,23 +161,25 @@ class Snapshots:
         return self._exports[name].seal() if name in self._exports else self.export_run(name).seal()
 
     def restore_run(self, name: str) -> RestoreRun:
-        """Return this Dagster run's import run of a plan that has a target, made on first use."""
-        if name not in self._imports:
+        """Return this Dagster run's restore of a plan that has a target, created on first use."""
+        if name not in self._restore_runs:
             plan = self.plan(name)
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             address = self.configuration.source(plan.target)
             refuse_local_files(plan, address, self._master)
-            self._imports[name] = RestoreRun(
+            planned = self.restores.get(name)
+            self._restore_runs[name] = RestoreRun(
                 store=self.store(name),
                 address=address,
                 runner=LazyRunner(self.session),
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
-                settings=self.imports.get(name, RestoreSettings()),
+                settings=planned.settings if planned else RestoreSettings(),
                 session=self.session,
+                plan=planned,
             )
-        return self._imports[name]
+        return self._restore_runs[name]
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
         """Return a compaction of a plan's location; Spark starts when there is something to merge.
@@ -187,14 +189,14 @@ class Snapshots:
             catalog: The plan's location, opened for writing.
         """
         plan = self.plan(name)
-        refuse_local_location(plan, self._master)
+        refuse_local_files(plan, None, self._master)
         return CompactRun(catalog, LazyRunner(self.session), self.run_id, plan.parallelism)
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""
 
     def close(self) -> None:
-        """Close all runs: connections, and database snapshots held."""
+        """Close all open exports, with their connections and database snapshots."""
         self._exports.clear()
         self._resources.close()
 
@@ -206,7 +208,7 @@ def snapshots_of(context: Any) -> Snapshots:
 
 
 def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None = None) -> ObjectStore:
-    """Return the store of a plan's location, with the plan's storage options, else those of an S3 resource."""
+    """Return the store of a plan's location, with the configured storage options, else those of an S3 resource."""
     if s3 is not None and configuration.store_options(plan) is None and plan.to.startswith("s3://"):
         return open_store(parse_location(plan.to), options_of(s3))
     return configuration.store(plan)
@@ -254,7 +256,7 @@ def spark_resource(**config: str) -> LazyPySparkResource:
     """Return a Spark session resource that starts on first use.
 
     Args:
-        **config: Settings over `SPARK_CONFIG`, dots written as they are, such as `{"spark.master": "local[2]"}`.
+        **config: Settings that override `SPARK_CONFIG`, such as `{"spark.master": "local[2]"}`.
     """
     return SparkResource(spark_config=session_config(config))
 
@@ -277,7 +279,7 @@ def snapshots_resource(
             spark: SparkSession = getattr(context.resources, SPARK).spark_session
             return spark
 
-        # A resource of another kind does not tell before it starts.
+        # Other kinds of resources reveal the master only once a session runs.
         master = getattr(getattr(context.resources, SPARK), "spark_config", {}).get("spark.master", "")
         opened = Snapshots(
             configuration, context.run.run_id if context.run else "", session, s3, **({"master": master} | settings)

@@ -1,18 +1,18 @@
-"""The asset `restored`: a plan's snapshot in the plan's target, window by window, and the checks of its row counts."""
+"""The asset `restored`, which restores a plan's snapshot window by window, and the checks of its row counts."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.prepared import Prepared
-from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.plan import RestorePlan
+from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
+from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -31,14 +31,14 @@ class RestoreConfig(dg.Config):
     replace: bool = Field(default=False, description="Delete these windows' rows from the target and load them again.")
     into_nonempty: bool = Field(
         default=False,
-        description="Load into tables that hold rows of others: what both have is then there twice.",
+        description="Load into tables that have rows of other users: rows that both have are then doubled.",
     )
     version: str | None = Field(
         default=None, description="Version to restore, such as rev:12; the newest seal by default."
     )
 
     def over(self, settings: RestoreSettings) -> RestoreSettings:
-        """Return settings with what is configured here."""
+        """Return settings with the values that are configured here."""
         return dataclasses.replace(
             settings,
             version=settings.version if self.version is None else self.version,
@@ -73,13 +73,14 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
         done: dict[str, dict[str, Any]] = {}
         try:
-            prepared = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
+            # No window has the tables without a time index, so chunk 0 is loaded with any window.
+            restore_plan = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
             if not config.replace:
-                run.check_rows(prepared, [UNTIMED_CHUNK, *keys])
-            for outcome in _outcomes(run, sorted(keys), again=config.replace):
+                run.check_rows(restore_plan)
+            for outcome in run.restore():
                 snapshots_of(context).on_loaded(outcome)
                 if outcome.chunk in keys and outcome.error is None:
-                    done[keys[outcome.chunk]] = _metadata(outcome, prepared)
+                    done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
             finished = run.finish()
         except SnapshotError as error:
             for key, metadata in done.items():  # Dagster records none of a run that fails
@@ -87,44 +88,33 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
             raise as_failure(error) from error
         for key, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=key)
-        context.log.info(
-            f"Revision {prepared.state.revision}: {'finished' if finished else 'other windows are still to be loaded'}."
-        )
+        progress = "finished" if finished else "other windows are still to be loaded"
+        context.log.info(f"Revision {restore_plan.state.revision}: {progress}.")
         return dg.MaterializeResult()
 
     return restored
 
 
-def _outcomes(run: RestoreRun, chunks: Sequence[int], *, again: bool) -> Iterator[ChunkOutcome]:
-    """Load chunk 0 too, whichever windows are wanted: no window holds the tables without a time index."""
-    if not again:
-        yield from run.restore([UNTIMED_CHUNK, *chunks])
-        return
-    yield from run.restore([UNTIMED_CHUNK])
-    if chunks:
-        yield from run.restore(chunks, again=True)
-
-
-def _metadata(outcome: ChunkOutcome, prepared: Prepared) -> dict[str, Any]:
+def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
     return {
-        "dagster/partition_row_count": prepared.rows_after(outcome),
+        "dagster/partition_row_count": rows_after(plan, outcome),
         "rows_loaded": outcome.rows,
         "bytes": outcome.bytes,
         "status": outcome.status,
         "chunk": outcome.chunk,
-        "revision": prepared.state.revision,
-        "snapshot_id": prepared.state.snapshot_id,
-        "import": prepared.record.id,
+        "revision": plan.state.revision,
+        "snapshot_id": plan.state.snapshot_id,
+        "import": plan.record.id,
     }
 
 
 def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of `restored`: the target holds as many rows as the revision that was restored.
+    """Return the checks of `restored`: the target has as many rows as the revision that was restored.
 
-    `row_counts` looks at each window; `untimed_row_counts` at what no window holds.
+    `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
     asset = dg.AssetKey([plan.name, "restored"])
-    description = "The target holds as many rows of the window as the manifest, table by table."
+    description = "The target has as many rows of the window as the manifest, table by table."
     return [
         partitioned_check(plan, asset, partitions_of(plan), "row_counts", description, _counting),
         _untimed_check(plan, asset),
@@ -135,7 +125,7 @@ def _untimed_check(plan: Plan, asset: dg.AssetKey) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset,
         name="untimed_row_counts",
-        description="The target holds as many rows that lie in no window as the manifest, table by table.",
+        description="The target has as many rows that lie in no window as the manifest, table by table.",
         required_resource_keys={SNAPSHOTS},
     )
     def untimed_row_counts(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
@@ -150,16 +140,16 @@ def _untimed_check(plan: Plan, asset: dg.AssetKey) -> dg.AssetChecksDefinition:
 def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Judge]:
     """Open the target, and count its rows of a chunk.
 
-    The revision is the one that the ledger says was restored: a newer one may be sealed by now.
+    The ledger names the revision that was restored: a newer one may be sealed by now.
     """
     run = snapshots_of(context).restore_run(plan.name)
-    prepared = run.prepare(recorded=True)
+    restore_plan = run.current(recorded=True)
     with run.target() as target:
 
         def judge(chunk: int) -> tuple[bool, Mapping[str, Any]]:
-            if chunk not in {UNTIMED_CHUNK, *(each.chunk for each in prepared.chunks)}:
-                return False, {"not_restored": f"Revision {prepared.state.revision}, which was restored, lacks it."}
-            different = prepared.differences(target, chunk)
+            if chunk not in {UNTIMED_CHUNK, *(each.chunk for each in restore_plan.chunks)}:
+                return False, {"not_restored": f"Revision {restore_plan.state.revision}, which was restored, lacks it."}
+            different = chunk_differences(target, restore_plan, chunk)
             return not different, _difference_metadata(different)
 
         yield judge

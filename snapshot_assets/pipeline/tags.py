@@ -1,4 +1,4 @@
-"""The asset `tag`: a partition for each tag, and what tags a sealed snapshot by the plan's rule."""
+"""The asset `tag`, with a partition for each tag, and the sensor that creates automatic tags."""
 
 # Dagster reads the annotations of assets and sensors, so they must not be postponed here.
 from typing import Any
@@ -21,14 +21,14 @@ from snapshot_assets.plan.plan import Plan
 
 _OBJECT = "manifest"
 """The metadata entry that names a tag's object, which holds the manifest of its revision."""
-_RULE = "A rule made it: rules may delete it. A tag of this name that a rule has made meanwhile is left as it is."
+_RULE = "A rule creates the tag, and rules may delete it. If a rule created a tag of this name already, that one stays."
 
 
 class TagConfig(dg.Config):
     """Run config of the asset `tag`."""
 
     at: str | None = Field(default=None, description="Version to pin, such as rev:12; the newest seal by default.")
-    time_retained: str | None = Field(default=None, description="Time to live, such as 90d; for ever by default.")
+    time_retained: str | None = Field(default=None, description="Time to live, such as 90d; no limit by default.")
     automatic: bool = Field(default=False, description=_RULE)
 
 
@@ -69,7 +69,7 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         store = snapshots_of(context).store(plan.name)
         try:
             catalog = Catalog.open_for_writing(store, single_writer=plan.single_writer)
-            known = _made(catalog, context.partition_key, config)
+            known = _create(catalog, context.partition_key, config)
         except SnapshotError as error:
             raise as_failure(error) from error
         fact = revision_summaries(catalog.state)[known.tag.revision]
@@ -78,8 +78,8 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
     return tag
 
 
-def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
-    """Make a tag; one that rules made is theirs, whoever of schedule and sensor was first."""
+def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
+    """Create a tag. If a rule wants one that a rule created already, return that: schedule and sensor may race."""
     known = catalog.require_snapshot().tags.get(name)
     if config.automatic and known is not None and known.tag.automatic:
         return known
@@ -89,12 +89,12 @@ def _made(catalog: Catalog, name: str, config: TagConfig) -> TagState:
 
 
 def tag_metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
-    """Return what links a tag to its snapshot in Dagster's UI; columns of `$tags` have their names.
+    """Return the metadata that links a tag to its snapshot in Dagster's UI; columns of `$tags` keep their names.
 
     Args:
         plan: The plan.
         known: The tag.
-        fact: What its revision is.
+        fact: Summary of its revision.
         uri: The location.
     """
     tag = known.tag
@@ -125,7 +125,7 @@ def tag_job(plan: Plan) -> Any:
 
 
 def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
-    """Return the sensor that tags what the manifest sealed, if its rule's newest tick has no tag; it ships stopped."""
+    """Return the sensor that tags a new seal if the rule's newest tick has no tag; it ships stopped."""
 
     @dg.asset_sensor(
         asset_key=dg.AssetKey([plan.name, "manifest"]),
@@ -144,10 +144,7 @@ def tag_sensor(plan: Plan, job: Any) -> dg.SensorDefinition:
 
 
 def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.SkipReason:
-    """Ask for the tag that is due.
-
-    A seal asks once, but each does anew, so that a run that failed is made up for by the next one.
-    """
+    """Request the tag that is due. Each seal requests it once, so the next seal makes up for a failed run."""
     rule = plan.retention.tag.rule if plan.retention.tag else None
     if rule is None:
         return dg.SkipReason("The plan has no rule of automatic tags (retention.tag).")
@@ -171,14 +168,14 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
 
 
 def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str) -> None:
-    """Show a plan's tags as its log has them: they are made, changed and deleted without Dagster, too.
+    """Report a plan's tags to Dagster, because tags are also created, changed and deleted without Dagster.
 
-    A partition that was never materialised stays, because a run that makes its tag may be about to begin.
+    A partition that was never materialised stays, because a run that creates its tag may be about to start.
 
     Args:
-        context: Of the op that reports the tags that Dagster does not know.
+        context: The op that reports.
         plan: The plan.
-        state: The head's state.
+        state: The head.
         uri: The location.
     """
     instance, key, partitions = context.instance, tag_key(plan), _partitions_name(plan)
@@ -194,7 +191,7 @@ def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str
 
 
 def _shown_object(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> object:
-    """Return the object that the partition's newest materialization names: a tag that was replaced has another one."""
+    """Return the object that the partition's newest materialization names; a replaced tag has another one."""
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[name])
     for record in instance.fetch_materializations(wanted, limit=1).records:
         if record.asset_materialization is not None and _OBJECT in record.asset_materialization.metadata:

@@ -4,7 +4,7 @@
       flights: duckdb:///data/flights.duckdb
       shop: postgresql://reader:${SHOP_PASSWORD}@db.example.com/shop
 
-    storage:                              # by URI scheme; a plan may say otherwise for itself
+    storage:                              # by URI scheme; a plan may override it
       s3:
         region: eu-central-1
         access_key_id: ${BACKUP_KEY_ID:-backup}
@@ -24,12 +24,12 @@
         start_time: 2025-01-01T00:00:00Z
         lag: 15m
 
-`${NAME}` in any text stands for the environment variable of that name, `${NAME:-text}` for it or else the text, and
-`$${` for a plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts are never quietly read as something
-else: a time stays a text, and of YAML's many booleans only `true` and `false` count.
+`${NAME}` in a text is replaced by the environment variable of that name. `${NAME:-text}` has a default, and `$${` is a
+plain `${`. `${CONFIG_DIR}` is the folder of the file itself. Texts stay texts: a time is a text, and only `true` and
+`false` are booleans.
 
-The file is found by the path given, else by the environment variable `SNAPSHOTS_CONFIG`, else as `snapshots.yaml` in
-the working directory, where it may be missing.
+The file is the path given, else the environment variable `SNAPSHOTS_CONFIG`, else `snapshots.yaml` in the working
+directory, which may be missing.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ class StorageByScheme(BaseModel):
 
 @dataclass(frozen=True)
 class Configuration:
-    """What `snapshots.yaml` says; an empty one serves calls that name everything by URI.
+    """The content of `snapshots.yaml`; empty for calls that name everything by URI.
 
     Attributes:
         sources: Databases by alias.
         storage: Storage options by URI scheme.
-        plans: The plans, in the file's order; no two of one name.
-        path: The file, where there is one.
+        plans: The plans, in the file's order; names are unique.
+        path: The file, if there is one.
     """
 
     sources: Mapping[str, DatabaseAddress] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Configuration:
         """Return the plan of a name.
 
         Raises:
-            PlanError: There is none.
+            PlanError: There is no such plan.
         """
         plans = {plan.name: plan for plan in self.plans}
         if name not in plans:
@@ -111,15 +111,15 @@ class Configuration:
         return plans[name]
 
     def with_plan(self, plan: Plan) -> Configuration:
-        """Return the configuration with a plan added last, in place of one of the same name."""
+        """Return the configuration with a plan added last; it replaces one of the same name."""
         return replace(self, plans=(*(other for other in self.plans if other.name != plan.name), plan))
 
     def source(self, reference: DatabaseReference | str) -> DatabaseAddress:
-        """Return how to reach the database that an alias or a URI names.
+        """Return the address of the database that an alias or a URI names.
 
         Raises:
             PlanError: It is neither an alias nor a URI.
-            UnknownSourceError: No source has this alias, or it is a URI of no known kind.
+            UnknownSourceError: No source has this alias, or the kind of the URI is unknown.
         """
         named = DatabaseReference.parse(reference)
         if named.uri is not None:
@@ -127,20 +127,20 @@ class Configuration:
         if named.alias not in self.sources:
             raise UnknownSourceError(
                 f"{self._file} has no source {named.alias!r}. {suggestion(named.alias, self.sources)} "
-                "A URI such as postgresql://host/database serves as well."
+                "You can also write a URI such as postgresql://host/database."
             )
         return self.sources[named.alias]
 
     def store_options(self, plan: Plan) -> StoreOptions | None:
-        """Return how to reach a plan's location: as the plan says, else as the file says for its scheme."""
+        """Return the storage options of a plan's location: the plan's own, else those of its scheme."""
         return plan.storage or self.store_options_for(parse_location(plan.to))
 
     def store_options_for(self, location: Location) -> StoreOptions | None:
-        """Return what the file says for locations of this scheme, None where it says nothing."""
+        """Return the configured options of a location's scheme; None if there are none."""
         return getattr(self.storage, location.scheme, None)
 
     def store(self, plan: Plan) -> ObjectStore:
-        """Return the store of a plan's location; nothing connects before its first use."""
+        """Return the store of a plan's location; it connects on first use."""
         return open_store(parse_location(plan.to), self.store_options(plan))
 
     @property
@@ -159,7 +159,7 @@ def load_configuration(
     Args:
         path: The file; None for `$SNAPSHOTS_CONFIG`, else `snapshots.yaml` here, else an empty configuration.
         environment: Values of references; None for the process's own.
-        storage_only: Read only the section `storage`: who lists or verifies a snapshot needs no source's password.
+        storage_only: Read only the section `storage`: to list or verify a snapshot, no source's password is needed.
 
     Raises:
         PlanError: The file is missing or wrong; the message lists every mistake in it.
@@ -179,22 +179,22 @@ def load_configuration(
 
 
 def ad_hoc_configuration(path: str | os.PathLike[str] | None, fields: Mapping[str, Any]) -> Configuration:
-    """Return the configuration with a plan made from a call's own arguments added last.
+    """Return the configuration with a plan made from a call's arguments added last.
 
     Args:
         path: The configuration file; None as in `load_configuration`.
-        fields: Fields of the plan. Without `name` it is named after the last segment of its location.
+        fields: Fields of the plan. The default `name` is the last segment of its location.
 
     Raises:
         PlanError: The file or a field is wrong.
-        LocationUriError: `to` is not a place for snapshots.
+        LocationUriError: `to` is not a valid location.
     """
     named = {"name": _plan_name(fields["to"])} | dict(fields) if "to" in fields else fields
     return load_configuration(path).with_plan(Plan(**named))
 
 
 def _plan_name(to: str) -> str:
-    """Return the last segment of a location as a plan's name, which begins with a letter."""
+    """Return the last segment of a location as a plan's name, which starts with a letter."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", parse_location(to).segments[-1])[:_LONGEST_NAME]
     return name if NAME.fullmatch(name) else f"plan_{name}"[:_LONGEST_NAME]
 
@@ -202,16 +202,16 @@ def _plan_name(to: str) -> str:
 def parse_configuration(
     text: str, path: Path, environment: Mapping[str, str], *, sections: Collection[str] = _SECTIONS
 ) -> Configuration:
-    """Return the configuration that a YAML text says.
+    """Parse the YAML text of a configuration.
 
     Args:
         text: The YAML.
-        path: The file it stands in, for messages.
+        path: The file, for messages.
         environment: Values of references.
-        sections: The sections to read; references in others need not resolve.
+        sections: The sections to read; references in other sections need not resolve.
 
     Raises:
-        PlanError: It is wrong; the message lists every mistake.
+        PlanError: The text is wrong; the message lists every mistake.
     """
     tree = parse_yaml(text, str(path))
     reader = _Reader(environment)
@@ -224,7 +224,7 @@ def parse_configuration(
 
 
 class _Reader:
-    """Reads one tree, collecting every mistake rather than stopping at the first."""
+    """Reads one tree, and collects every mistake."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.problems: list[Problem] = []
@@ -232,7 +232,7 @@ class _Reader:
         self._resolved: dict[str, str] = {}
 
     def read(self, tree: object, path: Path) -> Configuration:
-        """Return the configuration; it is whole only if no problem was found."""
+        """Return the configuration; it is complete only if there are no problems."""
         sections = self._section((), tree) or {}
         for name in sorted(set(sections) - set(_SECTIONS)):
             self._report((name,), f"is not a section. {suggestion(name, _SECTIONS)}")
@@ -243,7 +243,7 @@ class _Reader:
         return Configuration(sources, storage, plans, path)
 
     def _check_aliases(self, plans: tuple[Plan, ...], sources: object) -> None:
-        """Report aliases in plans that no source has, be it a right one or a wrong one."""
+        """Report aliases in plans that `sources` lacks, whether or not the source is valid."""
         known = list(sources) if isinstance(sources, dict) else []
         for plan in plans:
             for role, reference in (("source", plan.source), ("target", plan.target)):
@@ -272,7 +272,7 @@ class _Reader:
                 self._report(path, "is not a URI; write such as postgresql://host/database")
                 continue
             try:
-                kind_of(uri)  # and no more: drivers are loaded only for the source at hand
+                kind_of(uri)  # drivers are loaded only for the source in use
             except UnknownSourceError as error:
                 self._report(path, str(error))
             else:
@@ -325,7 +325,7 @@ class _Reader:
         self._collect((), [Problem(path, message)])
 
     def _collect(self, path: tuple[str, ...], problems: list[Problem]) -> None:
-        """Add problems, showing references where their values would stand; of a field only the first."""
+        """Add the first problem of each field, with references in place of their values."""
         for problem in problems:
             message = problem.message
             for value in sorted(filter(None, self._resolved), key=len, reverse=True):

@@ -1,4 +1,4 @@
-"""The types a plan's fields are made of: each knows how it is written, and how it is written back as JSON."""
+"""The types of a plan's fields: how each is parsed, and how it is written as JSON."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True)
 class DatabaseReference:
-    """A source or target as the user named it: an alias, or a URI under the public alias made from it.
+    """A source or target as the user named it: an alias, or a URI with a public alias made from it.
 
     Attributes:
-        alias: The name that may be shown and written.
-        uri: The URI, secrets included; None where an alias was written.
+        alias: The name, which may be shown and stored.
+        uri: The URI, secrets included; None if the user wrote an alias.
     """
 
     alias: str
@@ -41,11 +41,11 @@ class DatabaseReference:
 
     @classmethod
     def parse(cls, value: object) -> DatabaseReference:
-        """Return the reference a text stands for.
+        """Parse an alias or a URI.
 
         Raises:
             PlanError: It is neither an alias nor a URI.
-            UnknownSourceError: It is a URI of no known kind.
+            UnknownSourceError: The kind of the URI is unknown.
         """
         if isinstance(value, DatabaseReference):
             return value

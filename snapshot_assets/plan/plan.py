@@ -1,7 +1,7 @@
-"""The plan: everything a user says about one dataset's snapshots, checked before anything runs.
+"""The plan: everything that defines one dataset's snapshots, checked before anything runs.
 
-A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.configuration`) or built in Python; both give the same
-object, and both report all mistakes at once:
+A plan is written in `snapshots.yaml` (see `snapshot_assets.plan.configuration`) or built in Python. Both report all
+mistakes at once:
 
     Plan(
         name="flights",
@@ -49,11 +49,11 @@ from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
-"""What a plan may be called: keys of Dagster resources begin with it, which may not begin with `_`."""
+"""Valid names of plans. Keys of Dagster resources start with the name, and may not start with `_`."""
 
 _MB = 1 << 20
 MAX_PARALLELISM = 64
-"""Most chunks that are worked on side by side."""
+"""Most chunks that are processed in parallel."""
 _MIN_GRACE = timedelta(minutes=10)  # clocks of writers and store may differ by five minutes either way
 
 
@@ -74,18 +74,18 @@ _DATA_FIELDS = (
 
 
 class Plan(BaseModel):
-    """One dataset's plan: where from, where to, which rows, cut how, and within which limits.
+    """One dataset's plan: source, location, tables, range, windows, format and limits.
 
     Durations are written `90m`, `6h`, `7d`; sizes `256MB`; times in RFC 3339 with a zone; tables `schema.table`.
-    A field that contradicts another is reported beside all other mistakes.
+    A contradiction between fields is reported with all other mistakes.
 
     Raises:
-        PlanError: Something is wrong; `attributes["problems"]` lists each field.
+        PlanError: A field is wrong; `attributes["problems"]` lists every mistake.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    # A rule about two fields is checked on the later one, which sees the earlier ones only if they are right.
+    # A rule about two fields is checked on the later one, which has the earlier ones only if they are valid.
     name: str = Field(description="Name of the plan, and key prefix of its assets.", examples=["flights"])
     source: Reference = Field(
         description="Database to export: an alias of the configuration, or a URI.",
@@ -96,11 +96,11 @@ class Plan(BaseModel):
     storage: Storage | None = Field(
         None,
         exclude=True,
-        description="How to reach the location, where neither configuration nor environment says it.",
+        description="Storage options of the location, where neither configuration nor environment has them.",
     )
     catalog: str | None = Field(None, min_length=1, description="Name of the catalog in the manifest.")
     kind: Literal["once", "continuous"] = Field(
-        "once", description="`once`: a fixed range. `continuous`: all windows that have closed, for ever."
+        "once", description="`once`: a fixed range. `continuous`: all closed windows, without an end."
     )
     schema_only: bool = Field(False, description="Export the schema and no rows.")
     schemas: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
@@ -125,20 +125,20 @@ class Plan(BaseModel):
     )
     carriers: dict[ColumnOfTable, Carrier] = Field(
         default_factory=dict,
-        description="How a column's values travel, where the type's own carrier will not do.",
+        description="Carrier of a column's values, to override that of its type.",
         examples=["{public.trips.fare: text}"],
     )
     null_time: Literal["chunk0", "fail"] = Field("chunk0", description="Rows without a finite time.")
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
-    parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks worked on side by side.")
+    parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel.")
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
     format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
-    max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed and the next begun.")
+    max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed.")
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GB), or all."
     )
     single_writer: bool = Field(
-        False, description="Promise that nobody else writes here: allows a store without conditional creates."
+        False, description="Promise that no other writer uses the location: allows a store without conditional creates."
     )
     grace: Duration = Field(timedelta(hours=24), description="Age below which garbage collection deletes nothing.")
     retention: RetentionFields = Field(
@@ -156,25 +156,20 @@ class Plan(BaseModel):
 
     @property
     def selection(self) -> Selection:
-        """What of the source is exported, as the database modules take it."""
+        """The exported part of the source."""
         carriers = {(table, column): carrier for (table, column), carrier in self.carriers.items()}
         return Selection(self.schemas, self.tables, self.time_columns, carriers)
 
-    @property
-    def open_end(self) -> bool:
-        """Whether the range has no last window."""
-        return self.kind == "continuous"
-
     def require_dagster(self) -> None:
-        """Refuse a plan whose windows Dagster cannot know: nothing is resolved when definitions are loaded.
+        """Refuse a plan whose windows are unknown when Dagster loads its definitions.
 
         Raises:
-            PlanError: `start_time`, or `end_time` of a plan that is not continuous, is left open.
+            PlanError: `start_time` is missing, or `end_time` of a plan that is not continuous.
         """
         if self.schema_only:
             return
         missing = [name for name in ("start_time", "end_time") if getattr(self, name) is None]
-        if self.open_end:
+        if self.kind == "continuous":
             missing.remove("end_time")
         if missing:
             raise PlanError(
@@ -185,20 +180,20 @@ class Plan(BaseModel):
             )
 
     def resolved(self, start: datetime, end: datetime) -> Self:
-        """Return the plan with its open bounds settled; bounds the user wrote stay.
+        """Return the plan with the ends that it omits filled in.
 
         Args:
-            start: Used where `start_time` is open.
-            end: Used where `end_time` is open and the plan is not continuous.
+            start: Used if `start_time` is missing.
+            end: Used if `end_time` is missing and the plan is not continuous.
 
         Raises:
-            PlanError: The range that results is empty or has too many windows.
+            PlanError: The resulting range is empty or has too many windows.
         """
-        end_time = None if self.open_end else self.end_time or end
+        end_time = None if self.kind == "continuous" else self.end_time or end
         return self.changed(start_time=self.start_time or start, end_time=end_time)
 
     def changed(self, **fields: Any) -> Self:
-        """Return the plan with other values in some fields, checked like any plan.
+        """Return the plan with changed fields, checked like any plan.
 
         Raises:
             PlanError: A new value is wrong, or contradicts another field.
@@ -313,7 +308,7 @@ class Plan(BaseModel):
 
 
 def _require_selected(tables: Iterable[TableName], schemas: Iterable[str], selected: Iterable[TableName]) -> None:
-    """Refuse tables outside the selected schemas or tables, where these are named."""
+    """Refuse tables outside the selected schemas or tables."""
     schemas, selected = tuple(schemas), tuple(selected)
     for table in tables:
         if schemas and table.schema not in schemas:

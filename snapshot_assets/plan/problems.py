@@ -1,4 +1,4 @@
-"""Mistakes in what the user wrote: pydantic's findings as sentences, and many of them as one `PlanError`."""
+"""Mistakes in a configuration: turns pydantic's errors into sentences, and all of them into one `PlanError`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Problem(NamedTuple):
 
     Attributes:
         path: The field, from the outermost name inwards.
-        message: What was found and what would work; without secrets.
+        message: The value, and what would be valid; without secrets.
     """
 
     path: tuple[str, ...]
     message: str
 
     def under(self, *outer: str) -> Problem:
-        """Return the same mistake seen from further out."""
+        """Return the same mistake with a longer path."""
         return self._replace(path=(*outer, *self.path))
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Problem(NamedTuple):
 
 
 def plan_error(what: str, problems: Iterable[Problem]) -> PlanError:
-    """Return one error that lists all mistakes, which it also carries as `attributes["problems"]`.
+    """Return one error that lists all mistakes, also as `attributes["problems"]`.
 
     Args:
         what: What has the mistakes, such as `plan 'demo'`.
@@ -56,18 +56,18 @@ def plan_error(what: str, problems: Iterable[Problem]) -> PlanError:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], secret: Collection[str] = ()) -> list[Problem]:
-    """Return what pydantic found, in this package's words.
+    """Return pydantic's errors as mistakes.
 
     Args:
-        error: What validating a `model` raised.
+        error: The error of validating a `model`.
         model: The outermost model.
-        secret: Its fields that may hold secrets: what was found in them is not shown.
+        secret: Its fields that may hold secrets; their values are not shown.
     """
     return [_problem(detail, model, secret) for detail in error.errors(include_url=False)]
 
 
 def raising_value_errors(parse: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """Return a parser as pydantic wants it, which collects only a `ValueError` as a finding."""
+    """Return a parser that raises `ValueError`, the only error that pydantic collects."""
 
     def parse_or_value_error(value: Any) -> _T:
         try:
@@ -84,7 +84,7 @@ def _problem(detail: Any, model: type[BaseModel], secret: Collection[str]) -> Pr
 
 
 def _innermost(model: type[BaseModel], path: tuple[str, ...]) -> tuple[type[BaseModel], str]:
-    """Return the model that a field belongs to, and the field's name there; what lies in a list or mapping is its."""
+    """Return the model of a field, also of one in a list or mapping, and the field's name there."""
     for name in path[:-1]:
         field = model.model_fields.get(name)
         kinds = (field.annotation, *get_args(field.annotation)) if field is not None else ()

@@ -1,4 +1,4 @@
-"""The part of a plan that says what is kept: how long revisions stay readable, and which get tags and savepoints.
+"""The part of a plan about retention: how long revisions stay readable, and which get tags and savepoints.
 
     retention:
       keep_last: 10
@@ -6,7 +6,7 @@
       tag: {create_time: 02:00, name: "auto-{date}", num_retained_max: 7, default_time_retained: 90d}
       savepoint: {create_interval: 7d, num_retained_max: 4}
 
-Nothing expires, and no tag is made, that no such field asks for.
+Without these fields, nothing expires and no tag is created.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import re
 from datetime import time, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.plan.fields import Duration
@@ -50,16 +50,17 @@ TimeOfDay = Annotated[
 ]
 
 
+PositiveDuration = Annotated[Duration, AfterValidator(_is_positive)]
+
+
 class _Fields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class _Pins(_Fields):
     create_time: TimeOfDay = Field(time(0, 0), description="Time of day in UTC, `hh:mm`.")
-    create_interval: Duration = Field(
-        _LEAST, description="Time between two, in whole days, counted from Thursday, 1970-01-01."
-    )
-    num_retained_max: int | None = Field(None, ge=1, description="How many automatic ones stay; null for all.")
+    create_interval: Duration = Field(_LEAST, description="Interval, in whole days, counted from Thursday, 1970-01-01.")
+    num_retained_max: int | None = Field(None, ge=1, description="How many automatic ones are kept; null for all.")
 
     @field_validator("create_interval")
     @classmethod
@@ -73,12 +74,13 @@ class _Pins(_Fields):
 
 
 class TagFields(_Pins):
-    """A tag for each day, or each few days."""
+    """Automatic tags, one per interval."""
 
     name: str = Field(
-        "auto-{date}", description="Name, with `{date}`, or `{year}`, `{month}`, `{day}`, of its day; `{time}` too."
+        "auto-{date}",
+        description="Name, with `{date}`, or `{year}`, `{month}`, `{day}`; optionally `{time}`.",
     )
-    default_time_retained: Duration | None = Field(None, description="How long a tag lives; null for ever.")
+    default_time_retained: PositiveDuration | None = Field(None, description="How long a tag is kept; null for ever.")
 
     @field_validator("name")
     @classmethod
@@ -86,42 +88,32 @@ class TagFields(_Pins):
         raising_value_errors(check_pattern)(name)
         return name
 
-    @field_validator("default_time_retained")
-    @classmethod
-    def _lives(cls, length: timedelta | None) -> timedelta | None:
-        return length if length is None else _is_positive(length)
-
     @property
     def rule(self) -> TagRule:
-        """The rule that these fields are."""
+        """The rule of these fields."""
         return TagRule(self._ticks, self.name, self.num_retained_max, self.default_time_retained)
 
 
 class SavepointFields(_Pins):
-    """A savepoint for each day, or each few days."""
+    """Automatic savepoints, one per interval."""
 
     @property
     def rule(self) -> SavepointRule:
-        """The rule that these fields are."""
+        """The rule of these fields."""
         return SavepointRule(self._ticks, self.num_retained_max)
 
 
 class RetentionFields(_Fields):
-    """What a plan keeps; see the module."""
+    """The retention of a plan."""
 
-    keep_last: int | None = Field(None, ge=1, description="So many of the newest sealed revisions stay readable.")
-    keep_for: Duration | None = Field(None, description="What was sealed no longer ago than this stays readable.")
+    keep_last: int | None = Field(None, ge=1, description="Number of newest sealed revisions that stay readable.")
+    keep_for: PositiveDuration | None = Field(None, description="Age up to which sealed revisions stay readable.")
     tag: TagFields | None = Field(None, description="Automatic tags.")
     savepoint: SavepointFields | None = Field(None, description="Automatic savepoints.")
 
-    @field_validator("keep_for")
-    @classmethod
-    def _keeps(cls, length: timedelta | None) -> timedelta | None:
-        return length if length is None else _is_positive(length)
-
     @property
     def rule(self) -> Retention | None:
-        """Which sealed revisions stay readable without a pin; None where all do."""
+        """Which sealed revisions stay readable without a pin; None if all do."""
         if self.keep_last is None and self.keep_for is None:
             return None
         return Retention(self.keep_last, self.keep_for)

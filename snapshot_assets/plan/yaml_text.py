@@ -1,8 +1,8 @@
-"""YAML as people expect it: texts stay texts, and a key stands once.
+"""Parses YAML strictly: texts stay texts, and a repeated key is an error.
 
 PyYAML follows YAML 1.1, where `no`, `1:30` and `2013-01-01` are a boolean, a number of base 60 and a date, and where
-the second of two equal keys silently wins. Here only `true`, `false`, `null`, decimal numbers and nothing else are
-read as other than text, as in YAML 1.2's core, and a repeated key is an error.
+the second of two equal keys silently wins. Here only `true`, `false`, `null` and decimal numbers are not texts, as in
+the core schema of YAML 1.2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with YAML 1.2's scalars and without repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Return a mapping, refusing a key that stands twice (a merged one may be overridden)."""
+        """Return a mapping; refuses a repeated key, unless it overrides a merged one."""
         seen: dict[Hashable, yaml.Mark] = {}
         for key_node, _ in node.value:
             if key_node.tag == _MERGE:
@@ -49,14 +49,14 @@ for _tag, _pattern, _first in (
 
 
 def parse_yaml(text: str, name: str) -> object:
-    """Return what a YAML text says.
+    """Parse a YAML text.
 
     Args:
         text: The text.
-        name: Where it stands, for messages.
+        name: The file, for messages.
 
     Raises:
-        PlanError: It is no YAML, or a key stands twice; names the line.
+        PlanError: The YAML is invalid, or a key is repeated; names the line.
     """
     try:
         return yaml.load(text, Loader=_Loader)

@@ -1,20 +1,18 @@
-"""What the tests of pins share."""
+"""Helpers for the tests of pins."""
 
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, savepoint_document, write_pin
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, write_pin
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import new_attempt, savepoint_path
 from snapshot_assets_tests.catalog.conftest import Writer
 
 NOW = timedelta(0)
@@ -34,7 +32,7 @@ class Changed:
 
 
 class Killed(BaseException):
-    """What ends a process at once."""
+    """Ends a process at once."""
 
 
 def sealed_by(writer: Writer) -> Writer:
@@ -44,7 +42,7 @@ def sealed_by(writer: Writer) -> Writer:
 
 
 def reseal(writer: Writer) -> int:
-    """Replace chunk 1 and seal again; returns the new seal's revision."""
+    """Replace chunk 1 and seal again. Return the new seal's revision."""
     old = next(writer.catalog.state.live_files(1)).file.path
     writer.complete(1, writer.file(1, b"late rows"), replaces=(old,))
     return seal(writer.catalog).seal.revision
@@ -63,21 +61,16 @@ def path_of(store, name="nightly"):
 
 
 def save(catalog, **options):
-    """Make a savepoint of the newest seal, as if all of it were compacted."""
+    """Create a savepoint of the newest seal as if it were compacted."""
     return create_savepoint(catalog, catalog.refresh().data_revision, **options)
 
 
 def save_older(catalog, revision, *, automatic=False):
-    """Make a savepoint of an older revision than the newest seal, which no command does."""
+    """Create a savepoint of a revision older than the newest seal, which no command does."""
     number = catalog.refresh().pins.last_savepoint + 1
     wanted = act.SavepointCreated(number, revision, NO_OBJECT, catalog.now(), automatic)
-    ref = write_pin(
-        catalog,
-        savepoint_path(number, new_attempt()),
-        revision,
-        lambda manifest: savepoint_document(wanted, catalog.writer_id, catalog.state.format_version, manifest),
-    )
-    catalog.commit(lambda _: [replace(wanted, object=ref)])
+    created = write_pin(catalog, wanted, catalog.state.format_version)
+    catalog.commit(lambda _: [created])
 
 
 def race(*calls):
@@ -99,7 +92,7 @@ def race(*calls):
 
 
 def dying(store, calls, after):
-    """The store, until a process dies before or after one more writing call."""
+    """Return the store of a process that dies before or after a number of writing calls."""
     left = [calls]
 
     def method(name):
@@ -127,9 +120,9 @@ def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
 
 
 def collected(writer: Writer) -> set[str]:
-    """Return the data files that a collection deletes.
+    """Collect garbage and return the deleted data files.
 
-    Many quick commits run ahead of the clock, as each is a millisecond after the one before; it is waited for.
+    Commit times of many quick commits run ahead of the clock, so wait for the clock first.
     """
     ahead = read_state(writer.store).committed_at - datetime.now(UTC)
     time.sleep(max(ahead.total_seconds(), 0))

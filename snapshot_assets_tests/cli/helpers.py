@@ -69,6 +69,16 @@ def store_of(location: str | Path) -> ObjectStore:
     return open_store(parse_location(location.as_uri() if isinstance(location, Path) else location))
 
 
+def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
+    """Call `snapshots catalog` on a location."""
+    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+
+
+def contents(location: Path) -> dict[str, bytes]:
+    """Return all files below a folder, by path."""
+    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+
+
 def export(plan: Plan, store: ObjectStore, *, chunks: Iterable[int] | None = None) -> list[Outcome]:
     """Export a plan in this process, without Spark and Dagster.
 

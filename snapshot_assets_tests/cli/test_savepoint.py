@@ -40,7 +40,7 @@ def savepoints(location: Path) -> dict[int, int]:
 
 @pytest.fixture
 def compacted(monkeypatch: pytest.MonkeyPatch, exported: Path) -> list[Wanted]:
-    """What was asked of the job, which runs in this process instead, without Spark and Dagster."""
+    """The requests to the job, which runs in this process instead, without Spark and Dagster."""
     asked: list[Wanted] = []
 
     def run(_: object, plan: Plan, given: CompactionPlan, *, on_compacted: Callable[[Any], None], **__: object) -> str:
@@ -58,16 +58,16 @@ def test_what_needs_no_compaction_is_pinned_at_once(
     snapshots: Snapshots, exported: Path, compacted: list[Wanted]
 ) -> None:
     head = read_state(store_of(exported)).revision
-    told = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
-    assert told == {
+    preview = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
+    assert preview == {
         "uri": exported.as_uri(),
         "dry_run": True,
         "savepoint_id": 1,
         "saved_snapshot_id": head,
         "groups": [],
     }
-    said = savepoint(snapshots, exported, "create", "--dry-run").out
-    assert said == f"{exported.as_uri()}: savepoint 1 would keep revision {head}; nothing to compact\n"
+    text = savepoint(snapshots, exported, "create", "--dry-run").out
+    assert text == f"{exported.as_uri()}: savepoint 1 would keep revision {head}; nothing to compact\n"
     assert (savepoints(exported), read_state(store_of(exported)).revision) == ({}, head)
     done = savepoint(snapshots, exported, "create")
     assert (done.status, compacted) == (0, [])
@@ -90,14 +90,14 @@ def test_deleted_rows_are_left_out_and_no_tombstone_is_pending(
         Catalog.open_for_writing(store_of(exported)), READINGS, "moment >= '2025-01-02T12:00:00Z' and value < 48"
     )
     assert pending_tombstones(before := read_state(store_of(exported)))
-    told = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
-    assert (told["saved_snapshot_id"], [(each["chunk"], each["table"]) for each in told["groups"]]) == (
+    preview = savepoint(snapshots, exported, "create", "--dry-run", "--json").json
+    assert (preview["saved_snapshot_id"], [(each["chunk"], each["table"]) for each in preview["groups"]]) == (
         None,
         [(chunk, "main.readings") for chunk in (1, 2, 3)],
     )
-    assert [each["reasons"] for each in told["groups"]] == [["asked for"], ["tombstones"], ["asked for"]]
-    said = savepoint(snapshots, exported, "create", "--dry-run").out
-    assert said.endswith(f"{exported.as_uri()}: savepoint 1 would keep the result\n")
+    assert [each["reasons"] for each in preview["groups"]] == [["asked for"], ["tombstones"], ["asked for"]]
+    text = savepoint(snapshots, exported, "create", "--dry-run").out
+    assert text.endswith(f"{exported.as_uri()}: savepoint 1 would keep the result\n")
     assert (compacted, read_state(store_of(exported)).revision) == ([], before.revision)
     done = savepoint(snapshots, exported, "create", "--json").json
     assert (done["savepoint_id"], done["run_ids"], done["chunks_compacted"]) == (1, ["run-1", "run-2"], 3)
@@ -150,9 +150,9 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     assert [each["savepoint_id"] for each in summary["savepoints"]] == [1, 2]
     pinned = snapshots("export", "delete", "--snapshot", location.as_uri(), "--yes")
     assert (pinned.status, "Savepoints 1, 2 pin revisions" in pinned.err) == (2, True)
-    told = savepoint(snapshots, location, "delete", "1", "--dry-run")
-    assert told.out.startswith("savepoint 1 would be deleted\n")
-    assert "pin object: 1 object" in told.out
+    preview = savepoint(snapshots, location, "delete", "1", "--dry-run")
+    assert preview.out.startswith("savepoint 1 would be deleted\n")
+    assert "pin object: 1 object" in preview.out
     assert savepoints(location) == {1: first, 2: second}
     assert savepoint(snapshots, location, "delete", "1").out == f"{location.as_uri()}: savepoint 1 is deleted\n"
     assert savepoint(snapshots, location, "delete", "2", "--json").json["deleted"] is True
@@ -160,8 +160,8 @@ def test_savepoints_are_listed_and_deleted(snapshots: Snapshots, location: Path)
     assert (refused.status, "no savepoint '1'; sealed are 2 revisions" in refused.err) == (2, True)
     assert (savepoints(location), list(writer.store.list("savepoint/"))) == ({}, [])
     what = snapshots("catalog", "log", "--limit", "3", "--json", "--snapshot", location.as_uri()).json["revisions"]
-    said = ["savepoint 2 deleted", "savepoint 1 deleted", f"savepoint 2 pins {second}"]
-    assert [each["what"] for each in what] == [[each] for each in said]
+    text = ["savepoint 2 deleted", "savepoint 1 deleted", f"savepoint 2 pins {second}"]
+    assert [each["what"] for each in what] == [[each] for each in text]
 
 
 def seal_and_save(writer: Writer) -> int:
@@ -190,7 +190,7 @@ def test_the_last_pin_of_an_expired_revision_goes_only_after_a_yes(
 
 
 @pytest.mark.parametrize("number", ["0", "x", "-1"])
-def test_an_id_that_is_none_is_a_wrong_call(snapshots: Snapshots, exported: Path, number: str) -> None:
+def test_an_invalid_id_is_a_wrong_call(snapshots: Snapshots, exported: Path, number: str) -> None:
     refused = savepoint(snapshots, exported, "delete", number)
     assert (refused.status, refused.out) == (2, "")
 

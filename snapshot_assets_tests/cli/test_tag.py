@@ -1,4 +1,4 @@
-"""`snapshots tag`: what it tells and what it commits."""
+"""`snapshots tag`: what it prints and commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tag(snapshots: Snapshots, location: Path, *arguments: str) -> Result:
 
 
 def tags(location: Path) -> dict[str, tuple[int, timedelta | None]]:
-    """Return what the log has: revision and time to live by name."""
+    """Return revision and time to live of each tag of the log, by name."""
     known = read_state(store_of(location)).tags
     return {name: (each.tag.revision, each.tag.ttl) for name, each in known.items()}
 
@@ -119,7 +119,7 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
     assert [each["actions"][0]["kind"] for each in what[1:]] == ["tag_replaced", "tag_replaced", "tag_renamed"]
 
 
-def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+def test_a_dry_run_reports_what_a_tag_releases(snapshots: Snapshots, location: Path, writer: Writer) -> None:
     for name, revision in (("old", 5), ("newest", 7)):
         tag(snapshots, location, "create", name, "--at", str(revision))
     own = writer.catalog.refresh().tags["old"].tag.object
@@ -127,9 +127,9 @@ def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, l
     assert (kept["reasons"], kept["unreadable"]) == ({"pin object": {"objects": 1, "bytes": own.bytes}}, None)
     expire(writer.catalog, keep_last=1)
     gone, before = file_of(writer, 5), {info.path: info.size for info in writer.store.list()}
-    told = tag(snapshots, location, "delete", "old", "--dry-run", "--json").json
-    [receipt] = {each["path"] for each in told["unneeded"]} - {gone, own.path}
-    assert told == {
+    preview = tag(snapshots, location, "delete", "old", "--dry-run", "--json").json
+    [receipt] = {each["path"] for each in preview["unneeded"]} - {gone, own.path}
+    assert preview == {
         "uri": location.as_uri(),
         "tag_name": "old",
         "deleted": False,
@@ -147,8 +147,8 @@ def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, l
             {"path": own.path, "bytes": own.bytes, "reason": "pin object"},
         ],
     }
-    said, head, *lines = tag(snapshots, location, "delete", "old", "--dry-run").out.splitlines()
-    assert said == "tag 'old' would be deleted, and revision 5 not be readable"
+    text, head, *lines = tag(snapshots, location, "delete", "old", "--dry-run").out.splitlines()
+    assert text == "tag 'old' would be deleted, and revision 5 not be readable"
     assert (head.split(), lines[1].split()) == (["Reason", "Bytes", "Object"], ["tag", "deleted", "4", gone])
     assert [line.split(",")[0] for line in lines[3:]] == [
         "pin object: 1 object",
@@ -158,7 +158,7 @@ def test_what_nothing_needs_without_a_tag_is_told_before(snapshots: Snapshots, l
     ]
     replaced = tag(snapshots, location, "replace", "old", "--dry-run", "--json").json
     assert (replaced["tagged_snapshot_id"], replaced["replaced"], replaced["unreadable"]) == (7, False, 5)
-    assert replaced["reasons"]["tag replaced"] == told["reasons"]["tag deleted"]
+    assert replaced["reasons"]["tag replaced"] == preview["reasons"]["tag deleted"]
     assert "tag 'old' would pin revision 7" in tag(snapshots, location, "replace", "old", "--dry-run").out
     assert tag(snapshots, location, "delete", "newest", "--dry-run", "--json").json["reasons"].keys() == {"pin object"}
     assert {info.path: info.size for info in writer.store.list()} == before  # touched nothing
@@ -190,7 +190,7 @@ def test_the_last_pin_of_an_expired_revision_goes_only_after_a_yes(
     assert 5 not in {revision for revision, _ in tags(location).values()}
 
 
-def test_a_tag_that_outlived_its_time_says_so_and_pins_until_it_is_deleted(
+def test_a_tag_that_outlived_its_time_is_marked_and_pins_until_it_is_deleted(
     snapshots: Snapshots, location: Path, writer: Writer
 ) -> None:
     yesterday = Catalog(writer.store, writer.catalog.state, clock=lambda: datetime.now(UTC) - DAY)
@@ -199,8 +199,8 @@ def test_a_tag_that_outlived_its_time_says_so_and_pins_until_it_is_deleted(
     _, old, young = tag(snapshots, location, "list").out.splitlines()
     assert (old.endswith(" (outlived)"), young.endswith("Z")) == (True, True)
     expire = ("catalog", "expire", "--snapshot", location.as_uri())
-    told = snapshots(*expire, "--dry-run")
-    assert "1 tag (old) past the time retained would be deleted" in told.out
+    preview = snapshots(*expire, "--dry-run")
+    assert "1 tag (old) past the time retained would be deleted" in preview.out
     assert set(tags(location)) == {"old", "young"}
     assert snapshots(*expire, "--yes", "--json").json["tags"] == ["old"]
     assert set(tags(location)) == {"young"}
@@ -217,7 +217,7 @@ def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, locatio
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["create", "new", "--at", "6"], "Revision 6 is not sealed"),
         (
@@ -239,7 +239,7 @@ def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, locatio
     ],
 )
 def test_a_wrong_call_names_what_there_is_and_changes_nothing(
-    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], told: str
+    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], message: str
 ) -> None:
     for name in ("friday", "other"):
         tag(snapshots, location, "create", name)
@@ -248,7 +248,7 @@ def test_a_wrong_call_names_what_there_is_and_changes_nothing(
     before = tags(location), [info.path for info in writer.store.list("tag/")]
     refused = tag(snapshots, location, *arguments)
     assert (refused.status, refused.out) == (2, "")
-    assert told in refused.err
+    assert message in refused.err
     assert (tags(location), [info.path for info in writer.store.list("tag/")]) == before
 
 
@@ -256,7 +256,7 @@ def test_a_snapshot_that_nothing_was_sealed_of_has_nothing_to_tag(snapshots: Sna
     writer = Writer(store_of(location))
     writer.begin()
     refused = tag(snapshots, location, "create", "friday")
-    assert (refused.status, "was sealed yet, so that there is nothing to pin" in refused.err) == (2, True)
+    assert (refused.status, "has no seal yet, so there is nothing to pin" in refused.err) == (2, True)
     writer.fill()
     seal(writer.catalog)
     assert tag(snapshots, location, "create", "friday").status == 0

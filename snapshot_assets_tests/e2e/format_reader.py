@@ -1,4 +1,4 @@
-"""A second reader of the storage format, written from FORMAT.md and log.proto alone: the proof that they suffice.
+"""A second reader of the storage format, written from FORMAT.md and log.proto alone, to prove that they suffice.
 
 It imports nothing of the package it checks. `Reader(location).faults` lists everything in which a `file` location
 differs from the specification; `fold` gives the state at any revision.
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
     if protoc.main(["protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={folder}/log.bin", PROTO.name]):
         raise RuntimeError(f"protoc refuses {PROTO}")
     DESCRIBED = descriptor_pb2.FileDescriptorSet.FromString(Path(folder, "log.bin").read_bytes())
-POOL = descriptor_pool.DescriptorPool()  # one of its own: the default pool may hold the package's messages
+POOL = descriptor_pool.DescriptorPool()  # a separate pool, because the default one may contain the package's messages
 POOL.Add(DESCRIBED.file[0])
 
 

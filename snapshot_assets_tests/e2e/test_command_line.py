@@ -15,7 +15,7 @@ from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_pla
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def test_create_settles_open_ends_once_and_goes_on_by_itself(snapshots: Snapshots, source: str, location: Path) -> None:
+def test_create_fixes_open_ends_once_and_resumes_by_itself(snapshots: Snapshots, source: str, location: Path) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri(), "--chunk-time-window", "365d", "--json")
     first = snapshots(*call)
     assert first.status == 0, first.err
@@ -47,7 +47,7 @@ def test_create_writes_hints_and_schema_documents_again(snapshots: Snapshots, so
     assert snapshots(*call).json["run_id"] is None
 
 
-def test_create_finishes_what_another_run_began_with_the_range_it_settled(
+def test_create_finishes_another_run_with_the_range_that_it_fixed(
     snapshots: Snapshots, spark: SparkSession, source: str, location: Path
 ) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri(), "--tables", "main.readings", *RANGE)
@@ -62,7 +62,7 @@ def test_create_finishes_what_another_run_began_with_the_range_it_settled(
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
 
 
-def test_replace_exports_late_rows_and_force_begins_anew(
+def test_replace_exports_late_rows_and_force_starts_a_new_snapshot(
     snapshots: Snapshots, spark: SparkSession, source: str, exported: Path, tmp_path: Path
 ) -> None:
     call = ("export", "create", "--source", source, "--to", exported.as_uri(), *RANGE, "--json")
@@ -80,6 +80,7 @@ def test_replace_exports_late_rows_and_force_begins_anew(
     assert snapshots("export", "verify", "--snapshot", exported.as_uri()).status == 0
 
 
+@pytest.mark.slow
 def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: Path) -> None:
     call = ("export", "create", "--source", source, "--to", location.as_uri())
     result = snapshots(*call, "--schema-only", "--json")
@@ -95,6 +96,7 @@ def test_schema_only_needs_no_rows(snapshots: Snapshots, source: str, location: 
     assert snapshots(*call, "--schema-only", "--json").json["run_id"] is None
 
 
+@pytest.mark.slow
 def test_a_continuous_plan_exports_newly_closed_windows_only(snapshots: Snapshots, tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     start = now - timedelta(hours=3, minutes=30)  # no window closes while the test runs

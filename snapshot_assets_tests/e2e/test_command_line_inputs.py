@@ -1,4 +1,4 @@
-"""Names, paths and sources of every sort through the command line: exported and verified, or refused with a reason."""
+"""Unusual names, paths and sources on the command line: exported and verified, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_tables_of_any_name_are_selected_exported_and_verified(tmp_path: Path, s
     names = [TableName("main", name) for name in _NAMES]
     export(make_plan(source, location.as_uri(), tables=names), store_of(location))
 
-    # The call that would make the same snapshot finds it: names are read from the command line as they are kept.
+    # Repeating the call finds the same snapshot: the command line parses names into their true form.
     written = ",".join(table_text(name) if "," not in name.table else f'main."{name.table}"' for name in names)
     call = ("export", "create", "--source", source, "--to", location.as_uri(), *RANGE, "--tables", written, "--json")
     again = snapshots(*call)
@@ -32,7 +32,7 @@ def test_tables_of_any_name_are_selected_exported_and_verified(tmp_path: Path, s
     assert {path.name for path in tmp_path.iterdir()} == {"names.duckdb", "location", "here"}
 
 
-@pytest.mark.parametrize("folder", ["a b", "ünï/表", "100%", "a+b", "it's", 'q"', "#1"])
+@pytest.mark.parametrize("folder", ["a b+c/ünï/表", "#1 '100%' q\""])
 def test_sources_and_locations_of_any_path(tmp_path: Path, snapshots: Snapshots, folder: str) -> None:
     source = make_source(tmp_path / folder / "s.duckdb")
     location = tmp_path / folder / "location"

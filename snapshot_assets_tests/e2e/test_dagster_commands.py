@@ -1,4 +1,4 @@
-"""A project of its own, driven by Dagster's real commands in processes of their own."""
+"""A separate project, driven by Dagster's real commands in their own processes."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ def test_the_definitions_are_valid_and_warn_of_nothing(folder):
     assert done.returncode == 0, output
     assert "Validation successful for code location snapshot_assets.definitions" in output
     warned = [line for line in output.splitlines() if "Warning" in line]
-    assert all("`definitions_validate_command` is superseded" in line for line in warned), (
-        output
-    )  # by Dagster, of itself
+    by_dagster = "`definitions_validate_command` is superseded"
+    assert all(by_dagster in line for line in warned), output
 
     load = "import dagster as dg; from snapshot_assets.definitions import defs; dg.Definitions.validate_loadable(defs)"
     strict = subprocess.run(
@@ -78,6 +77,7 @@ def test_the_definitions_are_valid_and_warn_of_nothing(folder):
     assert strict.returncode == 0, strict.stderr
 
 
+@pytest.mark.slow
 def test_definitions_connect_to_nothing(folder):
     (folder / "source.duckdb").unlink()
     done = dagster(folder, "asset", "list", "-m", "snapshot_assets.definitions")
@@ -258,7 +258,7 @@ def ask(port: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
 
 
 def until(answer: Callable[[], Any], accept: Callable[[Any], bool], seconds: float) -> Any:
-    """Ask again until the answer is acceptable, and return the last one in any case."""
+    """Repeat a question until its answer is acceptable or time is over, and return the last answer."""
     deadline = time.monotonic() + seconds
     while not accept(found := answer()) and time.monotonic() < deadline:
         threading.Event().wait(0.5)

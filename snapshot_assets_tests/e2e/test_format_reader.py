@@ -1,4 +1,4 @@
-"""FORMAT.md against the package: a reader written from the specification alone agrees with every byte it writes."""
+"""Compares every byte that the package writes with a reader written from FORMAT.md alone."""
 
 import json
 import shutil
@@ -27,6 +27,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.e2e.format_reader import Reader, State, fold
+from snapshot_assets_tests.engine.exports import show_progress
 
 ODD = ("odd schema/Ä", 'tä"ble%.x-1')
 ODD_TEXT = '"odd schema/Ä"."tä""ble%.x-1"'
@@ -247,7 +248,7 @@ def test_the_reader_agrees_with_work_in_progress_and_with_a_failed_chunk(dataset
         with pytest.raises(ExportFailedError):
             list(export.export([0, 1]))
         export.catalog.commit(rules.in_progress(export.catalog.token(), [1, 2, 3], "run-2"))
-        export.show_progress()
+        show_progress(export.catalog)
     state = sound(dataset)
     assert manifest(dataset)["revision"] == state.head.revision
     statuses = {chunk["id"]: chunk["status"] for chunk in manifest(dataset)["chunks"]}
@@ -271,7 +272,7 @@ def test_the_reader_agrees_with_files_that_a_later_run_adopts(dataset: Dataset) 
     assert sound(dataset).files == {}
     with dataset.export(run_id="run-2") as export:
         assert [outcome.status for outcome in export.export([1])] == ["adopted"]
-        export.show_progress()
+        show_progress(export.catalog)
     state = sound(dataset)
     receipt = json.loads((dataset.location / state.chunks[1].receipts[0].path).read_bytes())
     assert (receipt["run"], state.chunks[1].run) == ("run-1", "run-2")
@@ -298,7 +299,7 @@ def test_the_reader_agrees_after_replacing_chunks_a_new_schema_and_a_new_snapsho
         list(export.export([3], replace_completed=True))
         export.seal()
         export.catalog.commit(rules.in_progress(export.catalog.token(), [4], "run-2"))
-        export.show_progress()
+        show_progress(export.catalog)
     third = sound(dataset)
     assert [third.schemas[i].sha256 == third.schemas[1].sha256 for i in (1, 2, 3)] == [True, False, True]
     assert manifest(dataset)["revision"] == third.head.revision - 1

@@ -1,4 +1,4 @@
-"""`snapshots import` whole: what it restores, what it refuses before it touches anything, and what it prints."""
+"""The command `snapshots import`: what it restores, what it refuses before it touches anything, what it prints."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def differing(one: Path, other: Path, *tables: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_import_says_what_it_did_and_the_next_one_that_nothing_was_left(
+def test_an_import_reports_what_it_did_and_the_next_one_has_nothing_to_do(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
 ) -> None:
     first = snapshots(*call, "--json")
@@ -89,7 +89,7 @@ def test_an_import_says_what_it_did_and_the_next_one_that_nothing_was_left(
     assert differing(tmp_path / "source.duckdb", target, "main.readings", "main.sensors") == []
 
 
-def test_a_second_import_over_rows_that_are_gone_says_so_and_fails(
+def test_a_second_import_reports_missing_rows_and_fails(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path
 ) -> None:
     assert Into(f"duckdb://{target}").restore(store_of(exported)).finished
@@ -98,10 +98,10 @@ def test_a_second_import_over_rows_that_are_gone_says_so_and_fails(
     for option in ((), ("--dry-run",), ("--json",)):
         refused = snapshots(*call, *option)
         assert refused.status == 1
-        told = refused.json["error"]["message"] if option == ("--json",) else refused.err
-        assert "main.readings: 72 were loaded, 67 are there (other rows than loaded in chunk 1)" in told
-        assert "main.sensors: 2 were loaded, 0 are there" in told
-        assert "--forget-ledger" in told
+        message = refused.json["error"]["message"] if option == ("--json",) else refused.err
+        assert "main.readings: 72 were loaded, 67 are there (other rows than loaded in chunk 1)" in message
+        assert "main.sensors: 2 were loaded, 0 are there" in message
+        assert "--forget-ledger" in message
 
 
 @pytest.mark.usefixtures("spark")
@@ -132,7 +132,7 @@ def test_a_plan_with_a_target_imports_for_people_and_one_without_is_refused(
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.slow
-def test_tables_in_quotes_a_time_range_and_no_expressions_restore_just_that(
+def test_quoted_tables_a_time_range_and_no_expressions_are_selected(
     snapshots: Snapshots, location: Path, target: Path, tmp_path: Path
 ) -> None:
     quoted = '"od.d"."a ""b"", c"'
@@ -165,28 +165,28 @@ def test_tables_in_quotes_a_time_range_and_no_expressions_restore_just_that(
     assert any("seen" in sentence for sentence in main.json["lost"])
 
 
-def test_a_dry_run_tells_everything_and_touches_nothing(
+def test_a_dry_run_reports_everything_and_touches_nothing(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, target: Path, tmp_path: Path
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    told = snapshots(*call, "--dry-run", "--json")
-    assert told.status == 0, told.err
-    assert (told.json["files"], told.json["rows_of_files"], told.json["finished"]) == (4, 74, False)
-    assert told.json["types"]["main.sensors"] == {"id": "INTEGER", "name": "VARCHAR"}
-    made = " ".join(told.json["makes"])
+    printed = snapshots(*call, "--dry-run", "--json")
+    assert printed.status == 0, printed.err
+    assert (printed.json["files"], printed.json["rows_of_files"], printed.json["finished"]) == (4, 74, False)
+    assert printed.json["types"]["main.sensors"] == {"id": "INTEGER", "name": "VARCHAR"}
+    made = " ".join(printed.json["makes"])
     assert "main.readings" in made
     assert "primary key" in made.lower()
     text = snapshots(*call, "--dry-run")
     assert text.status == 0
     assert "nothing was changed" in text.out
     assert "would load 4 files, 74 rows" in text.out
-    assert all(f"would make {each}" in text.out for each in told.json["makes"])
+    assert all(f"would make {each}" in text.out for each in printed.json["makes"])
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert not target.exists()
     assert not (tmp_path / "dagster").exists()
 
     [victim] = exported.glob("data/2/*.parquet")
-    victim.write_bytes(victim.read_bytes()[::-1])  # of the same size: only reading the data finds it
+    victim.write_bytes(victim.read_bytes()[::-1])  # of the same size, so only reading the data shows it
     damaged = snapshots(*call, "--dry-run")
     assert damaged.status == 1
     assert str(victim.relative_to(exported)) in damaged.err
@@ -227,7 +227,7 @@ def test_a_wrong_call_is_refused_before_anything_is_touched(
 
 
 @pytest.mark.usefixtures("spark")
-def test_late_rows_are_replaced_when_asked_for_and_an_earlier_revision_can_be_had(
+def test_late_rows_are_replaced_when_asked_and_an_earlier_revision_can_be_restored(
     snapshots: Snapshots, call: tuple[str, ...], exported: Path, source: str, target: Path, tmp_path: Path
 ) -> None:
     first = read_state(store_of(exported)).seals[-1].revision
@@ -243,9 +243,9 @@ def test_late_rows_are_replaced_when_asked_for_and_an_earlier_revision_can_be_ha
         assert refused.status == 1
         assert "Give --replace" in refused.err
     assert read_state(store_of(exported)).tags == {}
-    told = snapshots(*call, "--replace", "--dry-run")
-    assert told.status == 0, told.err
-    assert "would delete the rows of chunk 2 first" in told.out
+    printed = snapshots(*call, "--replace", "--dry-run")
+    assert printed.status == 0, printed.err
+    assert "would delete the rows of chunk 2 first" in printed.out
     assert rows(target, "SELECT count(*) FROM readings") == [(72,)]
     replaced = snapshots(*call, "--replace", "--json")
     assert replaced.status == 0, replaced.err
@@ -278,7 +278,7 @@ def test_rows_of_others_are_kept_when_allowed_and_the_ledger_can_be_forgotten(
     assert snapshots(*call, "--forget-ledger", "--json").json["forgotten"] == 0
     assert rows(target, "SELECT (SELECT count(*) FROM sensors), (SELECT count(*) FROM readings)") == [(3, 72)]
     assert rows(target, "SELECT table_name FROM duckdb_tables() ORDER BY 1") == [("readings",), ("sensors",)]
-    assert snapshots(*call).status == 2  # now all of it is somebody else's
+    assert snapshots(*call).status == 2  # now all of it is another user's
 
 
 def test_forgetting_the_ledger_deletes_the_tags_of_unfinished_imports(
@@ -288,9 +288,9 @@ def test_forgetting_the_ledger_deletes_the_tags_of_unfinished_imports(
     assert list(read_state(store_of(exported)).tags) == [record.tag]
     elsewhere = ("import", "--from", (tmp_path / "gone").as_uri(), *call[3:])
     shutil.copy(target, tmp_path / "other.duckdb")
-    told = snapshots(*elsewhere[:-1], f"duckdb://{tmp_path}/other.duckdb", "--forget-ledger")
-    assert told.status == 0, told.err
-    assert f"  still pinned: {record.tag} of {record.location}\n" in told.out
+    printed = snapshots(*elsewhere[:-1], f"duckdb://{tmp_path}/other.duckdb", "--forget-ledger")
+    assert printed.status == 0, printed.err
+    assert f"  still pinned: {record.tag} of {record.location}\n" in printed.out
     assert snapshots(*call, "--forget-ledger", "--json").json == {"target": "target", "forgotten": 1, "tags_left": []}
     assert read_state(store_of(exported)).tags == {}
 
@@ -311,7 +311,7 @@ def test_a_time_range_without_windows_restores_untimed_tables_and_lost_rows_are_
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_targets_password_is_told_to_nobody(
+def test_a_targets_password_is_printed_and_stored_nowhere(
     snapshots: Snapshots, exported: Path, postgresql_server: PostgresqlServer, postgresql_database: str, tmp_path: Path
 ) -> None:
     call = ("import", "--from", exported.as_uri(), "--target")
@@ -324,11 +324,11 @@ def test_a_targets_password_is_told_to_nobody(
     execute_late = ("DROP TABLE main.readings", "DELETE FROM main.sensors")
     postgresql_server.psql(postgresql_database, *execute_late)
     failed = snapshots(*call, postgresql_database, "--json")
-    said = "".join((*refused[1:], *done[1:], *failed[1:]))
+    output = "".join((*refused[1:], *done[1:], *failed[1:]))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.is_relative_to(tmp_path / "dagster") for path in files)
     for secret in (wrong, PASSWORD, postgresql_database.split(":")[2].split("@")[0]):
-        assert secret not in said
+        assert secret not in output
         assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
@@ -348,7 +348,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
-    """Kill the command and all it started, as soon as the target looks as asked."""
+    """Kill the command and all its processes as soon as the moment is reached."""
     deadline = time.monotonic() + 120
     while not reached():
         assert process.poll() is None, process.communicate()[1]

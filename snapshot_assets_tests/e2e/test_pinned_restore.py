@@ -1,4 +1,4 @@
-"""A tagged state comes back from the command line on every store, whatever was deleted, compacted and expired since."""
+"""The command line restores a tagged state from every store after deletions, compactions and expiry."""
 
 from __future__ import annotations
 

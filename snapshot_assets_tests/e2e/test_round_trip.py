@@ -1,4 +1,4 @@
-"""Whole databases through the real thing: exported and imported by the command, by Dagster, on Spark, over S3."""
+"""Whole databases, exported and imported by the command line through Dagster, Spark and S3."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def trip(
 
 
 def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
-    """Return of every table, partition and materialized view how many rows it has, and a hash over all their texts.
+    """Return row count and content hash of each table, partition and materialized view.
 
     Sequences have their last value.
     """
@@ -99,7 +99,7 @@ def contents(server: PostgresqlServer, uri: str) -> dict[str, str]:
 
 
 def same(server: PostgresqlServer, source: str, target: str) -> None:
-    """Assert that two databases hold the same rows equally often, and that pg_dump sees no other difference."""
+    """Assert that two databases have the same rows and the same `pg_dump` schema."""
     expected = contents(server, source)
     assert len(expected) > 0
     assert contents(server, target) == expected
@@ -155,6 +155,7 @@ def test_every_type_of_duckdb_comes_back_from_a_file(trip: Trip, tmp_path: Path)
     assert differences(origin, again, schema) == {}
 
 
+@pytest.mark.slow
 def test_a_database_goes_from_duckdb_to_postgresql_and_over_s3_back_with_equal_values(
     trip: Trip, tmp_path: Path, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:

@@ -84,7 +84,7 @@ def test_the_command_line_on_s3(
 
 
 @pytest.mark.parametrize("user", ["reader", "stranger", "unsigned"])
-def test_missing_rights_are_told_before_anything_is_written(
+def test_missing_rights_are_reported_before_anything_is_written(
     snapshots: Snapshots,
     s3_server: S3Server,
     s3_user: Any,
@@ -131,7 +131,7 @@ def s3_run(
         )
 
 
-def test_dagster_and_spark_export_to_s3_and_tell_nobody_the_credentials(
+def test_dagster_and_spark_export_to_s3_without_revealing_credentials(
     s3_run: tuple[dg.DagsterInstance, dg.ExecuteInProcessResult],
     s3_server: S3Server,
     s3_location: str,
@@ -149,11 +149,11 @@ def test_dagster_and_spark_export_to_s3_and_tell_nobody_the_credentials(
     output = "".join(capfd.readouterr()) + caplog.text
     recorded = b"".join(file.read_bytes() for file in (tmp_path / "instance").rglob("*") if file.is_file())
     stored = b"".join(store.get(info.path, limit=1 << 24) for info in store.list())
-    assert result.run_id.encode() in recorded  # this is where Dagster wrote
+    assert result.run_id.encode() in recorded  # proves that Dagster wrote there
     for secret in (s3_server.options.access_key_id, s3_server.options.secret_access_key):
         assert secret
         assert secret not in output
         assert secret.encode() not in recorded
         assert secret.encode() not in stored
         assert secret not in repr(store)
-        assert secret.encode() in pickle.dumps(store)  # a task gets it with its closure, and in no other way
+        assert secret.encode() in pickle.dumps(store)  # tasks get it only in their closure

@@ -12,6 +12,8 @@ from typing import Any
 
 import duckdb
 
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
@@ -47,6 +49,11 @@ class FailingRunner:
         for result in InlineRunner().run(tasks):
             errors = self.errors.get(result.chunk)
             yield ChunkResult(result.chunk, datetime.now(UTC), error=errors.pop(0)) if errors else result
+
+
+def show_progress(catalog: Catalog) -> None:
+    """Write the hints of the work in progress, as the IO manager does."""
+    write_hints(catalog.store, catalog.state, catalog.refresh)
 
 
 @dataclass
@@ -87,7 +94,7 @@ class Place:
                 if seal:
                     export.seal()
             finally:
-                export.show_progress()
+                show_progress(export.catalog)
         return outcomes
 
     def sql(self, statement: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import DocumentError, RestoreError, SnapshotError
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store

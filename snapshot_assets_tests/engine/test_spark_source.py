@@ -7,7 +7,8 @@ from snapshot_assets.catalog.state.totals import outside_text
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.export.run import ExportRun
-from snapshot_assets.engine.parquet.frames import load_frames, read_file
+from snapshot_assets.engine.parquet.frames import load_frames
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import ChecksumMismatchError, ExportFailedError
 from snapshot_assets.plan.plan import Plan
@@ -85,4 +86,4 @@ def test_a_damaged_file_yields_no_row_when_it_is_loaded(spark, tmp_path):
     [name] = load_frames(spark, run.store, state, [0])
     schema = run.committed_schema().table(name).arrow_schema()
     with pytest.raises(ChecksumMismatchError, match=file.path):
-        next(read_file(run.store, file, schema))
+        next(read_batches(run.store, file, schema, verify=True))

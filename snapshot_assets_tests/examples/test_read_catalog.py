@@ -1,4 +1,4 @@
-"""FORMAT.md suffices: a program of under 200 lines, written from it alone, lists the files of every revision."""
+"""A program of under 200 lines, written from FORMAT.md alone, lists the files of every revision."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def replaced(writer: Writer, chunk: int) -> None:
 
 
 def history(writer: Writer) -> list[int]:
-    """Everything that can happen to files; returns the sealed revisions."""
+    """Perform every change to files, and return the sealed revisions."""
     writer.begin()
     writer.fill()
     replaced(writer, 1)  # never sealed: what it replaced is garbage
@@ -106,7 +106,7 @@ def pins_that_come_and_go(catalog: Catalog) -> None:
     delete_savepoint(catalog, save(catalog).savepoint.id)
 
 
-def test_the_program_stands_on_its_own_and_is_short() -> None:
+def test_the_program_needs_no_other_code_and_is_short() -> None:
     text = PROGRAM.read_text()
     assert len(text.splitlines()) < 200
     imports = set(re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE))
@@ -154,7 +154,7 @@ def sealed(writer: Writer) -> Writer:
 
 
 @pytest.mark.parametrize("at", [0, 100, -1])
-def test_a_damaged_checkpoint_is_passed_over_for_the_log(sealed: Writer, at: int) -> None:
+def test_a_damaged_checkpoint_is_ignored_in_favour_of_the_log(sealed: Writer, at: int) -> None:
     path = checkpoint_path(5)
     data = bytearray(sealed.store.get(path))
     data[at] ^= 1
@@ -204,7 +204,7 @@ def test_it_reads_a_rebuilt_log_and_what_that_retains(sealed: Writer, loss: tupl
     assert "needs the checkpoint of a rebuild" in refused.stderr
 
 
-def test_a_transaction_that_only_fills_a_hole_is_no_log(sealed: Writer) -> None:
+def test_a_transaction_that_only_fills_a_gap_starts_no_log(sealed: Writer) -> None:
     lose(sealed, 1, 6)
     sealed.store.delete(checkpoint_path(5))
     rebuild(sealed.store)
@@ -235,7 +235,7 @@ def test_it_reads_tombstones_compactions_and_what_they_replaced(tmp_path: Path) 
 
 
 def test_it_reads_rollbacks_and_of_expired_revisions_only_what_is_pinned(sealed: Writer) -> None:
-    """Seals: one is pinned, one has expired, one is gone back to."""
+    """Create seals, of which one is pinned, one expired, and one the target of a rollback."""
     store, catalog = sealed.store, sealed.catalog
     pinned = seal(catalog).seal.revision
     for _ in range(2):

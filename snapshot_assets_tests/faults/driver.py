@@ -112,7 +112,8 @@ def restore(
     with counted_targets(store):
         run = RestoreRun(store, DatabaseAddress("target", target), InlineRunner(), retry=RetryPolicy(base=0))
         try:
-            for outcome in run.restore(chunks, again=again):
+            run.begin(chunks, chunks if again else ())
+            for outcome in run.restore():
                 result["outcomes"][outcome.chunk] = outcome.status
             result["finished"] = run.finish()
         except SnapshotError as error:

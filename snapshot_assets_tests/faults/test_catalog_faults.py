@@ -101,6 +101,15 @@ def _answers(call: str, kind: str) -> bool:
     return kind != "exists-after" or call.startswith("create")
 
 
+LISTING = ("collect garbage", "prune", "rebuild a lost log", "delete", "seal")
+"""Operations that read the most listings."""
+some_operations = pytest.mark.parametrize(
+    "operation",
+    [pytest.param(name, marks=() if name in LISTING else pytest.mark.slow) for name in OPERATIONS],
+    indirect=True,
+)
+
+
 @pytest.fixture(params=OPERATIONS)
 def operation(request) -> Iterator[Operation]:
     operation = OPERATIONS[request.param]
@@ -121,6 +130,7 @@ def test_an_operation_struck_at_any_call_by_any_fault_is_done_or_not_and_can_be_
         struck.strike(*case)
 
 
+@some_operations
 def test_an_operation_does_not_depend_on_the_order_in_which_a_folder_is_read(prepared, scratch, monkeypatch, operation):
     """The driver sorts listings, as the interface promises, so the test reorders them below the driver."""
     expected = Struck(operation, prepared, scratch / "ordered").after

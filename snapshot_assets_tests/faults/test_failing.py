@@ -27,7 +27,7 @@ def has_log(folder):
     ("name", "kind"),
     [
         ("fresh", "fail-after"),
-        ("fresh", "exists-after"),
+        pytest.param("fresh", "exists-after", marks=pytest.mark.slow),
         pytest.param("fresh", "fail-before", marks=pytest.mark.slow),
         pytest.param("fresh", "throttle", marks=pytest.mark.slow),
         pytest.param("replaced", "fail-before", marks=pytest.mark.slow),
@@ -61,7 +61,9 @@ def test_a_lost_reply_to_a_commit_is_settled_and_the_run_goes_on(driver, fresh, 
                 driver.assert_whole(fresh.source, location(folder))
 
 
-@pytest.mark.parametrize("kind", ["fail-before", "fail-after", "exists-after"])
+@pytest.mark.parametrize(
+    "kind", ["fail-after", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fail-before", "exists-after"))]
+)
 def test_a_receipt_or_file_that_failed_once_is_written_again_within_the_run(driver, fresh, scratch, kind):
     folder = scratch / "again"
     for call in ("create receipt", "close file", "open file", "write file"):

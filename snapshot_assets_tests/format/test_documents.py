@@ -16,7 +16,7 @@ def test_a_newer_version_is_refused_with_both_numbers():
 @pytest.mark.parametrize(
     "text", [b'{"a": 1}', b'{"version": "1"}', b'{"version": true}', b'{"version": 0}', b"[]", b"{"]
 )
-def test_what_is_no_document_is_refused_by_name(text):
+def test_an_invalid_document_is_refused_by_name(text):
     with pytest.raises(DocumentError, match=r"x\.json"):
         parse_json(text, "x.json")
 
@@ -27,5 +27,5 @@ def test_nesting_is_refused_before_parsing():
         parse_json(deep, "manifest.json")
 
 
-def test_brackets_in_strings_are_no_nesting():
+def test_brackets_in_strings_do_not_count_as_nesting():
     assert parse_json(pretty_json({"version": 1, "a": "[" * (MAX_DEPTH + 1)}), "x.json")["version"] == 1

@@ -22,11 +22,11 @@ def test_segments_encode_everything_but_letters_digits_dash_and_underscore():
     assert encode_segment("../évil table~1") == "%2E%2E%2F%C3%A9vil%20table%7E1"
 
 
-def test_a_dot_inside_a_name_cannot_be_taken_for_the_one_between_schema_and_table():
+def test_a_dot_inside_a_name_differs_from_the_one_between_schema_and_table():
     assert table_stem(TableName("a.b", "c")) != table_stem(TableName("a", "b.c"))
 
 
-def test_long_names_are_cut_and_told_apart_by_their_hash():
+def test_long_names_are_cut_and_distinguished_by_their_hash():
     one, other = (table_stem(TableName("公" * 60, "表" * 60 + end)) for end in "xy")
     assert one != other
     assert one[:160] == other[:160]
@@ -76,11 +76,11 @@ def test_paths_of_the_layout_are_accepted():
         *("tag/tag-1-0a1b2c3d", "tag/tag-x", f"tag/tag-{'x' * 101}-0a1b2c3d", "tag/tag-é-0a1b2c3d", "savepoint/x"),
     ],
 )
-def test_foreign_objects_are_not_of_the_layout(path):
+def test_foreign_objects_are_outside_the_layout(path):
     assert not in_layout(path)
 
 
-def test_receipts_and_schema_documents_are_guarded_too():
+def test_paths_of_receipts_and_schema_documents_are_checked_too():
     with pytest.raises(UnsafePathError):
         check_receipt_path("data/1/chunk-0a1b2c3d.json", 2)
     with pytest.raises(UnsafePathError):
@@ -100,6 +100,6 @@ def test_receipts_and_schema_documents_are_guarded_too():
         *("tag/../tag/tag-x-0a1b2c3d", "manifest.json", "s3://other/tag/tag-x-0a1b2c3d"),
     ],
 )
-def test_a_path_that_is_not_of_the_tag_is_refused(path):
+def test_a_path_of_another_tag_is_refused(path):
     with pytest.raises(UnsafePathError, match="does not follow the layout"):
         check_tag_path(path, "x")

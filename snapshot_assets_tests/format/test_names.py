@@ -45,7 +45,7 @@ def test_tables_are_read(value, expected):
         ),
     ],
 )
-def test_what_names_no_table_is_refused(value):
+def test_an_invalid_table_name_is_refused(value):
     with pytest.raises(PlanError, match=r"is not a schema and a table; write one such as public\.trips"):
         parse_table(value)
 
@@ -62,7 +62,7 @@ def test_column_text_is_the_inverse_of_parsing(schema, table, column):
 
 
 @pytest.mark.parametrize("value", ["", "a.b", "a.b.c.d", 'a.b."c', 3])
-def test_what_names_no_column_is_refused(value):
+def test_an_invalid_column_name_is_refused(value):
     with pytest.raises(PlanError, match="is not a schema, a table and a column"):
         parse_column(value)
 
@@ -73,6 +73,6 @@ def test_names_of_tags_are_accepted(name):
 
 
 @pytest.mark.parametrize("name", ["", "1st", "2025", "-x", ".x", "a/b", "a b", "ts:x", "é", "x" * 101, "x\n"])
-def test_what_cannot_name_a_tag_is_refused(name):
+def test_an_invalid_tag_name_is_refused(name):
     with pytest.raises(PlanError, match="cannot name a tag; a name starts with a letter or _"):
         check_tag_name(name)

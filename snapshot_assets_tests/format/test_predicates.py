@@ -1,4 +1,4 @@
-"""Predicates: their text, their forms in documents, and what they are true of, compared with a database."""
+"""Predicates: their text, JSON and messages, and their evaluation compared with a database."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parse(text: str) -> Predicate:
     return parse_predicate(text, SCHEMA, "main.t")
 
 
-def test_a_predicate_has_this_json_and_its_message_and_json_give_it_back() -> None:
+def test_a_predicate_survives_its_json_and_its_message() -> None:
     predicate = parse(
         "level < 3 and (name = 'it''s' or name is null) and not (ratio in (0.5, 'NaN', '-Infinity') or code != x'00FF')"
         ' and big >= 18446744073709551615 and "net ""fare""" <= 1.5 and tags is not null and ok <> FALSE'
@@ -99,7 +99,7 @@ def test_a_predicate_has_this_json_and_its_message_and_json_give_it_back() -> No
         ("NAME = 'x'", None, None),
     ],
 )
-def test_literals_are_of_their_columns_type(text: str, kind: str | None, value: Any) -> None:
+def test_literals_have_the_type_of_their_column(text: str, kind: str | None, value: Any) -> None:
     if kind is None:
         with pytest.raises(PlanError, match="no column 'NAME'"):
             parse(text)
@@ -142,7 +142,7 @@ def test_literals_are_of_their_columns_type(text: str, kind: str | None, value: 
         ("not " * 5000 + "level < 3", 4 * MAX_DEPTH + 1, f"nested more than {MAX_DEPTH} deep"),
     ],
 )
-def test_a_text_that_is_no_predicate_is_refused_naming_the_position(text: str, position: int, message: str) -> None:
+def test_an_invalid_text_is_refused_with_its_position(text: str, position: int, message: str) -> None:
     with pytest.raises(PlanError, match=f"at position {position}: .*{message}"):
         parse(text)
 
@@ -177,7 +177,7 @@ def test_large_predicates_are_refused() -> None:
         [],
     ],
 )
-def test_json_that_is_no_predicate_is_damage(value: Any) -> None:
+def test_invalid_json_is_damage(value: Any) -> None:
     with pytest.raises(DocumentError):
         parse_predicate_json(value)
 
@@ -201,7 +201,7 @@ def test_a_predicate_must_fit_its_table() -> None:
         check_columns(IsNull("lvl"), SCHEMA, "main.t")
 
 
-# What predicates are true of
+# Evaluation
 
 _ROWS = pa.table(
     {
@@ -225,7 +225,7 @@ _LITERALS = {
 
 
 def product(rows: pa.Table) -> pa.Table:
-    """Return every combination of two columns' values often enough: each column in another order."""
+    """Return rows with every combination of two columns' values: each column is shuffled differently."""
     count = 12
     return pa.table(
         {
@@ -268,16 +268,14 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @given(text=texts())
-def test_a_predicate_is_true_false_and_unknown_of_the_rows_that_a_database_says(
-    database: duckdb.DuckDBPyConnection, text: str
-) -> None:
+def test_evaluation_agrees_with_a_database(database: duckdb.DuckDBPyConnection, text: str) -> None:
     predicate = parse_predicate(text, ROWS.schema, "main.t")
     columns = {name: ROWS[name].combine_chunks() for name in columns_of(predicate)}
     wanted = [answer for (answer,) in database.execute(f"SELECT ({text}) FROM numbered ORDER BY rowid").fetchall()]
     assert evaluate(predicate, columns, ROWS.num_rows).to_pylist() == wanted
 
 
-def test_nothing_of_all_is_true_and_nothing_of_any_is_not() -> None:
+def test_an_empty_and_is_true_and_an_empty_or_is_false() -> None:
     assert evaluate(And(()), {}, 2).to_pylist() == [True, True]
     assert evaluate(Or(()), {}, 2).to_pylist() == [False, False]
     assert evaluate(Not(IsIn("c", (Literal("int8", 1),))), {"c": pa.array([None, 1, 2], pa.int8())}, 3).to_pylist() == [
@@ -287,14 +285,14 @@ def test_nothing_of_all_is_true_and_nothing_of_any_is_not() -> None:
     ]
 
 
-def test_a_column_that_only_looks_the_same_is_told_apart():
+def test_a_column_that_only_looks_identical_is_shown_with_escapes():
     """A Cyrillic letter looks like the Latin one: the message shows the difference."""
     schema = pa.schema([("carrier", pa.string())])
     with pytest.raises(PlanError, match=r"no column '\u0441arrier' \('\\u0441arrier'\); it has carrier$"):
         field_of("\u0441arrier", schema, "main.t")
 
 
-def test_a_column_that_is_there_twice_is_not_called_missing():
+def test_a_duplicate_column_is_not_reported_missing():
     schema = pa.schema([("carrier", pa.string()), ("carrier", pa.string())])
     with pytest.raises(PlanError, match="has 2 columns 'carrier'"):
         field_of("carrier", schema, "main.t")

@@ -64,7 +64,7 @@ def test_credentials_are_removed_and_the_rest_stays(text, expected):
         "",
     ],
 )
-def test_texts_without_credentials_stay_as_they_are(text):
+def test_texts_without_credentials_do_not_change(text):
     assert scrub(text) == text
 
 
@@ -91,7 +91,7 @@ def test_of_two_known_secrets_the_longer_is_removed_first():
     assert scrub("abcdef", ["abc", "abcdef"]) == MASK
 
 
-def test_an_empty_secret_is_no_secret():
+def test_an_empty_secret_masks_nothing():
     assert scrub("abc", [""]) == "abc"
 
 

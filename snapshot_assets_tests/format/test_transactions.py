@@ -69,7 +69,7 @@ TRANSACTION = act.Transaction(
 )
 
 
-def test_every_action_comes_back_equal():
+def test_every_action_survives_encoding():
     assert decode_transaction(encode_transaction(TRANSACTION), "x") == TRANSACTION
 
 
@@ -130,7 +130,7 @@ def test_an_action_of_an_unknown_kind_stops_the_reader(number):
         decode_transaction(body + hashlib.sha256(body).digest(), "x")
 
 
-def test_a_tombstone_that_is_not_sound_is_damage_that_names_the_object():
+def test_an_invalid_tombstone_is_damage_that_names_the_object():
     wrong = act.Tombstone("main", "a", Comparison("a", Operator.LESS, Literal("int8", 300)))
     data = encode_transaction(replace(TRANSACTION, actions=(wrong,)))
     with pytest.raises(DocumentError, match=r"^x\.txn: 300 is not a value of type int8"):

@@ -1,4 +1,4 @@
-"""Makes the golden locations of the format version that this code writes, once for each version.
+"""Creates the golden locations of the current format version, once for each version.
 
     python -m snapshot_assets_tests.golden.make
 
@@ -99,7 +99,7 @@ def schema_of(columns: tuple[Column, ...] = _COLUMNS) -> DatabaseSchema:
 
 @dataclass
 class Exporter:
-    """A writer of a location, with rows of its own invention in real files."""
+    """A writer of a location, with generated rows in real files."""
 
     store: ObjectStore
 
@@ -187,7 +187,7 @@ def history(store: ObjectStore) -> None:
     added = write_schema(store, schema_of((*_COLUMNS, extra)))
     log.commit(rules.add_schema(log.token(), added))
     writer.complete(3)
-    for first in (3, 6):  # what the first of the two writes is garbage
+    for first in (3, 6):  # the files of the first replacement become garbage
         writer.complete(1, first=first, parts=3)
     seal(log)
     delete_rows(log, READINGS, "count = 0 and not (note is null) or price in (9.99, 8.00)")
@@ -221,7 +221,7 @@ def rebuilt(store: ObjectStore) -> None:
 
 
 def deleted(store: ObjectStore) -> None:
-    """A deletion that was cut off after its transaction."""
+    """A deletion of the snapshot, interrupted after its transaction."""
     writer = Exporter(store)
     writer.begin()
     writer.catalog.commit(rules.delete(writer.catalog.token(), with_tags=True))
@@ -306,7 +306,7 @@ def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
 
 
 def main() -> None:
-    """Make what is not there yet."""
+    """Create the missing locations."""
     folder = HERE / f"version_{FORMAT_VERSION}"
     for name, make in LOCATIONS.items():
         if not (folder / name).exists():

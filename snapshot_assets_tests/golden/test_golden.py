@@ -1,4 +1,4 @@
-"""Locations that code of older format versions wrote are read as they were then, for ever."""
+"""Locations written by older format versions are read exactly as before."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_every_revision_has_the_files_manifests_rows_and_tags_that_it_had(store:
     assert json.loads(json.dumps(expected(store))) == listing(known)
 
 
-def test_nothing_in_it_is_damaged(store: ObjectStore) -> None:
+def test_it_has_no_damage(store: ObjectStore) -> None:
     assert [fault for fault in verify(store).faults if fault.is_damage] == []
 
 
-def test_without_its_checkpoints_the_log_says_the_same(tmp_path: Path) -> None:
+def test_the_log_gives_the_same_states_without_its_checkpoints(tmp_path: Path) -> None:
     store, known = copied("version_1/history", tmp_path), json.loads((HERE / "version_1/history.json").read_text())
     for revision in list_log(store).checkpoints:
         store.delete(checkpoint_path(revision))
@@ -74,7 +74,7 @@ def test_a_program_written_from_the_specification_lists_the_same_files(store: Ob
         assert all(file["sha256"] == known["files"][file["path"]]["sha256"] for file in found)
 
 
-def test_it_goes_on_from_there(store: ObjectStore, known: dict) -> None:
+def test_writers_continue_it(store: ObjectStore, known: dict) -> None:
     writer = Exporter(store)
     before = writer.catalog.state.revision
     assert {tag: state.tag.revision for tag, state in writer.catalog.state.tags.items()} == known["tags"]
@@ -84,7 +84,7 @@ def test_it_goes_on_from_there(store: ObjectStore, known: dict) -> None:
     assert [fault for fault in verify(store).faults if fault.is_damage] == []
 
 
-def test_it_is_rebuilt_from_what_lies_beside_its_log(store: ObjectStore, known: dict) -> None:
+def test_it_is_rebuilt_without_its_log(store: ObjectStore, known: dict) -> None:
     before = read_state(store)
     for info in list(store.list("transactions/")):
         store.delete(info.path)
@@ -96,7 +96,7 @@ def test_it_is_rebuilt_from_what_lies_beside_its_log(store: ObjectStore, known: 
     assert (after.location_id, after.windows()) == (before.location_id, before.windows())
 
 
-def test_a_deletion_that_was_cut_off_is_told(tmp_path: Path) -> None:
+def test_an_interrupted_deletion_is_reported(tmp_path: Path) -> None:
     store = copied("version_1/deleted", tmp_path)
     with pytest.raises(LocationDeletedError):
         Catalog.open(store).require_snapshot()

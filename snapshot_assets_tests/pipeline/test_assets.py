@@ -130,7 +130,7 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     assert not project.state().sealed
 
 
-@pytest.mark.parametrize("seal_verify", ["new", "full"])
+@pytest.mark.parametrize("seal_verify", ["new", pytest.param("full", marks=pytest.mark.slow)])
 def test_seal_and_checks_of_a_run_hash_each_file_once(exported, make_project, seal_verify, monkeypatch):
     project = make_project(seal_verify=seal_verify)
     exported.copy_location(project)
@@ -162,7 +162,7 @@ def _noting(listed, original):
     return noting
 
 
-@pytest.mark.parametrize("damage", ["flipped", "missing"])
+@pytest.mark.parametrize("damage", ["flipped", pytest.param("missing", marks=pytest.mark.slow)])
 def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported, project, damage):
     exported.copy_location(project)
     assert project.run("manifest").success
@@ -190,6 +190,7 @@ def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported,
     assert project.checks("manifest", "coverage") == {None: damage == "flipped"}  # which reads no data
 
 
+@pytest.mark.slow
 def test_tables_that_are_skipped_are_named(make_project):
     project = make_project(untimed_tables="skip", null_time="fail")
     assert project.run("schema").success
@@ -199,6 +200,7 @@ def test_tables_that_are_skipped_are_named(make_project):
     )
 
 
+@pytest.mark.slow
 def test_windows_that_cron_cannot_express_run_alike(make_project):
     project = make_project(chunk_time_window="36h", end_time=START.replace(day=5, hour=6))
     assert list(project.keys) == ["2013-01-01T00:00", "2013-01-02T12:00", "2013-01-04T00:00"]

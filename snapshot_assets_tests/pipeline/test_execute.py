@@ -45,7 +45,7 @@ def test_another_error_is_told_by_its_own_words() -> None:
 
 def test_a_run_that_was_stopped_says_that_it_can_be_repeated() -> None:
     told = failed(dg.DagsterExecutionInterruptedError())
-    assert str(told).startswith("The run was stopped before its end. What it had committed stays;")
+    assert str(told).startswith("The run was interrupted. Committed chunks stay;")
 
 
 def test_a_run_that_failed_in_none_of_its_steps_says_why() -> None:

@@ -23,12 +23,12 @@ def snapshots(source: str, to: str, master: str) -> Snapshots:
 def test_local_files_are_refused_on_a_cluster_before_anything_starts(tmp_path: Path, master: str) -> None:
     to = (tmp_path / "location").as_uri()
     with pytest.raises(PlanError) as refused:
-        snapshots("postgresql://host/db", to, master).run("location")
+        snapshots("postgresql://host/db", to, master).export_run("location")
     assert to in str(refused.value)
     assert master in str(refused.value)
     assert "s3" in str(refused.value)
     with pytest.raises(PlanError, match="source 'a', a DuckDB file"):
-        snapshots("duckdb:///data/a.duckdb", "s3://bucket/prefix", master).run("location")
+        snapshots("duckdb:///data/a.duckdb", "s3://bucket/prefix", master).export_run("location")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -41,4 +41,4 @@ def test_local_files_are_refused_on_a_cluster_before_anything_starts(tmp_path: P
     ],
 )
 def test_other_plans_get_their_run(source: str, to: str, master: str) -> None:
-    assert snapshots(source, to, master).run("location").plan.to == to
+    assert snapshots(source, to, master).export_run("location").plan.to == to

@@ -56,7 +56,7 @@ def differing(project: Project) -> dict[str, int]:
 
 
 def delete_from_day(project: Project, day: int, count: int) -> None:
-    """Delete the first rows of a day (0 for the first) from the target, as somebody else would."""
+    """Delete the first rows of a day (0 for the first) from the target, as another user would."""
     with duckdb.connect(str(project.target)) as connection:
         connection.execute(
             f"SET TimeZone = 'UTC'; DELETE FROM readings WHERE moment >= TIMESTAMPTZ '{START}' + to_days({day})"
@@ -93,7 +93,7 @@ def test_some_windows_leave_the_import_unfinished_and_the_others_finish_it(resto
     assert restoring.checks("restored", "row_counts") == {keys[1]: True}
     [tag] = restoring.state().tags
     assert tag.startswith("import-")
-    assert differing(restoring) == {"readings": sum(ROWS) - 24}  # chunk 0 came along
+    assert differing(restoring) == {"readings": sum(ROWS) - 24}  # chunk 0 is loaded with any window
     assert not has_key(restoring)
 
     assert restoring.run("restored", keys=keys[2:4]).success
@@ -110,7 +110,7 @@ def test_some_windows_leave_the_import_unfinished_and_the_others_finish_it(resto
 
 
 def has_key(project: Project) -> bool:
-    """Tell whether the target's table of sensors has its primary key, which comes last."""
+    """Return whether the target's table of sensors has its primary key, which is created last."""
     with duckdb.connect(str(project.target), read_only=True) as connection:
         query = (
             "SELECT count(*) FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY' AND table_name = 'sensors'"
@@ -119,7 +119,7 @@ def has_key(project: Project) -> bool:
 
 
 @pytest.mark.slow
-def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_brings_them_back(
+def test_deleted_rows_fail_the_check_of_their_window_and_replace_loads_them_again(
     restoring: Project,
 ) -> None:
     keys = restoring.keys
@@ -139,7 +139,7 @@ def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_b
         [record] = restoring.check_metadata("restored", "row_counts", key)["differences"].records
         assert record.data == {"table": "main.readings", "expected": 24, "found": there}
 
-    refused = restoring.run("restored", single=keys[1])  # the ledger has it all: nothing would be loaded
+    refused = restoring.run("restored", single=keys[1])  # the ledger lists all files, so nothing would be loaded
     assert not refused.success
     failure = restoring.failure(refused)
     assert "main.readings: 24 were loaded, 19 are there (other rows than loaded in chunk 2)" in failure.description
@@ -154,6 +154,7 @@ def test_rows_that_somebody_deleted_fail_the_check_of_their_window_and_replace_b
     assert differing(restoring) == {}
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded(restoring: Project) -> None:
     keys = restoring.keys
     damaged = next(restoring.state().live_files(4)).file.path
@@ -178,6 +179,7 @@ def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded
     assert differing(restoring) == {}
 
 
+@pytest.mark.slow
 def test_a_target_that_holds_rows_of_others_is_refused_unless_configured(restoring: Project) -> None:
     with duckdb.connect(str(restoring.target)) as connection:
         connection.execute("CREATE TABLE sensors (id INTEGER, name VARCHAR); INSERT INTO sensors VALUES (9, 'theirs')")
@@ -204,7 +206,7 @@ def test_an_earlier_version_is_restored_when_configured(restoring: Project) -> N
     assert restoring.run("restored", keys=keys, config=config).success
     assert restoring.materialized("restored")[keys[0]]["revision"] == first
     assert differing(restoring) == {"readings": 1}
-    restoring.run_checks("restored", keys=keys)  # in a process of its own a check knows the ledger only
+    restoring.run_checks("restored", keys=keys)  # a check in its own process has only the ledger
     assert restoring.checks("restored", "row_counts") == dict.fromkeys(keys, True)
 
     result = restoring.run("restored", keys=keys)  # the newest seal: its first window has other files
@@ -228,7 +230,7 @@ def test_a_schema_only_plan_restores_tables_without_rows(make_project: Callable[
     assert project.state().tags == {}
 
 
-def test_nothing_sealed_nothing_restored_and_no_target_touched(make_project: Callable[..., Project]) -> None:
+def test_without_a_snapshot_the_run_fails_and_touches_no_target(make_project: Callable[..., Project]) -> None:
     project = make_project(target="copy")
     result = project.run("restored", keys=project.keys[:1])
     assert not result.success
@@ -253,9 +255,7 @@ def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: 
     assert checks == {"into/restored:row_counts"}
 
 
-def test_an_automatic_savepoint_is_of_what_the_job_compacted(
-    sealed: Project, make_project: Callable[..., Project]
-) -> None:
+def test_an_automatic_savepoint_pins_the_compacted_state(sealed: Project, make_project: Callable[..., Project]) -> None:
     project = make_project(retention=RetentionFields(savepoint={}))
     sealed.copy_location(project)
     catalog = Catalog.open_for_writing(open_store(parse_location(project.plan.to)))
@@ -265,7 +265,7 @@ def test_an_automatic_savepoint_is_of_what_the_job_compacted(
 
     made = job(project, "demo_savepoint", "demo_save")
     state = project.state()
-    # First the two that lose rows, then the other three, so that the deletion is pending for no file.
+    # The two chunks that lose rows, then the other three, so that the deletion is pending for no file.
     assert (made["chunks_compacted"], made["savepoint"]) == (5, 1)
     assert state.sealed
     assert state.newest_seal is not None

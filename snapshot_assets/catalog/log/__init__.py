@@ -1,7 +1,6 @@
 """The transaction log on storage.
 
 `store` reads and creates single transactions; a commit is a conditional create. `listing` lists the log's objects.
-`checkpoints` writes and reads whole states, and `own_checkpoints` refuses those of other locations. `replay` computes
-a state from both; `scan` reads a whole log and collects its faults. `truncation` detects a log that lost its end, or
-that belongs to another location. `history` shows a log to people.
+`checkpoints` writes and reads whole states. `replay` computes a state from both; `scan` reads a whole log and collects
+its faults. `truncation` detects a log that lost its end, or that belongs to another location. `history` shows a log.
 """

@@ -1,24 +1,35 @@
-"""Checkpoints on storage: whole states, so that opening a location needs no log from its beginning.
+"""Checkpoints on storage: whole states, so that opening a location does not read the log from its start.
 
-A checkpoint is never needed for correctness: a missing or damaged one is passed over for an older one, or for the log
-from its first revision (InfluxDB IOx, "Checkpoints"; FORMAT.md, section 6).
+No checkpoint is needed for correctness: without it, a reader uses an older one, or the log from its first revision
+(InfluxDB IOx, "Checkpoints"; FORMAT.md, section 6). A checkpoint becomes the state as it is. One that was copied from
+another location, or from a copy of this one, would turn this location's files into garbage: it is refused.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
 
-from snapshot_assets.catalog.state.chain import misnamed
+from snapshot_assets.catalog.log.store import read_entry
+from snapshot_assets.catalog.state.chain import foreign_location, misnamed
 from snapshot_assets.catalog.state.column_bounds import KINDS, Bounds, ByKind, schema_of
 from snapshot_assets.catalog.state.data_files import FileSet
 from snapshot_assets.catalog.state.file_columns import COLUMNS, FileColumns
 from snapshot_assets.catalog.state.fold import State, first_version
 from snapshot_assets.catalog.state.retained_events import needed_events
-from snapshot_assets.errors import DamageError, DocumentError, ObjectExistsError, ObjectNotFoundError
+from snapshot_assets.errors import (
+    DamageError,
+    DocumentError,
+    ForkError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    UnsupportedVersionError,
+)
 from snapshot_assets.format.checkpoint import (
     Checkpoint,
     ReadRange,
@@ -28,15 +39,19 @@ from snapshot_assets.format.checkpoint import (
     read_header,
     read_section,
 )
-from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 
 FILES, BOUNDS = "files", "bounds"
 _LOG = logging.getLogger(__name__)
+_DIGEST = 32
+_HEAD_BYTES = 4096
+_LOCATION = re.compile(rb'\n +"location_id": "([0-9a-f]{32})"')
+_REVISION = re.compile(rb'\n +"revision": (\d{1,19})')
 
 
 def write_checkpoint(store: ObjectStore, state: State) -> str:
-    """Write the checkpoint of a state, unless there is one that can be read, and return its path.
+    """Write the checkpoint of a state unless a whole one exists, and return its path.
 
     Args:
         store: The location.
@@ -45,7 +60,7 @@ def write_checkpoint(store: ObjectStore, state: State) -> str:
     path, data = checkpoint_path(state.revision), checkpoint_bytes(state)
     try:
         store.create(path, data)
-    except ObjectExistsError:  # another writer was quicker, or it is damaged
+    except ObjectExistsError:  # another writer wrote it first, or it is damaged
         if is_damaged(store, state.revision):
             _LOG.warning("%s in %s is damaged; it is written again.", path, store.uri)
             store.put(path, data)
@@ -70,7 +85,7 @@ def checkpoint_bytes(state: State) -> bytes:
 
 
 def same_states(one: State, other: State) -> bool:
-    """Tell whether two states would have the same checkpoint; statistics are read for it."""
+    """Return whether two states have the same checkpoint; reads all statistics."""
     if _header(one) != _header(other):
         return False
     first, second = one.files.merged(), other.files.merged()
@@ -81,7 +96,7 @@ def same_states(one: State, other: State) -> bool:
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
-    # Dictionaries may stand in another order.
+    # Dictionaries may differ in their order.
     return all(_plain(one[name]).equals(_plain(other[name])) for name in one.schema.names)
 
 
@@ -114,17 +129,17 @@ def _tables(files: FileColumns) -> Iterator[tuple[str, str, str, pa.Table]]:
 
 
 def read_checkpoint(store: ObjectStore, revision: int, *, statistics: bool = False) -> State:
-    """Return the state in a checkpoint; statistics are read from it when they are asked for.
+    """Return the state in a checkpoint; it reads statistics when a caller needs them.
 
     Args:
         store: The location.
-        revision: The revision that it is of.
+        revision: The checkpoint's revision.
         statistics: Read all of them now, and refuse an object with bytes that belong to no section.
 
     Raises:
         ObjectNotFoundError: The checkpoint is missing.
         MisnamedError: It is of another revision.
-        DamageError: It is not whole, or not what this code writes.
+        DamageError: It is not whole, or its content is invalid.
         UnsupportedVersionError: It is of a newer format.
     """
     path = checkpoint_path(revision)
@@ -165,3 +180,111 @@ def _read_files(read: ReadRange, start: int, header: Checkpoint, path: str, stat
 
     known = {column: of(column) for column in bounds} if statistics else None
     return FileColumns(table, Bounds(bounds, known.__getitem__ if known is not None else of))
+
+
+def read_own_checkpoint(
+    store: ObjectStore, revision: int, transactions: Sequence[int], *, statistics: bool = False
+) -> State:
+    """Return the state in a checkpoint of this location that agrees with the log; see `read_checkpoint`.
+
+    Args:
+        store: The location.
+        revision: The checkpoint's revision.
+        transactions: Revisions that have a transaction, ascending.
+        statistics: Read all of them now.
+
+    Raises:
+        ForeignLocationError: It belongs to another location.
+        ForkError: It is of another past of this location.
+        DamageError: It is unreadable.
+        ObjectNotFoundError: It is missing.
+        UnsupportedVersionError: It is of a newer format.
+    """
+    state = read_checkpoint(store, revision, statistics=statistics)
+    _check_location(store, state, transactions)
+    check_transaction(store, state, transactions)
+    return state
+
+
+def named_location(store: ObjectStore, transactions: Sequence[int]) -> tuple[str, str]:
+    """Return the location that the log's first readable transaction names, and its path; revision 1 is never pruned.
+
+    Args:
+        store: The location.
+        transactions: Revisions that have a transaction, ascending.
+    """
+    for revision in transactions:
+        with suppress(DamageError, UnsupportedVersionError):
+            return read_entry(store, revision).transaction.location_id, transaction_path(revision)
+    return "", ""
+
+
+def manifest_facts(store: ObjectStore, path: str) -> tuple[str, int]:
+    """Return location and revision of a manifest, or of the manifest in a pin, from the object's first bytes.
+
+    Returns "" and 0 if the object is missing or its first bytes lack them.
+    """
+    try:
+        head = store.get_range(path, 0, _HEAD_BYTES)
+    except ObjectNotFoundError:
+        return "", 0
+    location, revision = _LOCATION.search(head), _REVISION.search(head)
+    return (location[1].decode(), int(revision[1])) if location and revision else ("", 0)
+
+
+def _check_location(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
+    location, named_by = named_location(store, transactions)
+    if location in ("", state.location_id):
+        return
+    if state.rebuilt_at and manifest_facts(store, MANIFEST)[0] == state.location_id:
+        return  # revisions below a rebuild are no part of the log, and may belong to another location
+    raise foreign_location(checkpoint_path(state.revision), state.location_id, location, named_by)
+
+
+def check_transaction(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
+    """Refuse a checkpoint that disagrees with the log's transactions; a damaged transaction proves nothing.
+
+    Args:
+        store: The location.
+        state: The checkpoint's state.
+        transactions: Revisions that have a transaction, ascending.
+
+    Raises:
+        ForkError: The checkpoint is of another past of this location.
+    """
+    path = transaction_path(state.revision)
+    try:
+        end = store.head(path).size
+        if end >= _DIGEST and store.get_range(path, end - _DIGEST, _DIGEST).hex() == state.sha256:
+            return
+        found = read_entry(store, state.revision).sha256
+    except ObjectNotFoundError:  # pruned, or lost with the log's end
+        _check_past(store, state, transactions)
+        return
+    except (DamageError, UnsupportedVersionError):
+        return
+    if found != state.sha256:
+        raise _fork(state, f"it is of a transaction with SHA-256 {state.sha256}; {path} has {found}")
+
+
+def _check_past(store: ObjectStore, state: State, transactions: Sequence[int]) -> None:
+    """Refuse a checkpoint above the log's last transaction that records another transaction in its place."""
+    last = transactions[-1] if transactions else 0
+    event = next((event for event in state.events if event.revision == last), None)
+    if event is None or last > state.revision or state.rebuilt_at:
+        return
+    try:
+        entry = read_entry(store, last).transaction
+    except (DamageError, UnsupportedVersionError):
+        return
+    if (event.committed_at, event.writer_id) != (entry.committed_at, entry.writer_id):
+        raise _fork(state, f"its revision {last} is not {transaction_path(last)}")
+
+
+def _fork(state: State, why: str) -> ForkError:
+    path = checkpoint_path(state.revision)
+    return ForkError(
+        f"{path} is not of this log: {why}. It may come from a copy of this location that others wrote to, or from "
+        "before the log was replaced by an older copy: move it away.",
+        object=path,
+    )

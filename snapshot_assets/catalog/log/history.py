@@ -1,4 +1,4 @@
-"""The log as people read it: who did what, when, newest first; of a damaged log whatever can still be read."""
+"""The log for people: who did what and when, newest first; of a damaged log, everything that is readable."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from snapshot_assets.catalog.log.checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, list_log, log_after
-from snapshot_assets.catalog.log.own_checkpoints import named_location, read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import foreign_location
@@ -22,18 +22,18 @@ from snapshot_assets.storage.base import ObjectStore
 
 _READERS = 16
 _BATCH = 256
-"""Transactions held at a time: those of large chunks are large."""
+"""Transactions in memory at a time: those of large chunks are large."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision, as far as the location still tells.
+    """One revision, as far as the location still records it.
 
     Attributes:
-        committed_at: UTC; None if it cannot be read.
-        actions: What it did; of a pruned one without the files that it added and removed.
-        checkpoint: The checkpoint that tells of a pruned one; 0 where the transaction itself is there.
-        error: Why it cannot be read, else "".
+        committed_at: UTC; None if the transaction is unreadable.
+        actions: Its actions; of a pruned revision, without those on files.
+        checkpoint: The checkpoint that records a pruned revision; 0 if the transaction exists.
+        error: Why it is unreadable; "" if it is readable.
     """
 
     revision: int
@@ -45,14 +45,14 @@ class Revision:
 
 
 class History:
-    """A location's log, listed and not yet read.
+    """A location's log; its transactions are not read yet.
 
     Args:
         store: The location.
 
     Attributes:
-        head: The newest revision, 0 where there is no log.
-        pruned: How many revisions have no transaction any more, because pruning deleted it.
+        head: The newest revision; 0 without a log.
+        pruned: Number of revisions whose transactions pruning deleted.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -94,10 +94,10 @@ class History:
         return ""
 
     def revisions(self, *, since: int = 1, limit: int | None = None) -> Iterator[Revision]:
-        """Yield revisions, newest first; of pruned ones what a checkpoint records, as older states need it.
+        """Yield revisions, newest first; of pruned ones what a checkpoint records.
 
-        Objects above the head that are no part of the log come first. Unreadable revisions below a rebuild are left
-        out: they are no part of the log any more.
+        Objects above the head that are no part of the log come first. Unreadable revisions below a rebuild are no part
+        of the log either, and are left out.
 
         Args:
             since: The oldest revision to yield.
@@ -144,7 +144,7 @@ class History:
 
     @cached_property
     def _own(self) -> str:
-        """The location that the newest checkpoint is of: below a rebuild, revision 1 may be another's."""
+        """The location of the newest checkpoint: below a rebuild, revision 1 may belong to another location."""
         state = next(self._states(reversed(self._checkpoints)), None)
         return self._named if state is None else state.location_id
 
@@ -154,7 +154,7 @@ class History:
                 yield read_own_checkpoint(self._store, checkpoint, self._transactions)
 
     def _events(self, since: int) -> dict[int, Revision]:
-        """Return what the oldest readable checkpoint, which knows most, tells of pruned revisions."""
+        """Return the pruned revisions that the oldest readable checkpoint records; it records the most."""
         for state in self._states(self._checkpoints):
             return {
                 event.revision: Revision(

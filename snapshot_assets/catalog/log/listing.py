@@ -1,7 +1,7 @@
-"""What lies in a log's folder, by its names.
+"""Lists the objects of a log.
 
-Absence in one listing proves nothing: while others commit, one may show a revision and not the one before it. So what a
-listing passes over is asked for by its name before it counts as missing.
+Absence from one listing proves nothing: while others commit, it may show a revision and not the one before it. So an
+object that a listing passes over is requested by its name before it counts as missing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from snapshot_assets.storage.listed import Listed
 
 @dataclass
 class Listing:
-    """What lies in the log's folder.
+    """The objects of a log.
 
     Attributes:
         transactions: Revisions that have a transaction, ascending.
         checkpoints: Revisions that have a checkpoint, ascending.
-        foreign: Paths of anything else.
+        foreign: Paths of all other objects.
         strays: Why checkpoints that were read are not of this log, or not of this location.
     """
 
@@ -37,10 +37,10 @@ class Listing:
 
     @property
     def start(self) -> int:
-        """The checkpoint that the log begins with, because the revisions before were pruned; 0 where it is whole.
+        """The checkpoint that a pruned log starts with; 0 if nothing was pruned.
 
-        Pruning deletes the oldest first, but for revision 1. Revision 2 alone proves nothing: a writer that slept while
-        the log was pruned may have died before it took back what it created there.
+        Pruning deletes the oldest revisions first, except revision 1. Revision 2 alone proves nothing: a writer that
+        slept while the log was pruned may have died before it deleted what it created there.
         """
         if not self.checkpoints:
             return 0
@@ -48,7 +48,7 @@ class Listing:
         return 0 if self.transactions[: len(first)] == [*first] else self.checkpoints[0]
 
     def left(self) -> set[int]:
-        """Return the revisions up to the log's start whose transactions a pruning that was cut off left there."""
+        """Return the revisions up to the log's start whose transactions an interrupted pruning left."""
         there, last = set(self.transactions), self.start
         while last in there:
             last -= 1
@@ -56,19 +56,19 @@ class Listing:
 
     @property
     def has_gap(self) -> bool:
-        """Whether a transaction of the log is not there, or one is there below the checkpoint that it begins with."""
+        """Whether a transaction of the log is missing, or one exists below the checkpoint that it starts with."""
         newer, start = self.after(self.start), self.start
         return len(newer) < (newer[-1] - start if newer else 0) or not self.left() <= {1, start}
 
     @property
     def has_new_gap(self) -> bool:
-        """Whether a transaction after the newest checkpoint is not there; opening the head needs no older one."""
+        """Whether a transaction after the newest checkpoint is missing; the head needs no older one."""
         start = max(self.checkpoints, default=0)
         newer = self.after(start)
         return len(newer) < (newer[-1] - start if newer else 0)
 
     def through(self, revision: int | None) -> Listing:
-        """Return what is not newer than a revision."""
+        """Return the objects up to a revision; all of them for None."""
         if revision is None:
             return self
         first, second = (items[: bisect_right(items, revision)] for items in (self.transactions, self.checkpoints))
@@ -80,26 +80,24 @@ class Listing:
 
 
 def list_log(store: ObjectStore, *, head: bool = False) -> Listing:
-    """Return what lies in the log's folder; where that shows a gap, what two listings show together.
-
-    While others commit, a listing may show a revision and not the one before it: see `log_after`.
+    """Return the objects of a log; if a listing shows a gap, those of two listings together.
 
     Args:
         store: The location.
-        head: Only the newest state is wanted: gaps below the newest checkpoint, as a rebuild leaves them, are none.
+        head: The caller needs only the newest state: ignore gaps below the newest checkpoint.
     """
     objects = Listed(store, TRANSACTIONS)
     found = _with_beginning(objects)
     if found.has_new_gap if head else found.has_gap:
-        objects.missing(info.path for info in store.list(TRANSACTIONS))  # then it has these too
+        objects.missing(info.path for info in store.list(TRANSACTIONS))  # adds them
         found = _with_beginning(objects)
     return found
 
 
 def _with_beginning(objects: Listed) -> Listing:
-    """Return a listing after making sure that a log which looks pruned lacks its beginning."""
+    """Return a listing after checking that a log which looks pruned lacks its first revisions."""
     if listing_of(objects).start:
-        objects.missing(map(transaction_path, (1, 2, 3)))  # then it has those that it passed over
+        objects.missing(map(transaction_path, (1, 2, 3)))  # adds those that exist
     return listing_of(objects)
 
 
@@ -120,13 +118,13 @@ def listing_of(paths: Iterable[str]) -> Listing:
 def log_after(store: ObjectStore, listing: Listing, revision: int, through: int | None = None) -> list[int]:
     """Return the revisions of the transactions after one, with those that the listing passed over.
 
-    In each gap, and behind the last, names are looked for in their order, up to the first that is missing.
+    In each gap and after the last revision, names are requested in their order, up to the first that is missing.
 
     Args:
         store: The location.
-        listing: What a listing showed.
+        listing: A listing of the log.
         revision: The revision before the first.
-        through: The last revision to look for; None for the head.
+        through: The last revision to request; None for the head.
     """
     found, last = list[int](), revision
     for shown in listing.through(through).after(revision):
@@ -140,7 +138,7 @@ def _unlisted(store: ObjectStore, revisions: Iterable[int]) -> Iterator[int]:
 
 
 def is_there(store: ObjectStore, path: str) -> bool:
-    """Tell whether an object is there."""
+    """Return whether an object exists."""
     with suppress(ObjectNotFoundError):
         store.head(path)
         return True
@@ -161,8 +159,8 @@ class LogSize:
     """The objects of a log.
 
     Attributes:
-        bytes: Of the transactions.
-        oldest: The revision from which on all transactions are there; 0 where there is none.
+        bytes: Size of the transactions.
+        oldest: The revision from which on all transactions exist; 0 without transactions.
     """
 
     transactions: int
@@ -172,7 +170,7 @@ class LogSize:
 
 
 def log_size(store: ObjectStore) -> LogSize:
-    """Return how many objects a log has, and how large they are."""
+    """Return the number and sizes of a log's objects."""
     checkpoints, transactions = [], []
     objects = Listed(store, TRANSACTIONS)
     oldest = max((revision_of(path) or 0 for path in objects), default=0)

@@ -1,8 +1,7 @@
-"""From the log to states: opening a location, reading an older state, and looking at a whole log with all its faults.
+"""Computes states from the log: the newest one, and older ones.
 
-The log is the contiguous run of transactions from the oldest kept checkpoint, or from revision 1, to the head; what
-lies below was pruned and is not looked at. A rebuild begins the log anew: what lies below its checkpoint is no part of
-it either.
+The log is the contiguous run of transactions from the oldest kept checkpoint, or from revision 1, to the head. Older
+revisions were pruned and are not read. A rebuild starts a new log: revisions below its checkpoint are not part of it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
+from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
 from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
-from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import LogEntry, check_location
 from snapshot_assets.catalog.state.fold import State
@@ -48,23 +47,22 @@ FaultError = DamageError | UnsupportedVersionError
 
 
 def read_state(store: ObjectStore, *, through: int | None = None, statistics: bool = False) -> State:
-    """Return the state at the head, or at an older revision: from the newest readable checkpoint, and the log after it.
+    """Return the state at the head or at an older revision, from the newest readable checkpoint and the log after it.
 
     Args:
         store: The location.
-        through: The revision; None for the head. One that was pruned is computed from a later state, which knows it if
-            it is retained.
-        statistics: Read all statistics of files now, and pass over a checkpoint of which some cannot be read.
+        through: The revision; None for the head. A pruned revision is computed from a later state if it is retained.
+        statistics: Read all statistics of files now, and ignore a checkpoint that is not whole.
 
     Raises:
-        DamageError: The log has a fault; the first one.
-        LocationDeletedError: A deletion of the snapshot was begun and not finished.
+        DamageError: The first fault of the log.
+        LocationDeletedError: A deletion of the snapshot was interrupted.
     """
     return despite_pruning(lambda: _read_state(store, through, statistics))
 
 
 def open_log(store: ObjectStore) -> tuple[State, Listing]:
-    """Return the head's state, and what lies in the log's folder; see `read_state`."""
+    """Return the head's state and the log's objects; see `read_state`."""
 
     def read() -> tuple[State, Listing]:
         listing = list_log(store, head=True)
@@ -74,10 +72,10 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
 
 
 def read_from_log(store: ObjectStore, revision: int) -> State:
-    """Return the state at a revision as older checkpoints and the transactions after them give it, with statistics.
+    """Return the state at a revision, with statistics, from older checkpoints and the transactions after them.
 
     Raises:
-        DamageError: They do not give it; the first fault.
+        DamageError: The first fault on the way.
     """
     state = despite_pruning(lambda: _replayed(store, list_log(store).through(revision), revision, statistics=True))
     if state.revision != revision:
@@ -101,19 +99,19 @@ def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> St
         known = listing.through(through)
         try:
             state = _replayed(store, known, through, statistics)
-            if state.revision >= max(known.checkpoints, default=0):  # else the only one that holds it was passed over
+            if state.revision >= max(known.checkpoints, default=0):  # else its only checkpoint is damaged
                 return state
-        except DamageError:  # it may lie below a rebuild
+        except DamageError:  # the revision may be below a rebuild
             if not listing.checkpoints or listing.checkpoints[-1] <= through:
                 raise
-    later = _newest_checkpoint(store, listing, statistics)  # holds it, whatever became of the log behind
+    later = _newest_checkpoint(store, listing, statistics)  # has the revision, whatever faults the log has after it
     if later is None or later.revision < through:
         later = _replayed(store, listing, None, statistics)
     return later.at(through)
 
 
 def _is_pruned(store: ObjectStore, listing: Listing, revision: int) -> bool:
-    """Tell whether a revision cannot be reached from what the log has up to it."""
+    """Return whether the objects up to a revision do not give its state."""
     if revision < listing.start:
         return True
     start = max((known for known in listing.checkpoints if known <= revision), default=0)
@@ -139,7 +137,7 @@ def _replayed(store: ObjectStore, listing: Listing, through: int | None, statist
 
 
 def _begins_unlisted(store: ObjectStore, revision: int, listing: Listing) -> bool:
-    """Add a rebuild's checkpoint to a listing that passed it over; False if it did not, or there is none."""
+    """Add a rebuild's checkpoint to a listing that passed it over; return whether it was added."""
     unlisted = revision not in listing.checkpoints and is_there(store, checkpoint_path(revision))
     if unlisted:
         insort(listing.checkpoints, revision)
@@ -154,7 +152,7 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
             above = not listing.transactions or revision > listing.transactions[-1]
             if isinstance(fault, ForeignLocationError | ForkError) or (above and isinstance(fault, MisnamedError)):
                 listing.strays.append(fault)
-            warn_once(store, f"A checkpoint is passed over for an older one: {fault}")
+            warn_once(store, f"A checkpoint is ignored: {fault}")
     return None
 
 
@@ -180,7 +178,7 @@ def gap(missing: int, found: int) -> GapError:
 
 
 def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int, LogEntry | FaultError]]:
-    """Yield revisions with their entries, or with why these cannot be read."""
+    """Yield revisions with their entries, or with the faults of these."""
 
     def read(revision: int) -> LogEntry | FaultError:
         try:
@@ -196,10 +194,10 @@ def read_entries(store: ObjectStore, revisions: list[int]) -> Iterator[tuple[int
 
 
 def _refuse_half_deleted(store: ObjectStore, revision: int) -> None:
-    """A deletion that was cut off left only the log's end, whose last word is `deleted`."""
+    """Refuse a log whose deletion was interrupted: only its end is left, and its last action is `deleted`."""
     head = read_entry(store, revision)
     if any(isinstance(action, act.Deleted) for action in head.transaction.actions):
         raise LocationDeletedError(
-            f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it once more to finish.",
+            f"The snapshot at {store.uri} was deleted, but some of its objects remain. Delete it again to finish.",
             uri=store.uri,
         )

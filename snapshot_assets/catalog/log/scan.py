@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.listing import Listing, is_there, list_log, log_after
-from snapshot_assets.catalog.log.own_checkpoints import read_own_checkpoint
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import read_entry
 from snapshot_assets.catalog.state.chain import LogEntry, check_location, foreign_location
@@ -27,17 +26,18 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass
 class LogScan:
-    """What reading a whole log gave: the folded state up to the first fault, and every fault on the way.
+    """A whole log: the state up to its first fault, and every fault.
 
-    Where a checkpoint lies behind a fault, folding goes on from it.
+    A checkpoint after a fault gives the state from which folding continues.
 
     Attributes:
-        state: The state after the last of the entries.
-        first: The checkpoint that folding began with, 0 for none.
+        state: The state after the last entry.
+        first: The checkpoint that folding started from; 0 for none.
         transactions: Revisions that have a transaction, ascending.
-        start: The checkpoint that the log begins with, 0 for none; no older one, and no transaction, gives it again.
-        entries: The entries folded, as far as they follow one another up to the last.
-        faults: Path and error of every object that could not be read, decoded or linked.
+        start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
+        entries: The last unbroken run of folded entries.
+        faults: Path and error of every object that is unreadable or does not follow.
+        foreign: Paths of objects that are not part of a log.
     """
 
     store: ObjectStore
@@ -50,7 +50,7 @@ class LogScan:
     foreign: list[str] = field(default_factory=list)
 
     def states(self) -> Iterator[State]:
-        """Yield the state after each revision of a snapshot; it is the same object, folded on."""
+        """Yield the state after each revision of a snapshot; each is the same object, changed."""
         state = read_checkpoint(self.store, self.first) if self.first else State()
         if state.header is not None:
             yield state
@@ -61,7 +61,7 @@ class LogScan:
 
 
 def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
-    """Yield the faults of a scan but for those of damaged checkpoints that the log gives again."""
+    """Yield the faults of a scan, except those of damaged checkpoints that the log gives again."""
     for path, fault in scan.faults:
         revision = checkpointed_revision(path) or 0
         given = scan.start < revision <= scan.state.revision and not isinstance(fault, GapError)
@@ -70,11 +70,11 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
 
 
 def scan_log(store: ObjectStore, *, since: int | None = None, through: int | None = None) -> LogScan:
-    """Read and fold the log, collecting faults instead of stopping at the first; every checkpoint is compared with it.
+    """Read and fold the log, compare every checkpoint with it, and collect all faults.
 
     Args:
         store: The location.
-        since: The checkpoint to begin with; None for the log's own beginning.
+        since: The checkpoint to start from; None for the log's start.
         through: Last revision to read; None for the head.
     """
     return despite_pruning(lambda: _scan_log(store, since, through))
@@ -85,7 +85,7 @@ def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> Log
     previous = listing.start if since is None else since
     scan = LogScan(store, start=previous, transactions=listing.transactions, foreign=listing.foreign)
     known = set(listing.checkpoints)
-    folding = _Folding(scan, known, not previous or _begin_at(scan, previous))
+    folding = _Folding(scan, known, not previous or _start_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
     for revision, entry in read_entries(store, log_after(store, listing, previous, through)):
@@ -119,10 +119,10 @@ def _stray(scan: LogScan, revision: int, entry: LogEntry | FaultError) -> FaultE
 
 
 def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
-    """Note the faults of the two transactions of a pruned log that folding does not meet.
+    """Note the faults of the two transactions of a pruned log that folding does not reach.
 
-    Revision 1 is never pruned: where it were free, a sleeping writer could begin anew. That of the checkpoint which the
-    log begins with may be missing; the checkpoint names it.
+    Revision 1 is never pruned: if it were free, a writer that slept could create it. The transaction of the checkpoint
+    that the log starts with may be missing; the checkpoint names it.
     """
     if listing.transactions[:1] != [1]:
         path = transaction_path(1)
@@ -132,7 +132,7 @@ def _look_below(scan: LogScan, listing: Listing, start: int) -> None:
         try:
             entry = read_entry(scan.store, revision)
         except FAULTS as fault:
-            if revision == start or not scan.state.rebuilt_at:  # what lies below a rebuild may have any fault
+            if revision == start or not scan.state.rebuilt_at:  # revisions below a rebuild may have any fault
                 _note(scan, path, fault)
         else:
             if revision == scan.first and entry.sha256 != scan.state.sha256:
@@ -143,8 +143,8 @@ def _not_named(path: str) -> ForkError:
     return ForkError(f"{path} is not the transaction that its checkpoint names.", object=path)
 
 
-def _begin_at(scan: LogScan, revision: int) -> bool:
-    """Let a scan go on from a checkpoint; False, with its fault noted, where it cannot be read."""
+def _start_at(scan: LogScan, revision: int) -> bool:
+    """Continue a scan from a checkpoint; return False, with its fault noted, if it is unreadable."""
     try:
         scan.state = read_own_checkpoint(scan.store, revision, scan.transactions)
     except FAULTS as fault:
@@ -160,12 +160,12 @@ def _begin_at(scan: LogScan, revision: int) -> bool:
 
 @dataclass
 class _Folding:
-    """A scan under way.
+    """A scan in progress.
 
     Attributes:
         known: Revisions that have a checkpoint.
-        usable: Whether the state is that of the revision before the one that is looked at.
-        gap: Whether the revision before is missing, and that is noted.
+        usable: Whether the state is that of the revision before the current one.
+        gap: Whether the revision before is missing, and noted.
     """
 
     scan: LogScan
@@ -174,20 +174,20 @@ class _Folding:
     gap: bool = False
 
     def miss(self, revision: int, later: int) -> None:
-        """A transaction is not there."""
+        """Note that a transaction is missing."""
         path = transaction_path(revision)
         if not self.gap and path not in {noted for noted, _ in self.scan.faults}:
             _note(self.scan, path, gap(revision, later))
         self.gap, self.usable = True, False
 
     def meet(self, revision: int, entry: LogEntry | FaultError) -> None:
-        """A transaction is there: fold it if the state is the one before it."""
+        """Fold a transaction if the state is that of the revision before it."""
         self.gap = False
         path = transaction_path(revision)
         if isinstance(entry, FAULTS):
             _note(self.scan, path, entry)
             self.usable = False
-        elif entry.starts_log and self._begin_anew(entry, path):
+        elif entry.starts_log and self._start_again(entry, path):
             self.usable = True
         elif self.usable or entry.starts_log:
             try:
@@ -198,11 +198,11 @@ class _Folding:
             else:
                 self.scan.entries.append(entry)
 
-    def _begin_anew(self, entry: LogEntry, path: str) -> bool:
-        """Go on from a rebuild's checkpoint: what lies below is no part of the log, and its faults are none."""
+    def _start_again(self, entry: LogEntry, path: str) -> bool:
+        """Continue from a rebuild's checkpoint: revisions below are no part of the log, so their faults are dropped."""
         revision = entry.transaction.revision
         there = revision in self.known or is_there(self.scan.store, checkpoint_path(revision))
-        if not there or not _begin_at(self.scan, revision):
+        if not there or not _start_at(self.scan, revision):
             return False
         self.scan.faults.clear()
         if self.scan.state.sha256 != entry.sha256:
@@ -210,7 +210,7 @@ class _Folding:
         return True
 
     def pass_over_strays(self, last: int) -> None:
-        """Note the checkpoints after the last transaction that are not of this log: they do not show that more was."""
+        """Note checkpoints above the last transaction that are not of this log: they are no evidence of a revision."""
         for revision in [each for each in self.known if each > last]:
             try:
                 read_own_checkpoint(self.scan.store, revision, self.scan.transactions)
@@ -218,14 +218,14 @@ class _Folding:
                 _note(self.scan, checkpoint_path(revision), fault)
                 self.known.discard(revision)
             except FAULTS:
-                pass  # it is there: a gap is noted before it
+                pass  # its name is evidence: a gap is noted before it
 
     def meet_checkpoint(self, revision: int) -> None:
-        """Where a checkpoint lies, compare it with the state, or go on from it if the state is lost."""
+        """Compare a revision's checkpoint with the state, or continue from it if the state is lost."""
         if revision not in self.known or revision == self.scan.first:
             return
         if not self.usable:
-            self.usable = _begin_at(self.scan, revision)
+            self.usable = _start_at(self.scan, revision)
             return
         try:
             path, checkpoint = checkpoint_path(revision), read_checkpoint(self.scan.store, revision, statistics=True)

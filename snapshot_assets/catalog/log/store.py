@@ -48,7 +48,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     """Return one revision's entry.
 
     Raises:
-        ObjectNotFoundError: There is none.
+        ObjectNotFoundError: The transaction is missing.
         TornObjectError: Its bytes do not match its own checksum; and other errors of `decode_transaction`.
         MisnamedError: It holds another revision, so this one counts as missing.
     """
@@ -68,12 +68,12 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
         transaction: The complete transaction.
 
     Returns:
-        Whether this very transaction is now the revision, and its entry.
+        Whether this transaction won its revision, and its entry.
 
     Raises:
-        LimitExceededError: It is larger than readers take; nothing was written.
-        OutcomeUnknownError: It was sent, and the store does not answer what became of it.
-        SupersededError: The revision before it is gone or another one by now; this one was taken back.
+        LimitExceededError: It is larger than readers accept; nothing was written.
+        OutcomeUnknownError: The store does not answer whether it was created.
+        SupersededError: The revision before it was deleted or replaced; this one was deleted again.
     """
     path = transaction_path(transaction.revision)
     data = encode_transaction(transaction)
@@ -90,7 +90,7 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
 
 
 def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> Won:
-    """Create with the same bytes until the outcome is known, reading back where a reply was lost."""
+    """Create an object until the outcome is known, and read it back if a reply was lost."""
     for attempt in range(_SETTLE_TRIES):
         try:
             store.create(path, data)
@@ -102,14 +102,14 @@ def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> Won:
             return settled
         time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
     raise OutcomeUnknownError(
-        f"{path} in {store.uri} could not be created within {_SETTLE_TRIES} tries, nor is it there; "
+        f"{path} in {store.uri} could not be created in {_SETTLE_TRIES} tries, and it does not exist; "
         "run again when the store answers.",
         object=path,
     )
 
 
 def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) -> Won | None:
-    """Return who won the object at `path`, None if it is not there."""
+    """Return who won the object at `path`; None if it is missing."""
     for attempt in range(_SETTLE_TRIES):
         try:
             data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
@@ -127,9 +127,10 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
 
 
 def _check_follows(store: ObjectStore, transaction: act.Transaction) -> None:
-    """Take a won revision back if the one it follows is gone: a sleeper woke after others pruned or deleted the log.
+    """Delete a won revision if its predecessor is gone: this writer slept while others pruned or deleted the log.
 
-    Pruning deletes the oldest first, so a free slot below the head has no predecessor; only revision 1 is never pruned.
+    Pruning deletes the oldest first, so a free revision below the head has no predecessor. Only revision 1 is never
+    pruned.
     """
     if _has_predecessor(store, transaction) and (transaction.revision != 2 or not _others_follow(store, transaction)):
         return
@@ -151,7 +152,7 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
-    """Tell whether the log goes on behind a transaction, but not from it."""
+    """Return whether the log has later revisions that do not follow from a transaction."""
     try:
         return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
     except (ObjectNotFoundError, MisnamedError):

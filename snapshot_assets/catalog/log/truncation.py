@@ -1,7 +1,6 @@
-"""Telling a log that was lost, or lost its end, from one that is whole: what it left behind names later revisions.
+"""Detects a log that was lost, lost its end, or belongs to another location, by the objects beside it.
 
-A writer that took such a log for whole would commit other transactions in the place of the lost ones, and garbage
-collection would delete what those named.
+A writer would commit other transactions in place of the lost ones, and garbage collection would delete their files.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import islice
 
+from snapshot_assets.catalog.log.checkpoints import manifest_facts
 from snapshot_assets.catalog.log.listing import Listing, is_there
-from snapshot_assets.catalog.log.own_checkpoints import manifest_facts
 from snapshot_assets.catalog.log.replay import FAULTS, open_log, read_state
 from snapshot_assets.catalog.log.scan import faults_of_log, scan_log
 from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
@@ -31,23 +30,23 @@ from snapshot_assets.storage.base import ObjectStore
 
 _PINS = ("tag/", "savepoint/")
 _FEW = 16
-"""Most folders that a writer lists one after the other when it opens a location."""
+"""Most folders that a writer lists one by one when it opens a location."""
 
 _CLOCKS_DIFFER = timedelta(minutes=10)
-"""More than a writer's clock and the store's may differ by, from one writer to the next."""
+"""Upper bound of the difference between a writer's clock and the store's clock."""
 
 
 def newest_state(store: ObjectStore) -> State:
-    """Return the head's state, after making sure that the log is this location's and that its end is there.
+    """Return the head's state, after checking that the log is this location's and has its end.
 
-    Looks at the log, the manifest, tags, savepoints and the newest receipts of chunks that are not completed: at no
-    more than a writer can afford. `refuse_lost_end` looks at all receipts.
+    Reads the log, the manifest, tags, savepoints and the newest receipts of chunks that are not completed: as much as a
+    writer can afford. `refuse_lost_end` reads all receipts.
 
     Raises:
         LostLogError: The log, or its end, was lost.
-        ForeignLocationError: A checkpoint belongs to another location.
+        ForeignLocationError: A checkpoint, the manifest, a pin or a receipt belongs to another location.
         ForkError: A checkpoint is of another past of this location.
-        DamageError: It has another fault.
+        DamageError: The log has another fault.
     """
     state, listing = open_log(store)
     if not state.revision:
@@ -61,12 +60,12 @@ def newest_state(store: ObjectStore) -> State:
     return state
 
 
-def known_state(store: ObjectStore) -> State:
-    """Return the head's state, that of an empty location only where nothing tells of a log.
+def existing_state(store: ObjectStore) -> State:
+    """Return the head's state; the empty state only if nothing shows that a log existed.
 
     Raises:
         LostLogError: The log was lost.
-        DamageError: It has another fault.
+        DamageError: The log has another fault.
     """
     state = read_state(store)
     if not state.revision:
@@ -75,26 +74,27 @@ def known_state(store: ObjectStore) -> State:
 
 
 def refuse_lost_log(store: ObjectStore) -> None:
-    """Refuse a location without a log that holds what is only written after a log began.
+    """Refuse a location without a log if it has objects that are only written after a log exists.
 
     Raises:
-        LostLogError: It does; what is there would be taken for rubbish.
+        LostLogError: It has such objects; garbage collection would delete them.
     """
     there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
     if there or is_there(store, MANIFEST):
         raise LostLogError(
             f"{store.uri} has no log, but {there or MANIFEST} is there: the log was lost. Rebuild it with "
-            "`snapshots catalog rebuild`, or remove what is left and begin anew.",
+            "`snapshots catalog rebuild`, or delete all objects and export again.",
             uri=store.uri,
         )
 
 
 def refuse_lost_end(store: ObjectStore) -> None:
-    """Refuse a location where anything names a later revision than the log's last one; looks at all receipts.
+    """Refuse a location where any object names a later revision than the log's last one; reads all receipts.
 
     Raises:
         LostLogError: The log, or its end, was lost.
-        DamageError: It has another fault.
+        ForeignLocationError: An object belongs to another location.
+        DamageError: The log has another fault.
     """
     check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
 
@@ -102,17 +102,17 @@ def refuse_lost_end(store: ObjectStore) -> None:
 def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, through: int | None = None) -> None:
     """Refuse a log with faults before anything is deleted; reads all of it.
 
-    Opening reads no more than the newest checkpoint and what follows: it does not show that the log since an older
-    checkpoint is another one, brought here from a copy of this location with its checkpoints.
+    Opening reads only the newest checkpoint and the log after it. That does not reveal a log that was copied here,
+    with its checkpoints, from a copy of this location.
 
     Args:
         store: The location.
         done: What is not done because of a fault, for the message.
-        since: The checkpoint to begin with; None for the log's own beginning.
+        since: The checkpoint to start from; None for the log's start.
         through: Last revision to read; None for the head.
 
     Raises:
-        DamageError: The log has a fault; the first one.
+        DamageError: The first fault of the log.
     """
     for path, fault in faults_of_log(scan_log(store, since=since, through=through)):
         raise DamageError(
@@ -141,7 +141,7 @@ def contradictions(
     Args:
         store: The location.
         state: The head.
-        paths: Some of the location's objects; those of other kinds are passed over.
+        paths: Paths of the location's objects; other kinds are ignored.
     """
     named = {known.pin.object.path for known in state.pins} | _named_receipts(state)
     for path in (path for path in paths if path not in named):
@@ -153,7 +153,7 @@ def contradictions(
         except (LostLogError, ForeignLocationError) as error:
             yield error
         except (*FAULTS, ObjectNotFoundError):
-            continue  # torn: nobody committed it; or collected since it was listed
+            continue  # torn, so no transaction names it; or deleted since it was listed
 
 
 def check_receipt(store: ObjectStore, state: State, receipt: Receipt) -> None:
@@ -181,7 +181,7 @@ def _check_origin(store: ObjectStore, state: State, path: str, location: str, re
 
 
 def _check_checkpoints(store: ObjectStore, listing: Listing) -> None:
-    """A checkpoint is written after its transaction; only the log's beginning is pruned."""
+    """Refuse a checkpoint above the last transaction: its own transaction was written before it, and is lost."""
     last = max(listing.checkpoints, default=0)
     _check_revision(store, max(listing.transactions, default=0), checkpoint_path(last), last)
 
@@ -191,8 +191,8 @@ def _check_revision(store: ObjectStore, head: int, path: str, revision: int) -> 
         return
     raise LostLogError(
         f"The log of {store.uri} ends at revision {head}, but {path} is of revision {revision}: the log's end was "
-        "lost. Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`; if that finds it whole, "
-        f"{path} is damaged, and is to be moved away.",
+        "lost. Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`. If that reports a whole "
+        f"log, {path} is damaged: move it away.",
         object=transaction_path(head + 1),
         uri=store.uri,
         revision=head,
@@ -206,9 +206,9 @@ def _named_receipts(state: State) -> set[str]:
 
 
 def _late_receipts(store: ObjectStore, state: State) -> list[str]:
-    """Return the receipts of chunks that are not completed, and of the next one, written about the head or later.
+    """Return the receipts, written since about the head, of chunks that are not completed and of the next chunk.
 
-    A commit that was lost last left its receipt there, unless it replaced a chunk's files.
+    The last lost commit left its receipt there, unless it replaced a chunk's files.
     """
     expected = state.expected_chunks()
     following = max(expected, default=0) + 1

@@ -1,4 +1,4 @@
-"""Writing a checkpoint on demand, and mending those that are damaged."""
+"""Writes a checkpoint on demand, and repairs damaged ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
-class Written:
-    """A checkpoint that is there.
+class WrittenCheckpoint:
+    """The checkpoint of the newest revision.
 
     Attributes:
         bytes: Its size.
         new: Whether this call wrote it.
-        mended: Paths of older checkpoints that were damaged, and were written again from the log.
+        mended: Paths of older, damaged checkpoints that this call wrote again from the log.
     """
 
     path: str
@@ -30,10 +30,10 @@ class Written:
     mended: tuple[str, ...] = ()
 
 
-def checkpoint_head(catalog: Catalog) -> Written:
-    """Write the checkpoint of the newest revision, unless there is one that can be read; then mend damaged older ones.
+def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
+    """Write the checkpoint of the newest revision unless a readable one exists, then repair older ones.
 
-    What lies below a rebuild is no part of the log, and stays as it is.
+    Checkpoints from before a rebuild are not part of the log, and stay as they are.
 
     Args:
         catalog: The location, opened for writing.
@@ -41,21 +41,21 @@ def checkpoint_head(catalog: Catalog) -> Written:
     Raises:
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: It was deleted.
-        DamageError: An older checkpoint is damaged, and the log does not give it again; all others are written.
+        DamageError: An older checkpoint is damaged and the log cannot reproduce it; all others are written.
     """
     catalog.refresh()
     revision, store = catalog.require_snapshot().revision, catalog.store
     new = is_damaged(store, revision) or not is_there(store, checkpoint_path(revision))
     path = catalog.checkpoint() if new else checkpoint_path(revision)
-    written = Written(path, catalog.state.revision, store.head(path).size, new)
+    written = WrittenCheckpoint(path, catalog.state.revision, store.head(path).size, new)
     return replace(written, mended=_mend_older(store, revision, catalog.state.rebuilt_at))
 
 
 def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
-    """Write damaged checkpoints below the head again, and return their paths.
+    """Write damaged checkpoints before the head again, and return their paths.
 
     Raises:
-        DamageError: The log does not give one of them again; the oldest such one.
+        DamageError: The log cannot reproduce one of them; names the oldest.
     """
     listing, mended, faults = list_log(store), list[str](), list[DamageError]()
     for revision in listing.checkpoints:
@@ -73,11 +73,11 @@ def _unmendable(revision: int, cause: DamageError, *, begins: bool) -> DamageErr
     path = checkpoint_path(revision)
     if begins:
         why = (
-            "the log begins with it. Bring it back from a copy, or delete it with `snapshots catalog prune`, which "
-            "keeps two newer checkpoints that can be read. Where there are none, rebuild the log"
+            "the log begins with it. Bring it back from a copy, or delete it with `snapshots catalog prune`, if there "
+            "are two newer checkpoints that can be read. If not, rebuild the log"
         )
     else:
-        why = f"the log before it does not give it again: {cause} Bring it back from a copy, or rebuild the log"
+        why = f"the log before it cannot reproduce it: {cause} Bring it back from a copy, or rebuild the log"
     error = DamageError(f"{path} is damaged, and {why} with `snapshots catalog rebuild`.", object=path)
     error.__cause__ = cause
     return error

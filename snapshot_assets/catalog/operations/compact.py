@@ -1,7 +1,7 @@
-"""What a compaction may commit: files of some tables of a chunk are replaced by others that hold the same rows.
+"""Commits a compaction: files of some tables of a chunk are replaced by files with the same rows.
 
-FORMAT.md, section 6: every file that it removes is still live, or it aborts. On a sealed base it carries a seal of its
-own, so that the newest sealed state can be read at once.
+It aborts if a file that it removes is no longer live (FORMAT.md, section 6). On a sealed base the transaction includes
+a seal, so that the newest sealed state can be read at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class CompactedChunk:
-    """A chunk some tables of which were compacted; files and receipt lie on storage.
+    """A chunk of which some tables were compacted; the new files and receipt are on storage.
 
     Attributes:
-        tables: The tables concerned.
+        tables: The tables that were compacted.
         removed: Paths of the files that were merged.
-        kept: Paths of the tables' other files.
+        kept: Paths of these tables' other files.
         files: The new files.
         receipt: The new receipt.
-        older: Receipts that the chunk had, by path.
-        opened_at: When the first of the new files was opened.
+        older: The chunk's receipts before, by path.
+        opened_at: When the first new file was opened.
     """
 
     id: int
@@ -51,12 +51,12 @@ class CompactedChunk:
 
 
 def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], datetime]) -> Prepare:
-    """Put new files in the place of those that they were made of, in one transaction.
+    """Replace files by those they were merged into, in one transaction.
 
     Raises (on commit):
-        SupersededError: Another snapshot began.
-        ConflictError: Another writer changed the tables' files in this chunk meanwhile, or the new files have waited
-            for longer than half the grace period.
+        SupersededError: The location has another snapshot now.
+        ConflictError: Another writer changed the tables' files in this chunk, or the new files are older than half the
+            grace period.
     """
 
     def prepare(state: State) -> Sequence[act.Action]:
@@ -67,7 +67,7 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
         others = [known.file for path, known in live.items() if path not in compacted.removed]
         files, before = [*others, *compacted.files], state.chunks[compacted.id]
         known = before.chunk
-        older = (ref for ref in known.receipts if _still_speaks(compacted.older.get(ref.path), compacted.tables))
+        older = (ref for ref in known.receipts if _is_needed(compacted.older.get(ref.path), compacted.tables))
         chunk = replace(
             known,
             checksum=chunk_checksum((file.path, file.sha256) for file in files),
@@ -83,29 +83,29 @@ def compact_chunk(token: Token, compacted: CompactedChunk, clock: Callable[[], d
     return prepare
 
 
-def _still_speaks(older: Receipt | None, tables: frozenset[TableName]) -> bool:
-    """Tell whether an older receipt is the newest word on some table: that it has no rows, or the plan, if no more."""
+def _is_needed(older: Receipt | None, tables: frozenset[TableName]) -> bool:
+    """Return whether an older receipt still holds the latest entry for some table, or the chunk's plan."""
     return older is None or older.compaction is None or not compacted_tables(older) <= tables
 
 
 def _check_live(compacted: CompactedChunk, live: Mapping[str, FileState]) -> None:
-    found = {path for path, known in live.items() if TableName(known.file.schema, known.file.table) in compacted.tables}
+    actual = {path for path, each in live.items() if TableName(each.file.schema, each.file.table) in compacted.tables}
     expected = compacted.removed | compacted.kept
-    if found != expected:
-        changed = sorted(found ^ expected)
+    if actual != expected:
+        changed = sorted(actual ^ expected)
         raise ConflictError(
             f"Chunk {compacted.id} was changed by another writer while it was being compacted: {changed[0]} is "
-            f"{'no longer' if changed[0] in expected else 'now'} part of it. The compaction of this chunk was given up,"
-            " and garbage collection removes what it wrote. Run again.",
+            f"{'no longer' if changed[0] in expected else 'now'} part of it. Its compaction was abandoned; "
+            "garbage collection removes what it wrote. Run again.",
             chunk=compacted.id,
             changed=changed,
         )
 
 
 def _own_seal(state: State, actions: Sequence[act.Action]) -> Sequence[act.Seal]:
-    """Return the seal of what a sealed state becomes.
+    """Return the seal for a sealed state after the actions; nothing for an unsealed state.
 
-    It was verified: the files that stay by the last seal, and the new ones when they were written.
+    All files are verified: the last seal verified those that stay, and the writer hashed the new ones.
     """
     if not state.sealed or state.newest_seal is None:
         return []
@@ -120,19 +120,19 @@ def _own_seal(state: State, actions: Sequence[act.Action]) -> Sequence[act.Seal]
 
 
 def receipts_of(store: ObjectStore, chunk: act.Chunk) -> dict[str, Receipt]:
-    """Return a chunk's receipts by path, as the log has them.
+    """Return a chunk's receipts by path.
 
     Raises:
         ObjectNotFoundError: One is missing.
-        DamageError: One is not what was written.
+        DamageError: One is not what the log records.
     """
-    found = {}
+    receipts = {}
     for ref in chunk.receipts:
         receipt, read = read_receipt(store, ref.path)
         if read != ref:
             raise ChecksumMismatchError(
-                f"{ref.path} has SHA-256 {read.sha256}; the log says {ref.sha256}. Replace chunk {chunk.id}.",
+                f"{ref.path} has SHA-256 {read.sha256}; the log records {ref.sha256}. Replace chunk {chunk.id}.",
                 object=ref.path,
             )
-        found[ref.path] = receipt
-    return found
+        receipts[ref.path] = receipt
+    return receipts

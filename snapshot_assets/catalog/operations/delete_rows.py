@@ -93,8 +93,8 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
         The plan with its revision.
 
     Raises:
-        ConflictError: Other files were committed since that may hold such rows, another snapshot began, or another
-            schema was added; nothing was deleted.
+        ConflictError: Other files were committed since that may hold such rows, the location has another snapshot, or
+            another schema; nothing was deleted.
         LocationDeletedError: The snapshot was deleted.
     """
     if not plan.files:

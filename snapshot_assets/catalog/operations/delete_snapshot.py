@@ -1,4 +1,4 @@
-"""Deleting a whole snapshot: first the word in the log, then the objects, the log's head last."""
+"""Deletes a whole snapshot: commits the deletion, then deletes the objects, the log's head last."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from snapshot_assets.storage.listed import Listed
 
 @dataclass(frozen=True)
 class Deletion:
-    """What a deletion removed.
+    """A snapshot's deletion.
 
     Attributes:
         objects: How many objects were deleted.
         foreign: Objects that are not part of the format, left where they are.
-        temporary: How many temporary files of killed writers were deleted.
+        temporary: How many temporary files of interrupted writers were deleted.
     """
 
     objects: int
@@ -40,18 +40,18 @@ class Deletion:
 
 
 def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
-    """Delete the snapshot at a location; a deletion that was cut off is finished.
+    """Delete the snapshot at a location, or finish a deletion that was interrupted.
 
-    Objects go only after the log says `deleted`, so that no reader sees a snapshot with missing files. Only objects
-    that match the layout are removed, and temporary files beside them.
+    Objects are deleted only after the deletion is committed, so that no reader sees a snapshot with missing files. Only
+    objects that match the layout are deleted, and temporary files beside them.
 
     Args:
         store: The location.
-        with_tags: Also if tags or savepoints pin revisions of it; they go with it.
+        with_tags: Delete tags and savepoints with it.
 
     Raises:
-        PinnedError: Tags or savepoints pin it; names them.
-        NoSnapshotError: There is none.
+        PinnedError: Tags or savepoints pin it, and `with_tags` is not given; names them.
+        NoSnapshotError: There is no snapshot.
         DamageError: The log has a fault; nothing is deleted.
     """
     state = State()
@@ -61,14 +61,14 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
         if not state.deleted:
             catalog.commit(rules.delete(catalog.token(), with_tags=with_tags))
     except LocationDeletedError:
-        pass  # an earlier deletion got as far as removing transactions
-    left = [info.path for info in store.temporaries() if is_temporary(info.path)]
-    for path in left:
+        pass  # an earlier deletion already deleted transactions
+    temporary = [info.path for info in store.temporaries() if is_temporary(info.path)]
+    for path in temporary:
         store.delete(path)
     objects = Listed(store)
-    objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # now it shows them too
+    objects.missing({*state.files.paths(), *_documents(state), *_log(store, state)})  # makes the listing include them
     gone, shown = set[str](), set(objects)
-    for kept in (TRANSACTIONS, ()):  # the log goes when no listing shows anything else
+    for kept in (TRANSACTIONS, ()):  # the log goes when nothing else is listed
         while ours := sorted(
             filter(in_layout, (path for path in shown - gone if not path.startswith(kept))), key=_order
         ):
@@ -76,7 +76,7 @@ def delete_snapshot(store: ObjectStore, *, with_tags: bool = False) -> Deletion:
                 store.delete(path)
             gone.update(ours)
             shown.update(info.path for info in store.list())
-    return Deletion(len(gone), tuple(sorted(shown - gone)), len(left))
+    return Deletion(len(gone), tuple(sorted(shown - gone)), len(temporary))
 
 
 def _documents(state: State) -> set[str]:
@@ -86,12 +86,12 @@ def _documents(state: State) -> set[str]:
 
 
 def _log(store: ObjectStore, state: State) -> set[str]:
-    """Return the paths of what lies in the log's folder."""
+    """Return the paths of the log's transactions and checkpoints."""
     there = list_log(store)
     revisions = (1, *range(there.start + 1, state.revision + 1))
     return {*map(transaction_path, revisions), *map(checkpoint_path, there.checkpoints)}
 
 
 def _order(path: str) -> tuple[bool, int, str]:
-    """Sort the log behind everything else, oldest revision first, so that its head goes last of all."""
+    """Sort the log after everything else, oldest revision first, so that its head is deleted last."""
     return path.startswith(TRANSACTIONS), revision_of(path) or 0, path

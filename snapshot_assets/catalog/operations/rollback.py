@@ -13,7 +13,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
-from snapshot_assets.catalog.rules.rollback import Reversal, reversal
+from snapshot_assets.catalog.rules import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects
 from snapshot_assets.catalog.verify.objects import Report, check_documents, check_files
@@ -95,7 +95,7 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
     Raises:
         VersionNotFoundError: The revision expired since it was planned.
-        ConflictError: Data changed since it was planned, another snapshot began, or the location was rolled back.
+        ConflictError: Data changed since it was planned, or the location has another snapshot or was rolled back.
         LocationDeletedError: The snapshot was deleted.
     """
     planned = plan.reversal

@@ -1,6 +1,6 @@
-"""Sealing: the catalog verifies a complete state for itself and then declares it.
+"""Seals a complete state: verifies it, then commits that it is complete and whole.
 
-Safety never rests on anybody's checks: what is sealed was read here.
+Safety does not depend on asset checks or other verification: sealing itself reads what it seals.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _UNTIMED = "the asset `untimed_tables`"
 
 @dataclass(frozen=True)
 class Sealed:
-    """What sealing did.
+    """The result of sealing.
 
     Attributes:
         seal: The newest seal.
         new: Whether this call committed it.
         hashed_bytes: Bytes read and hashed before it.
-        verified_before: The revision up to which earlier seals had verified the files; later ones were all hashed.
+        verified_before: Earlier seals verified files up to this revision; all later files were hashed.
     """
 
     seal: SealState
@@ -53,14 +53,14 @@ def seal(
 
     Args:
         catalog: The location, opened for writing.
-        token: The snapshot to seal; None for the one that is there.
+        token: The snapshot to seal; None for the current one.
         rows_outside: Rows of the source outside the range, by table.
-        seal_verify: `new` hashes the files that no earlier seal has verified, and where there is none, up to 1 GB of
-            the others, as `due_files` says; `full` hashes all.
+        seal_verify: `new` hashes the files that no earlier seal verified; if there are no such files, up to 1 GB of the
+            others (see `due_files`). `full` hashes all.
 
     Raises:
         IncompleteError: Windows are missing, or files are damaged; names them.
-        SupersededError: Another snapshot began since.
+        SupersededError: The location has another snapshot now.
     """
     hashed_bytes, again = 0, None
     before = verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
@@ -76,7 +76,7 @@ def seal(
         except rules.StaleVerificationError:
             continue
         break
-    newest = catalog.state.newest_seal  # before the hints: these see what others commit, such as a new snapshot
+    newest = catalog.state.newest_seal  # before `write_hints`, which may read a newer snapshot
     assert newest is not None
     write_hints(catalog.store, catalog.state, catalog.refresh)
     return Sealed(newest, revision is not None, hashed_bytes, before)
@@ -105,16 +105,16 @@ def _name(state: State, chunk: int) -> str:
 
 
 def _assets(missing: Sequence[int]) -> str:
-    """Return which assets export the missing chunks."""
+    """Return the assets that export the missing chunks."""
     windows = ["these partitions of the asset `chunks`"] if any(missing) else []
     return " and ".join([*windows, *([_UNTIMED] if UNTIMED_CHUNK in missing else [])])
 
 
 def _check_whole(catalog: Catalog, state: State, verified: int, again: int | None) -> int:
-    """Return how many bytes were hashed.
+    """Verify the head, and return how many bytes were hashed.
 
     Raises:
-        IncompleteError: Something on storage is not what the log says.
+        IncompleteError: An object is missing or damaged.
     """
     report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified, again))
     if report.damaged:
@@ -124,12 +124,12 @@ def _check_whole(catalog: Catalog, state: State, verified: int, again: int | Non
 
 
 def damage_error(state: State, faults: Sequence[Fault], what: str) -> IncompleteError:
-    """Return the error that names damage to the newest state, and says how it is repaired.
+    """Return the error that names damage to the newest state, and how to repair it.
 
     Args:
         state: The newest state.
         faults: What is damaged.
-        what: Begins the message.
+        what: Start of the message.
     """
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
@@ -140,7 +140,7 @@ def damage_error(state: State, faults: Sequence[Fault], what: str) -> Incomplete
 
 
 def _repair(state: State, chunks: Set[int | None]) -> str:
-    """Return how the rows of damaged chunks are exported again; nothing where no chunk is damaged."""
+    """Return how to export damaged chunks again, as a sentence; "" if no chunk is damaged."""
     windows = sorted(chunk for chunk in chunks if chunk)
     ranges = ", ".join(f"`{_range(state, chunk)}`" for chunk in windows[:_SHOWN])
     more = ", …" if len(windows) > _SHOWN else ""

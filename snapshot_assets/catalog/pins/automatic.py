@@ -1,8 +1,8 @@
-"""Tags and savepoints by rule: what is to be made and what has outlived its time, decided without touching anything.
+"""Decides which automatic tags and savepoints are due, and which ones are deleted. Changes nothing.
 
-A rule has *ticks*: one every interval at a time of day, counted in whole days from Thursday, 1970-01-01, in UTC. What
-is made first after a tick is that tick's, and pins what is newest then, as Paimon's tags by process time do. So a tick
-that nobody was there for is made up for once: only the newest one counts.
+A rule has *ticks*: one every interval at a time of day, counted in whole days from Thursday, 1970-01-01, in UTC. The
+first pin that is created after a tick belongs to that tick, and pins the newest revision then, as Paimon's tags by
+process time do. So only the newest of several missed ticks gets a pin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ticks:
         at: Time of day, UTC.
 
     Raises:
-        PlanError: The interval is none.
+        PlanError: The interval is not a number of whole days.
     """
 
     interval: timedelta = DAY
@@ -48,7 +48,7 @@ class Ticks:
             )
 
     def newest(self, now: datetime) -> datetime:
-        """Return the newest tick that is not later than the present."""
+        """Return the newest tick up to now."""
         first = _EPOCH + timedelta(hours=self.at.hour, minutes=self.at.minute)
         return first + (now - first) // self.interval * self.interval
 
@@ -58,13 +58,13 @@ class TagRule:
     """The rule of automatic tags.
 
     Attributes:
-        ticks: When there is one.
-        name: Its name, in which `{date}`, `{year}`, `{month}`, `{day}` and `{time}` stand for those of its tick.
-        num_retained_max: How many automatic tags there are at most; None for no limit.
-        default_time_retained: How long one lives; None for ever.
+        ticks: When a tag is due.
+        name: Its name; `{date}`, `{year}`, `{month}`, `{day}` and `{time}` are replaced by those of its tick.
+        num_retained_max: Maximum number of automatic tags; None for no limit.
+        default_time_retained: Time to live; None for no limit.
 
     Raises:
-        PlanError: The names of two ticks would be equal, or none of a tag, or the number is none.
+        PlanError: Two ticks would have one name, the name is invalid, or the number is less than 1.
     """
 
     ticks: Ticks = Ticks()
@@ -89,11 +89,11 @@ class SavepointRule:
     """The rule of automatic savepoints.
 
     Attributes:
-        ticks: When there is one.
-        num_retained_max: How many automatic savepoints there are at most; None for no limit.
+        ticks: When a savepoint is due.
+        num_retained_max: Maximum number of automatic savepoints; None for no limit.
 
     Raises:
-        PlanError: The number is none.
+        PlanError: The number is less than 1.
     """
 
     ticks: Ticks = Ticks()
@@ -105,7 +105,7 @@ class SavepointRule:
 
 @dataclass(frozen=True)
 class NewTag:
-    """A tag to create: of which revision, for which tick, how long it lives."""
+    """A tag to create for a tick."""
 
     name: str
     revision: int
@@ -114,35 +114,27 @@ class NewTag:
 
 
 @dataclass(frozen=True)
-class NewSavepoint:
-    """A savepoint to create, for which tick."""
-
-    tick: datetime
-
-
-@dataclass(frozen=True)
 class Due:
-    """What rules want done: first create, then delete, so that there is never less than they keep.
+    """What the rules require. Create first, then delete, so that there are never fewer pins than the rules keep.
 
     Attributes:
-        tag: The tag to create; None if there is none to.
-        savepoint: The savepoint to create; None likewise.
-        tags_gone: The tags to delete: those that have outlived their time to live, whoever made them, and the oldest
-            automatic ones beyond the most that there may be.
-        savepoints_gone: The savepoints to delete: the oldest automatic ones, likewise.
+        tag: The tag to create, if one is due.
+        savepoint: Whether to create a savepoint.
+        tags_gone: The tags to delete: all whose time to live is over, and the oldest automatic ones above the maximum.
+        savepoints_gone: The savepoints to delete: the oldest automatic ones above the maximum.
     """
 
     tag: NewTag | None = None
-    savepoint: NewSavepoint | None = None
+    savepoint: bool = False
     tags_gone: tuple[TagState, ...] = ()
     savepoints_gone: tuple[SavepointState, ...] = ()
 
 
 def check_pattern(name: str) -> str:
-    """Return a pattern of names if each day has its own, and each is a tag's.
+    """Return a pattern of tag names if it gives a valid name, and each day another one.
 
     Raises:
-        PlanError: It is none.
+        PlanError: It does not.
     """
     if "{date}" not in name and not all(part in name for part in ("{year}", "{month}", "{day}")):
         raise PlanError(f"{name!r} gives several days one name; write one with {{date}}, such as auto-{{date}}")
@@ -150,11 +142,11 @@ def check_pattern(name: str) -> str:
     for part, meaning in _PARTS.items():
         filled = filled.replace(part, _EPOCH.strftime(meaning))
     if "{" in filled or "}" in filled:
-        raise PlanError(f"{name!r} has a part that is none of {', '.join(_PARTS)}")
+        raise PlanError(f"{name!r} has a part that is not one of {', '.join(_PARTS)}")
     try:
         check_tag_name(filled)
     except PlanError as error:
-        raise PlanError(f"{name!r} is no pattern of names: {error}") from error
+        raise PlanError(f"{name!r} is not a pattern of tag names: {error}") from error
     return name
 
 
@@ -164,32 +156,32 @@ def _check_most(number: int | None) -> None:
 
 
 def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
-    """Return what the rules of a plan want done.
+    """Return what a plan's rules require.
 
     Args:
         state: The head.
-        now: The present.
-        tag: The rule of tags; None for no such rule. Tags outlive their time to live without one, too.
-        savepoint: The rule of savepoints; None for no such rule.
+        now: The current time.
+        tag: The rule of tags, if there is one. Without it, tags whose time to live is over are deleted too.
+        savepoint: The rule of savepoints, if there is one.
     """
     new = tag_due(tag, state, now) if tag is not None else None
     tags, savepoints = state.pins.tags.values(), state.pins.savepoints.values()
     outlived = outlived_tags(tags, now)
     names = {known.tag.name for known in outlived}
     rest = [known for known in tags if known.tag.name not in names]
-    surplus = _surplus(rest, tag.num_retained_max, new) if tag is not None else ()
-    wanted = savepoint_due(savepoint, state, now) if savepoint is not None else None
+    surplus = _surplus(rest, tag.num_retained_max, new is not None) if tag is not None else ()
+    wanted = savepoint is not None and savepoint_due(savepoint, state, now)
     gone = _surplus(savepoints, savepoint.num_retained_max, wanted) if savepoint is not None else ()
     return Due(new, wanted, (*outlived, *surplus), gone)
 
 
 def with_tags(state: State, wanted: Due, now: datetime) -> State:
-    """Return what a state becomes once the tags that are due are made and deleted; it stays as it is.
+    """Return a copy of a state in which the tags that are due are created and deleted.
 
     Args:
         state: The head.
         wanted: What is due.
-        now: The present.
+        now: The current time.
     """
     actions: list[act.Action] = [act.TagDeleted(known.tag.name) for known in wanted.tags_gone]
     if wanted.tag is not None:
@@ -199,9 +191,9 @@ def with_tags(state: State, wanted: Due, now: datetime) -> State:
 
 
 def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:
-    """Return the tag of the newest tick, if none was made automatically since.
+    """Return the tag of the newest tick, if no automatic tag was created since.
 
-    It pins the newest revision that is sealed and can be read now. An earlier tick that was missed gets none.
+    It pins the newest sealed revision that can be read. Earlier ticks that were missed get no tag.
     """
     if why_no_tag(rule, state, now):
         return None
@@ -210,9 +202,9 @@ def tag_due(rule: TagRule, state: State, now: datetime) -> NewTag | None:
 
 
 def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
-    """Return the reason for which no tag is due, in words; "" if one is.
+    """Return why no tag is due, as text; "" if one is.
 
-    A tag that would have outlived its time to live, if it were as old as its tick, is not due: it was there before.
+    A tag is not due if its time to live, counted from its tick, is over: an earlier run created and deleted it.
     """
     tick, ttl = rule.ticks.newest(now), rule.default_time_retained
     name, since = rule.name_of(tick), time_text(tick)
@@ -228,28 +220,28 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     return ""
 
 
-def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> NewSavepoint | None:
-    """Return the savepoint of the newest tick, if something is sealed and none was made automatically since.
+def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
+    """Return whether something is sealed, and no automatic savepoint was created since the newest tick.
 
-    A savepoint compacts first, so it is of the head, however late it is.
+    A savepoint always pins the head, because it compacts first.
     """
     tick = rule.ticks.newest(now)
     made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
-    return None if made or state.newest_seal is None else NewSavepoint(tick)
+    return state.newest_seal is not None and not made
 
 
 def outlived_tags(tags: Iterable[TagState], now: datetime) -> tuple[TagState, ...]:
-    """Return the tags, whoever made them, that have outlived their time to live, oldest first."""
+    """Return all tags whose time to live is over, oldest first."""
     gone = [known for known in tags if known.tag.ttl is not None and known.tag.created_at + known.tag.ttl <= now]
     return tuple(sorted(gone, key=_age))
 
 
-def _surplus(known: Collection[_Pin], most: int | None, new: NewTag | NewSavepoint | None) -> tuple[_Pin, ...]:
-    """Return the oldest automatic pins beyond the most that there may be, with one that is created first."""
+def _surplus(known: Collection[_Pin], most: int | None, new: bool) -> tuple[_Pin, ...]:
+    """Return the oldest automatic pins above the maximum, counting one that is about to be created."""
     if most is None:
         return ()
     oldest_first = sorted(_automatic(known), key=_age)
-    return tuple(oldest_first[: max(len(oldest_first) + (new is not None) - most, 0)])
+    return tuple(oldest_first[: max(len(oldest_first) + new - most, 0)])
 
 
 def _automatic(pins: Iterable[_Pin]) -> list[_Pin]:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
+from typing import Any
 
-from snapshot_assets.catalog.pins.objects import ttl_text
+from snapshot_assets.catalog.pins.objects import Pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import revision_summaries
 
 
 @dataclass(frozen=True)
 class ListedTag:
-    """A tag among the others: the columns of `$tags`, and its fields wherever it is shown as JSON.
+    """A tag in a list: the columns of `$tags`, and its keys in JSON.
 
     Attributes:
         tagged_snapshot_id: The revision that it pins.
         schema_id: That revision's newest schema, 0 for none.
         commit_time: When that revision was committed.
         record_count: That revision's rows; see `RevisionSummary`.
-        time_retained: How long it lives from `create_time`; None for ever.
-        expires_at: When its time to live is over; None for never.
-        automatic: Whether a rule made it, and may delete it.
-        previous: The tag of the closest earlier revision; None if there is none.
-        next: The tag of the closest later revision, likewise.
+        time_retained: Time to live, from `create_time`; None for no limit.
+        expires_at: When its time to live ends; None for never.
+        automatic: Whether a rule created it, and may delete it.
+        previous: The tag of the closest earlier revision, if there is one.
+        next: The tag of the closest later revision, if there is one.
     """
 
     tag_name: str
@@ -44,7 +45,7 @@ class ListedTag:
 
 @dataclass(frozen=True)
 class ListedSavepoint:
-    """A savepoint among the others: the columns of `$savepoints`; see `ListedTag`."""
+    """A savepoint in a list: the columns of `$savepoints`; see `ListedTag`."""
 
     savepoint_id: int
     saved_snapshot_id: int
@@ -59,59 +60,48 @@ class ListedSavepoint:
 
 def list_tags(state: State) -> list[ListedTag]:
     """Return all tags, by commit time of the revisions they pin, then by creation and name."""
-    if not state.tags:
-        return []
-    facts = revision_summaries(state)
-    tags = sorted(
-        (known.tag for known in state.tags.values()), key=lambda tag: (tag.revision, tag.created_at, tag.name)
-    )
-    neighbours = _neighbours([tag.revision for tag in tags])
+    tags = sorted((each.tag for each in state.tags.values()), key=attrgetter("revision", "created_at", "name"))
     return [
         ListedTag(
-            tag.name,
-            tag.revision,
-            facts[tag.revision].schema_id,
-            facts[tag.revision].committed_at,
-            facts[tag.revision].rows,
-            tag.created_at,
-            ttl_text(tag.ttl),
-            None if tag.ttl is None else tag.created_at + tag.ttl,
-            tag.automatic,
-            None if before is None else tags[before].name,
-            None if after is None else tags[after].name,
+            tag_name=tag.name,
+            tagged_snapshot_id=tag.revision,
+            time_retained=ttl_text(tag.ttl),
+            expires_at=None if tag.ttl is None else tag.created_at + tag.ttl,
+            **columns,
         )
-        for tag, (before, after) in zip(tags, neighbours, strict=True)
+        for tag, columns in zip(tags, _common_columns(state, tags, [tag.name for tag in tags]), strict=True)
     ]
 
 
 def list_savepoints(state: State) -> list[ListedSavepoint]:
     """Return all savepoints, by commit time of the revisions they pin, then by id."""
-    if not state.pins.savepoints:
-        return []
-    facts = revision_summaries(state)
-    savepoints = sorted((known.savepoint for known in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
-    neighbours = _neighbours([each.revision for each in savepoints])
+    savepoints = sorted((each.savepoint for each in state.pins.savepoints.values()), key=attrgetter("revision", "id"))
+    ids = [each.id for each in savepoints]
     return [
-        ListedSavepoint(
-            each.id,
-            each.revision,
-            facts[each.revision].schema_id,
-            facts[each.revision].committed_at,
-            facts[each.revision].rows,
-            each.created_at,
-            each.automatic,
-            None if before is None else savepoints[before].id,
-            None if after is None else savepoints[after].id,
-        )
-        for each, (before, after) in zip(savepoints, neighbours, strict=True)
+        ListedSavepoint(savepoint_id=each.id, saved_snapshot_id=each.revision, **columns)
+        for each, columns in zip(savepoints, _common_columns(state, savepoints, ids), strict=True)
     ]
 
 
-def _neighbours(revisions: list[int]) -> Iterable[tuple[int | None, int | None]]:
-    """Yield for each of ascending revisions the places of the last earlier and of the first later one.
+def _common_columns(state: State, pins: Sequence[Pin], names: Sequence[str | int]) -> Iterator[dict[str, Any]]:
+    """Yield the columns that both lists have.
 
-    Revisions are committed one after the other, so that they stand for their times.
+    Args:
+        state: The head.
+        pins: The pins, by revision; later revisions were committed later.
+        names: Their names or ids, for `previous` and `next`.
     """
-    for revision in revisions:
-        first, end = bisect_left(revisions, revision), bisect_right(revisions, revision)
-        yield (first - 1 if first else None), (end if end < len(revisions) else None)
+    summaries = revision_summaries(state) if pins else {}
+    revisions = [pin.revision for pin in pins]
+    for pin in pins:
+        first, end = bisect_left(revisions, pin.revision), bisect_right(revisions, pin.revision)
+        summary = summaries[pin.revision]
+        yield {
+            "schema_id": summary.schema_id,
+            "commit_time": summary.committed_at,
+            "record_count": summary.rows,
+            "create_time": pin.created_at,
+            "automatic": pin.automatic,
+            "previous": names[first - 1] if first else None,
+            "next": names[end] if end < len(names) else None,
+        }

@@ -1,16 +1,16 @@
-"""The objects of tags and savepoints: the manifest of the revision that each pins, and its own facts.
+"""Writes, reads and deletes the objects of tags and savepoints: each holds the manifest of the revision that it pins.
 
-An object is written first; then the commit names it with its SHA-256 (FORMAT.md, section 7). The log decides what
+The object is written first. Then a commit names it with its SHA-256 (FORMAT.md, section 7). Only the log decides what
 exists: an object that no transaction names is an orphan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.replay import read_state
@@ -23,108 +23,95 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
-from snapshot_assets.format.layout import check_savepoint_path, check_tag_path
+from snapshot_assets.format.layout import check_savepoint_path, check_tag_path, new_attempt, savepoint_path, tag_path
 from snapshot_assets.format.units import duration_text, parse_duration, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
 NO_OBJECT = act.ObjectRef("", "", 0)
-"""Stands in a pin whose object is still to be written."""
+"""The object of a pin whose object is not written yet."""
 
 Manifest = Mapping[str, Any]
+Pin = act.TagCreated | act.SavepointCreated
+_Pin = TypeVar("_Pin", act.TagCreated, act.SavepointCreated)
 
 
 class ChangedMeanwhileError(ConflictError):
-    """What an object was written for is not so any more at the head: it is planned anew."""
+    """The head changed after an object was written for a pin: the caller plans the pin again."""
 
 
-def tag_document(tag: act.TagCreated, created_by: str, version: int, manifest: Manifest) -> bytes:
-    """Return the bytes of a tag's object: a pure function of the log, so verify can compare them.
+def pin_document(pin: Pin, created_by: str, version: int, manifest: Manifest) -> bytes:
+    """Return the bytes of a pin's object. They depend on the log alone, so that verification can compare them.
 
     Args:
-        tag: The tag, whose `object` is not looked at.
+        pin: The tag or savepoint; its `object` is not used.
         created_by: The writer of its transaction.
         version: Format version when it was created.
-        manifest: The manifest of the revision it pins.
+        manifest: The manifest of the revision that it pins.
     """
-    ttl = ttl_text(tag.ttl)
-    return _document({"name": tag.name}, tag.created_at, created_by, version, {"ttl": ttl}, tag.automatic, manifest)
-
-
-def savepoint_document(savepoint: act.SavepointCreated, created_by: str, version: int, manifest: Manifest) -> bytes:
-    """Return the bytes of a savepoint's object; see `tag_document`."""
-    id_ = {"id": savepoint.id}
-    return _document(id_, savepoint.created_at, created_by, version, {}, savepoint.automatic, manifest)
-
-
-def pin_document(known: PinState, manifest: Manifest) -> bytes:
-    """Return the bytes that the object of a pin of the log has.
-
-    Args:
-        known: The pin.
-        manifest: The manifest of the revision it pins.
-    """
-    if isinstance(known, TagState):
-        return tag_document(known.tag, known.created_by, known.version, manifest)
-    return savepoint_document(known.savepoint, known.created_by, known.version, manifest)
-
-
-def _document(
-    name: Mapping[str, Any],
-    created_at: datetime,
-    created_by: str,
-    version: int,
-    life: Mapping[str, Any],
-    automatic: bool,
-    manifest: Manifest,
-) -> bytes:
-    facts = {"version": version, **name, "created_at": time_text(created_at), "created_by": created_by, **life}
-    return pretty_json(facts | ({"automatic": True} if automatic else {}) | {"manifest": manifest})
+    return pretty_json(
+        {
+            "version": version,
+            **({"name": pin.name} if isinstance(pin, act.TagCreated) else {"id": pin.id}),
+            "created_at": time_text(pin.created_at),
+            "created_by": created_by,
+            **({"ttl": ttl_text(pin.ttl)} if isinstance(pin, act.TagCreated) else {}),
+            **({"automatic": True} if pin.automatic else {}),
+            "manifest": manifest,
+        }
+    )
 
 
 def ttl_text(ttl: timedelta | None) -> str | None:
-    """Return a time to live as documents hold it; None is for ever."""
+    """Return a time to live as documents hold it; None for a tag that is kept until it is deleted."""
     return None if ttl is None else duration_text(ttl)
 
 
-def write_pin(catalog: Catalog, path: str, revision: int, document: Callable[[Manifest], bytes]) -> act.ObjectRef:
-    """Write the object of a pin that is to be committed.
+def new_pin_path(pin: Pin) -> str:
+    """Return a path for a pin's object that no other writer uses."""
+    if isinstance(pin, act.TagCreated):
+        return tag_path(pin.name, new_attempt())
+    return savepoint_path(pin.id, new_attempt())
 
-    The state is read anew: others may be changing the catalog's.
+
+def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
+    """Write the object of a pin that is about to be committed, and return the pin with it.
+
+    The state is read from storage, because other threads may change the catalog's.
 
     Args:
         catalog: The location, opened for writing.
-        path: Where it goes; nobody else can want that.
-        revision: The sealed revision to pin.
-        document: Returns the object's bytes, of the revision's manifest.
+        pin: The pin, without its object.
+        version: The location's format version.
 
     Raises:
-        LimitExceededError: It is larger than readers take; nothing was written.
+        LimitExceededError: The object would be larger than readers accept; nothing was written.
     """
-    state = read_state(catalog.store, through=revision)
-    data = document(manifest_of(state))
-    advice = f"Revision {revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
+    path = new_pin_path(pin)
+    state = read_state(catalog.store, through=pin.revision)
+    data = pin_document(pin, catalog.writer_id, version, manifest_of(state))
+    advice = f"Revision {pin.revision} has {state.files.totals()[0]} files; compact it into fewer, and pin that."
     check_writable(len(data), documents.MAX_DOCUMENT_BYTES, path, advice)
     create_own(catalog.store, path, data)
-    return act.ObjectRef(path, sha256_hex(data), len(data))
+    return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
 
 
 def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare, since: datetime) -> int | None:
-    """Commit the transaction that names an object; where it is refused or not needed, nobody knows it, and it goes.
+    """Commit the transaction that names a pin's object; delete the object if the commit is refused or not needed.
 
-    While the outcome of the commit is unknown, the object stays.
+    If the outcome of the commit is unknown, the object stays.
 
     Args:
         catalog: The location, opened for writing.
-        ref: The object, as `write_pin` left it.
+        ref: The object that `write_pin` wrote.
         prepare: Returns the actions that name it.
-        since: When the object was about to be written.
+        since: A time before the object was written.
 
     Returns:
-        The committed revision, or None where `prepare` found nothing left to do.
+        The committed revision, or None if `prepare` had nothing to do.
 
     Raises:
-        ChangedMeanwhileError: The object may count as an orphan by now; it is to be written anew.
+        ChangedMeanwhileError: The object may count as an orphan by now; the caller writes another one.
     """
     try:
         committed = catalog.commit(lambda state: _young(catalog, state, ref, since, prepare(state)))
@@ -202,19 +189,19 @@ def delete_pin(catalog: Catalog, pin: PinState | None) -> bool:
 def _young(
     catalog: Catalog, state: State, ref: act.ObjectRef, since: datetime, actions: Sequence[act.Action] | None
 ) -> Sequence[act.Action] | None:
-    """Return the actions unless the object that they name is too old, as `check_age` does for data files."""
+    """Return the actions, unless the object that they name is too old; `check_age` does this for data files."""
     assert state.header is not None
     if actions is not None and catalog.now() - since > timedelta(microseconds=state.header.grace) / 2:
         raise ChangedMeanwhileError(
-            f"{ref.path} was written more than half the grace period ago; garbage collection may already count it as "
-            "an orphan. Run again."
+            f"{ref.path} was written more than half the grace period ago, so garbage collection may delete it as an "
+            "orphan. Run again."
         )
     return actions
 
 
 @dataclass(frozen=True)
 class PinObject:
-    """The object of a tag or savepoint as it lies on storage.
+    """The object of a tag or savepoint, as it was read from storage.
 
     Attributes:
         ref: Its path, SHA-256 and size.
@@ -223,16 +210,16 @@ class PinObject:
     """
 
     ref: act.ObjectRef
-    pin: act.TagCreated | act.SavepointCreated
+    pin: Pin
     manifest: StoredManifest
 
 
 def read_pin(store: ObjectStore, path: str) -> PinObject:
-    """Return the object of a tag or savepoint.
+    """Read the object of a tag or savepoint.
 
     Raises:
         DamageError: It is not JSON, or its name or id is not that of its path.
-        ValueError: As `read_manifest`; also if its manifest is not of a sealed state.
+        ValueError: Its manifest is invalid (see `parse_manifest`), or is not of a sealed state.
     """
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     document = parse_json(data, path)
@@ -240,7 +227,7 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
     if not manifest.checksum:
         raise ValueError("its manifest is not of a sealed state")
     created_at, automatic = parse_time(document["created_at"]), document.get("automatic", False) is True
-    pin: act.TagCreated | act.SavepointCreated
+    pin: Pin
     if path.startswith("tag/"):
         ttl = None if document["ttl"] is None else parse_duration(document["ttl"])
         pin = act.TagCreated(str(document["name"]), manifest.revision, NO_OBJECT, created_at, ttl, automatic=automatic)
@@ -252,11 +239,17 @@ def read_pin(store: ObjectStore, path: str) -> PinObject:
 
 
 def damaged_objects(state: State, whole: AbstractSet[act.ObjectRef]) -> dict[str, bytes]:
-    """Return by path the bytes of the objects of a state's pins that are not whole, as the log gives them."""
+    """Return the bytes, by path, of those objects of a state's pins that are missing or damaged.
+
+    Args:
+        state: The head.
+        whole: The objects that are neither.
+    """
     objects: dict[str, bytes] = {}
     for known in state.pins:
         if known.pin.object not in whole:
-            data = pin_document(known, manifest_of(state.at(known.pin.revision)))
+            manifest = manifest_of(state.at(known.pin.revision))
+            data = pin_document(known.pin, known.created_by, known.version, manifest)
             if sha256_hex(data) == known.pin.object.sha256:
                 objects[known.pin.object.path] = data
     return objects

@@ -1,42 +1,33 @@
-"""Savepoints: numbers for sealed revisions, which stay readable for as long as a savepoint pins them.
+"""Savepoints: numbered pins, which keep sealed revisions readable.
 
-A savepoint differs from a tag in that it takes a number that none had before, and pins what is complete and compacted:
-the head is sealed (FORMAT.md, section 6), and its data is just that which the caller compacted. See `pin_objects`.
+A savepoint takes a number that no other had before. It pins a complete and compacted state: the head is sealed
+(FORMAT.md, section 6), and its data is what the caller compacted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from snapshot_assets.catalog.catalog import Catalog, Prepare
-from snapshot_assets.catalog.pins.objects import (
-    NO_OBJECT,
-    ChangedMeanwhileError,
-    commit_pin,
-    delete_pin,
-    savepoint_document,
-    write_pin,
-)
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, ChangedMeanwhileError, commit_pin, delete_pin, write_pin
 from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.errors import ConflictError, UnsealedError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import new_attempt, savepoint_path
 
 
 class UncompactedError(ConflictError):
-    """Data changed after it was compacted for a savepoint: it is to be compacted again."""
+    """Data changed after the compaction for a savepoint: the caller compacts again."""
 
 
 def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = False) -> SavepointState:
-    """Pin the newest seal under the next number; where others won that, under the one behind it.
+    """Pin the newest seal under the next free number.
 
     Args:
         catalog: The location, opened for writing.
-        compacted: The `data_revision` of the state that needs no compaction; only that data is pinned.
-        automatic: Whether a rule makes it, and may delete it.
+        compacted: The `data_revision` of the compacted state; only that data is pinned.
+        automatic: Whether a rule creates it, and may delete it.
 
     Raises:
         UnsealedError: The head is not sealed.
@@ -53,7 +44,7 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
         pinned, version = _compacted_seal(state, compacted), state.format_version
         number = state.pins.last_savepoint + 1
         wanted = act.SavepointCreated(number, pinned, NO_OBJECT, created_at, automatic)
-        since, created = catalog.now(), _write_object(catalog, wanted, version)
+        since, created = catalog.now(), write_pin(catalog, wanted, version)
         try:
             committed = commit_pin(catalog, created.object, _create(created, version, compacted), since)
         except ChangedMeanwhileError:
@@ -72,7 +63,7 @@ def delete_savepoint(catalog: Catalog, number: int) -> bool:
 
 
 def sealed_head(state: State) -> int:
-    """Return the newest seal, which is what the head holds: no savepoint is made of what is not complete.
+    """Return the revision of the newest seal, whose data the head has: only complete data becomes a savepoint.
 
     Raises:
         UnsealedError: The head is not sealed.
@@ -80,7 +71,7 @@ def sealed_head(state: State) -> int:
     if not state.sealed or state.newest_seal is None:
         newest = f"the newest seal is revision {state.newest_seal.revision}" if state.newest_seal else "nothing is"
         raise UnsealedError(
-            f"Revision {state.revision}, the head, is not sealed ({newest}), so that it cannot become a savepoint. "
+            f"Revision {state.revision}, the head, is not sealed ({newest}), so it cannot become a savepoint. "
             "Export what is missing, which seals it; or pin an older revision by a tag.",
             revision=state.revision,
         )
@@ -88,7 +79,6 @@ def sealed_head(state: State) -> int:
 
 
 def _compacted_seal(state: State, compacted: int) -> int:
-    """Return the revision to pin."""
     sealed = sealed_head(state)
     if state.data_revision != compacted:
         raise UncompactedError(
@@ -108,15 +98,3 @@ def _create(created: act.SavepointCreated, version: int, compacted: int) -> Prep
         return [created]
 
     return prepare
-
-
-def _write_object(catalog: Catalog, wanted: act.SavepointCreated, version: int) -> act.SavepointCreated:
-    """Write the object and return the savepoint with it."""
-    path = savepoint_path(wanted.id, new_attempt())
-    ref = write_pin(
-        catalog,
-        path,
-        wanted.revision,
-        lambda manifest: savepoint_document(wanted, catalog.writer_id, version, manifest),
-    )
-    return replace(wanted, object=ref)

@@ -1,4 +1,4 @@
-"""Tags: names for sealed revisions, which stay readable for as long as a tag names them; see `pin_objects`."""
+"""Tags: names for sealed revisions, which keep these revisions readable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from snapshot_assets.catalog.pins.objects import (
     ChangedMeanwhileError,
     commit_pin,
     delete_pin,
-    tag_document,
     ttl_text,
     write_pin,
 )
@@ -22,20 +21,17 @@ from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.errors import PlanError, TagExistsError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import new_attempt, tag_path
 from snapshot_assets.format.names import check_tag_name
 from snapshot_assets.format.units import parse_duration, time_text
-
-__all__ = ["Tag", "create_tag", "delete_tag", "rename_tag", "replace_tag", "tag_document"]
 
 
 @dataclass(frozen=True)
 class Tag:
-    """What creating, renaming or replacing a tag gave.
+    """A tag that was created, renamed or replaced.
 
     Attributes:
         known: The tag as the log has it.
-        new: Whether this call committed it; False if exactly this tag was there.
+        new: Whether this call committed it; False if exactly this tag existed.
     """
 
     known: TagState
@@ -45,20 +41,20 @@ class Tag:
 def create_tag(
     catalog: Catalog, name: str, revision: int, ttl: timedelta | None = None, *, automatic: bool = False
 ) -> Tag:
-    """Pin a sealed revision under a name; a tag that is there and equal is adopted.
+    """Pin a sealed revision under a name. If an equal tag exists, return that one.
 
     Args:
         catalog: The location, opened for writing.
         name: A letter or `_`, then letters, digits, `_ . -`; at most 100 characters.
         revision: The revision to pin.
-        ttl: Its time to live, whole seconds from now; None for ever.
-        automatic: Whether a rule makes it, and may delete it.
+        ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
+        automatic: Whether a rule creates it, and may delete it.
 
     Raises:
-        PlanError: The name or the time to live is none.
+        PlanError: The name or the time to live is invalid.
         TagExistsError: The name is taken by another revision, time to live or kind.
         VersionNotFoundError: The revision is not sealed, or has expired.
-        ConflictError: Half a grace period went by since; run again.
+        ConflictError: Writing took longer than half the grace period; run again.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
@@ -69,7 +65,7 @@ def create_tag(
     if known is not None:
         return Tag(known, new=False)
     version = catalog.state.format_version
-    created = _write_object(catalog, wanted, version)
+    created = write_pin(catalog, wanted, version)
     committed = commit_pin(catalog, created.object, _create(created, version), wanted.created_at)
     if committed is None:
         return Tag(catalog.state.tags[name], new=False)
@@ -77,15 +73,15 @@ def create_tag(
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
-    """Give a tag another name, in one transaction; it keeps its revision, time of creation and time to live.
+    """Rename a tag in one transaction; it keeps its revision, time of creation and time to live.
 
     Args:
         catalog: The location, opened for writing.
         name: The tag.
-        new_name: As for `create_tag`; the tag's own name changes nothing.
+        new_name: Another name, as for `create_tag`. If it is the tag's own name, nothing is committed.
 
     Raises:
-        PlanError: The new name is none.
+        PlanError: The new name is invalid.
         VersionNotFoundError: There is no such tag.
         TagExistsError: The new name is taken.
         NoSnapshotError: There is no snapshot.
@@ -99,7 +95,7 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
         return Tag(known, new=False)
 
     def renamed(known: TagState) -> act.TagCreated:
-        return replace(known.tag, name=new_name, automatic=False)  # a name given by hand is no rule's to delete
+        return replace(known.tag, name=new_name, automatic=False)  # rules must not delete a tag that a user named
 
     return _supersede(catalog, name, renamed, lambda tag: act.TagRenamed(name, tag))
 
@@ -107,17 +103,17 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
 def replace_tag(
     catalog: Catalog, name: str, revision: int, ttl: timedelta | None = None, *, automatic: bool = False
 ) -> Tag:
-    """Let a tag pin another revision, or live for another time, in one transaction; its time of creation is now.
+    """Let a tag pin another revision, or give it another time to live, in one transaction. It counts as created now.
 
     Args:
         catalog: The location, opened for writing.
         name: The tag.
-        revision: The revision to pin from here on.
-        ttl: Its time to live, whole seconds from now; None for ever.
-        automatic: Whether a rule makes it, and may delete it.
+        revision: The revision to pin.
+        ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
+        automatic: Whether a rule creates it, and may delete it.
 
     Raises:
-        PlanError: The time to live is none.
+        PlanError: The time to live is invalid.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
@@ -142,7 +138,7 @@ def known_tag(state: State, name: str) -> TagState:
     """Return a tag.
 
     Raises:
-        VersionNotFoundError: There is none of that name; says which are near.
+        VersionNotFoundError: There is no tag of that name; the error names similar ones.
     """
     resolve_version(f"tag:{name}", state)
     return state.tags[name]
@@ -166,9 +162,9 @@ def _create(created: act.TagCreated, version: int) -> Prepare:
 
 
 def _adoptable(state: State, wanted: act.TagCreated) -> TagState | None:
-    """Return the tag if exactly this one is there, None if it can be created.
+    """Return the tag if exactly this one exists, None if it can be created.
 
-    The snapshot that was begun last may be another than the writer saw: sealed revisions outlive it.
+    Another snapshot may have begun since the writer read the state; sealed revisions are kept.
     """
     known = state.tags.get(wanted.name)
     if known is None:
@@ -204,15 +200,15 @@ def _supersede(
     successor: Callable[[TagState], act.TagCreated],
     action: Callable[[act.TagCreated], act.Action],
 ) -> Tag:
-    """Put a tag in the place of one that is there; the old object goes when the new one is committed.
+    """Replace a tag by another one, and delete the old object after the commit.
 
-    Where others changed the old one meanwhile, it is planned anew on what they left.
+    If another writer changed the old tag meanwhile, start again from the changed one.
     """
     while True:
         known = known_tag(catalog.state, name)
         wanted, version = successor(known), catalog.state.format_version
         _check_successor(catalog.state, known, wanted)
-        since, created = catalog.now(), _write_object(catalog, wanted, version)
+        since, created = catalog.now(), write_pin(catalog, wanted, version)
         put = _put_in_place(known, created, version, action(created))
         try:
             committed = commit_pin(catalog, created.object, put, since)
@@ -245,12 +241,3 @@ def _check_successor(state: State, known: TagState, wanted: act.TagCreated) -> N
             f"{wanted.name!r} first.",
         )
     resolve_version(f"rev:{wanted.revision}", state)
-
-
-def _write_object(catalog: Catalog, wanted: act.TagCreated, version: int) -> act.TagCreated:
-    """Write the object and return the tag with it."""
-    path = tag_path(wanted.name, new_attempt())
-    ref = write_pin(
-        catalog, path, wanted.revision, lambda manifest: tag_document(wanted, catalog.writer_id, version, manifest)
-    )
-    return replace(wanted, object=ref)

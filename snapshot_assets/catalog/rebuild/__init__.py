@@ -1,6 +1,5 @@
-"""Rebuilds a lost or damaged log (FORMAT.md, "Rebuilt logs").
+"""Rebuilds a lost or damaged log (FORMAT.md, "Rebuilt logs"). Only the command imports this package.
 
-`inventory` reads what lies at the location; `base` finds the newest state that is proved whole, with `manifests`;
-`recovered` and `from_files` take what nothing proves; `pins` and `losses` decide what is kept and name what is lost;
-`new_log` writes the result. Nothing else imports this room but the command.
+`inventory` reads the location's objects. `base` finds the newest state that is proved whole; `unproved_chunks` takes
+chunks from receipts and data files. `pins` decides which pins are kept. `new_log` names what is lost and writes.
 """

@@ -1,26 +1,31 @@
 """The base of a rebuild: the newest state that is proved whole.
 
-The log proves states up to its first fault, from its beginning or from a whole checkpoint. A sealed manifest of a
-later revision proves that revision, and the transactions that follow it link by link prove those behind it.
+The log proves states up to its first fault, from its start or from a whole checkpoint. A sealed manifest of a later
+revision proves that revision. The transactions that follow it link by link prove the revisions after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from snapshot_assets.catalog.log.replay import FAULTS
-from snapshot_assets.catalog.manifest import StoredManifest
+from snapshot_assets.catalog.manifest import StoredManifest, checksum_of
+from snapshot_assets.catalog.rebuild.changes import MICROSECOND, assumed_header, completed_chunk, fold
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.rebuild.manifests import fold_manifest
+from snapshot_assets.catalog.receipts.selection import by_chunk, newest_header, schema_checksums
+from snapshot_assets.catalog.schemas import schema_content
 from snapshot_assets.catalog.state.chain import LogEntry
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import MANIFEST, checkpoint_path, transaction_path
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, checkpoint_path, transaction_path
+from snapshot_assets.format.units import parse_duration, parse_time
 
 _UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
-"""What a document raises while it is interpreted, if its members are not what they should be."""
+"""What the interpretation of a damaged document raises."""
 
 
 @dataclass
@@ -28,31 +33,35 @@ class Base:
     """The newest state that is proved whole.
 
     Attributes:
-        state: The state; the empty one if nothing proves any.
-        bridged: Runs of lost revisions, with the object that shows the state behind each: first, last, path.
-        notes: What did not count, and why.
+        state: The state; empty if nothing proves one.
+        bridged: Runs of lost transactions, and the object that has the state after each run: first, last, path.
+        notes: What was not used, and why.
     """
 
     state: State
     bridged: list[tuple[int, int, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def is_end(self, inventory: Inventory) -> bool:
+        """Return whether the state is that of the log's last revision, whose transaction is readable."""
+        return inventory.highest <= self.state.revision and inventory.highest in inventory.transactions
+
 
 def find_base(inventory: Inventory) -> Base:
     """Return the newest state that the log, a checkpoint, `manifest.json` or a pin proves."""
     states = [_follow_log(start, inventory.transactions, inventory.unreadable) for start in inventory.checkpoints]
-    base = Base(max(states, key=lambda state: state.revision))  # of equal ones the first, which has all statistics
+    base = Base(max(states, key=lambda state: state.revision))  # the first of equal ones has all statistics
     if base.state is not states[0]:
         path = checkpoint_path(inventory.checkpoints[-1].revision)
-        base.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no file any more.")
-    for manifest in inventory.sealed:
-        if manifest.revision > base.state.revision and _counts(manifest, base, inventory):
+        base.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no files from now on.")
+    for manifest in inventory.manifests:
+        if manifest.revision > base.state.revision and _is_usable(manifest, base, inventory):
             _bridge(base, manifest, inventory)
     return base
 
 
 def _follow_log(start: State, transactions: Mapping[int, LogEntry], unreadable: dict[int, str]) -> State:
-    """Return the state after the transactions that follow one another; records why the first other one does not."""
+    """Return the state after the linked transactions that follow `start`; record why the link breaks."""
     state = start.copy()
     while (revision := state.revision + 1) in transactions:
         try:
@@ -64,30 +73,181 @@ def _follow_log(start: State, transactions: Mapping[int, LogEntry], unreadable: 
     return state
 
 
-def _counts(manifest: StoredManifest, base: Base, inventory: Inventory) -> bool:
-    """Tell whether a manifest can be the base: not one that the log contradicts, nor a pin without its files."""
+def _is_usable(manifest: StoredManifest, base: Base, inventory: Inventory) -> bool:
+    """Return whether a manifest can be the base: sealed, not contradicted by the log, and a pin's files are there."""
     entry = inventory.transactions.get(manifest.revision)
-    if entry is not None and not entry.starts_log:
+    if manifest.checksum and entry is not None and not entry.starts_log:
         seals = [action.checksum for action in entry.transaction.actions if isinstance(action, act.Seal)]
         if manifest.checksum not in seals:
             path = transaction_path(manifest.revision)
-            base.notes.append(f"{manifest.path} does not count: {path} does not seal what it shows.")
+            base.notes.append(f"{manifest.path} is not used: {path} does not seal what it shows.")
             return False
-    return manifest.path == MANIFEST or not manifest.lacking(inventory.sizes)
+    return bool(manifest.checksum) and (manifest.path == MANIFEST or not manifest.lacking(inventory.sizes))
 
 
 def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
-    """Move the base on to a manifest, and along the transactions behind it."""
+    """Advance the base to a manifest's state, then along the transactions after it."""
     state = base.state.copy()
     try:
-        base.notes += fold_manifest(state, manifest, inventory.sealed, inventory.receipts)
+        base.notes += _fold_manifest(state, manifest, inventory)
     except _UNUSABLE as error:
         base.notes.append(f"{manifest.path} cannot be used: {error}")
         return
-    own, following = (inventory.transactions.get(manifest.revision + behind) for behind in (0, 1))
+    own, following = (inventory.transactions.get(revision) for revision in (manifest.revision, manifest.revision + 1))
     if own is not None and not own.starts_log:
         state.uuid, state.sha256 = own.transaction.uuid, own.sha256
     elif own is None and following is not None:  # only one transaction ever was this revision
         state.uuid, state.sha256 = following.transaction.previous_uuid, following.transaction.previous_sha256
     base.bridged.append((base.state.revision + 1, manifest.revision, manifest.path))
     base.state = _follow_log(state, inventory.transactions, inventory.unreadable)
+
+
+def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory) -> list[str]:
+    """Advance a state to that of a later sealed manifest, and return what had to be assumed, in sentences.
+
+    Raises:
+        ValueError: The manifest contradicts the state, which is half changed then; see also `_UNUSABLE`.
+    """
+    before = state.revision
+    state.location_id = state.location_id or manifest.location_id
+    state.format_version = state.format_version or int(manifest.document["version"])
+    header, notes = _header(state, manifest, inventory)
+    rollback = _rollback(state, manifest, header)
+    if rollback is not None and manifest.rolled_back < manifest.revision:
+        fold(state, (manifest.rolled_back, state.committed_at, ""), [rollback])
+        rollback = None
+    elif rollback is None and manifest.snapshot_id != state.snapshot_id:
+        created = parse_time(manifest.document["created_at"]), str(manifest.document["created_by"])
+        begin = act.Begin(manifest.snapshot_id, header, force=state.header is not None)
+        fold(state, (before + 1, *created), [begin])
+    _delete_rows(state, manifest, inventory)
+    _seal(state, manifest, header, rollback, inventory)
+    if state.missing() or checksum_of(state) != manifest.checksum:
+        raise ValueError(f"it does not follow revision {before}: the result has another checksum")
+    return notes
+
+
+def _header(state: State, manifest: StoredManifest, inventory: Inventory) -> tuple[act.Header, list[str]]:
+    document = manifest.document
+    start, end = (document["time_range"].get(name) for name in ("start", "end"))
+    shown: dict[str, Any] = {
+        "catalog": str(document["catalog"]),
+        "schemas": tuple(map(str, document["schemas"])),
+        "start": parse_time(start) if start else None,
+        "end": parse_time(end) if end else None,
+        "chunk_time_window": parse_duration(document["chunk_time_window"]) // MICROSECOND,
+        "format": str(document["format"]),
+        "schema_only": bool(document["schema_only"]),
+    }
+    known = state.header if state.snapshot_id == manifest.snapshot_id else None
+    known = known or newest_header(inventory.receipts, manifest.snapshot_id)
+    if known is not None:
+        return replace(known, **shown), []
+    return assumed_header(**shown), [
+        f"No receipt of snapshot {manifest.snapshot_id} has its plan; {manifest.path} has a part of it. Name, source, "
+        "kind, time zone, rules for rows and tables without time, grace period and the requested range are assumed."
+    ]
+
+
+def _rollback(state: State, manifest: StoredManifest, header: act.Header) -> act.Rollback | None:
+    """Return the rollback that a manifest shows and a state lacks; its target revision is unknown."""
+    at = manifest.rolled_back
+    if at < state.rolled_back or state.rolled_back < at <= state.revision:
+        raise ValueError(f"it shows a rollback at revision {at}; the newest is at {state.rolled_back}")
+    if at == state.rolled_back:
+        return None
+    return act.Rollback(
+        revision=0,
+        snapshot_id=manifest.snapshot_id,
+        header=header,
+        created_at=parse_time(manifest.document["created_at"]),
+        created_by=str(manifest.document["created_by"]),
+        tombstones={revision: each for revision, each in manifest.tombstones.items() if revision <= at},
+    )
+
+
+def _delete_rows(state: State, manifest: StoredManifest, inventory: Inventory) -> None:
+    """Fold the tombstones of lost revisions; a later manifest may show some that are not pending in this one."""
+    tombstones: dict[int, act.Tombstone] = {}
+    for other in inventory.manifests:
+        if other.checksum and (other.snapshot_id, other.rolled_back) == (manifest.snapshot_id, manifest.rolled_back):
+            tombstones |= other.tombstones
+    for revision in sorted(tombstones):
+        if max(state.revision, manifest.rolled_back) < revision < manifest.revision:
+            fold(state, (revision, state.committed_at, ""), [tombstones[revision]])
+
+
+def _seal(
+    state: State, manifest: StoredManifest, header: act.Header, rollback: act.Rollback | None, inventory: Inventory
+) -> None:
+    """Fold everything else at the manifest's own revision; a rollback at that revision replaces the whole state."""
+    if manifest.revision <= state.revision:
+        raise ValueError(f"its revision {manifest.revision} leaves no room for what it shows")
+    actions: list[act.Action] = [rollback] if rollback else []
+    version = int(manifest.document["version"])
+    if version > state.format_version:
+        actions.append(act.Upgraded(version, state.format_version))
+    if not rollback and state.header and header.end and state.header.end != header.end:
+        actions.append(act.Extend(header.end))
+    base = State() if rollback else state
+    actions += _schemas(base, manifest, inventory)
+    chunks, files = _chunks(base, manifest, header, inventory)
+    actions += chunks
+    if manifest.revision in manifest.tombstones and not rollback:
+        actions.append(manifest.tombstones[manifest.revision])  # deleted from a sealed state
+    tables = [table for table in manifest.document["tables"] if table["rows_outside"]]
+    outside = tuple(act.RowsOutside(table["schema"], table["table"], table["rows_outside"]) for table in tables)
+    # The revision before counts as verified, so the next seal reads all files.
+    actions.append(act.Seal(manifest.revision - 1, manifest.checksum, str(manifest.document["consistency"]), outside))
+    live = {known.file.path for known in state.live_files()}
+    added = [file for path, file in files.items() if path not in live]
+    event = manifest.revision, parse_time(manifest.document["updated_at"]), ""
+    fold(state, event, actions, sorted(live - files.keys()), added)
+
+
+def _schemas(base: State, manifest: StoredManifest, inventory: Inventory) -> list[act.SchemaAdded]:
+    """Return the schemas that a state lacks; if ids share documents, the manifest shows only the greatest."""
+    folders: dict[tuple[int, str], dict[str, tuple[str, int]]] = {}
+    for file in manifest.document["schema_files"]:
+        folder, _, name = str(file["path"]).rpartition("/")
+        folders.setdefault((int(file["schema_id"]), folder), {})[name] = file["sha256"], file["bytes"]
+    contents = {number: schema_content(files) for (number, _), files in folders.items()}
+    known = {content.sha256: content for content in contents.values()}
+    for number, sha256 in schema_checksums(inventory.receipts, manifest.snapshot_id).items():
+        if number < max(contents) and sha256 in known:
+            contents.setdefault(number, known[sha256])
+    used = {int(file["schema_id"]) for chunk in manifest.document["chunks"] for file in chunk["files"]}
+    if unknown := used - contents.keys() - base.schemas.keys():
+        raise ValueError(f"nothing shows schema {min(unknown)}, which its files have")
+    lacking = {number: contents[number] for number in sorted(contents.keys() - base.schemas.keys())}
+    return [act.SchemaAdded(number, each.folder, each.sha256, each.files) for number, each in lacking.items()]
+
+
+def _chunks(
+    base: State, manifest: StoredManifest, header: act.Header, inventory: Inventory
+) -> tuple[list[act.Chunk], dict[str, DataFile]]:
+    """Return the actions for chunks that differ from a state's chunks, and all files of the manifest by path."""
+    shown = {int(chunk["id"]): chunk for chunk in manifest.document["chunks"]}
+    actions: list[act.Chunk] = []
+    all_files: dict[str, DataFile] = {}
+    receipts_of = by_chunk(inventory.receipts, manifest.snapshot_id)
+    for number in sorted({*State(header=header).expected_chunks(), *shown}):  # the manifest leaves out empty chunks
+        own = receipts_of.get(number, [])
+        recorded = {file.path: file for receipt, _ in own for file in receipt.files}
+        items = shown[number]["files"] if number in shown else []
+        files = {item["path"]: _file(item, number, recorded) for item in items}
+        all_files |= files
+        if not (base.completed(number) and base.files.chunk(number).keys() == files.keys()):
+            fence = dict(shown[number]["fence"]) if files else None
+            actions.append(completed_chunk(header, number, files.values(), own, fence))
+    return actions, all_files
+
+
+def _file(item: Mapping[str, Any], chunk: int, recorded: Mapping[str, DataFile]) -> DataFile:
+    """Return a file, with statistics if a receipt recorded them."""
+    known = recorded.get(item["path"])
+    if known is not None and known.sha256 == item["sha256"]:
+        return known
+    check_data_path(item["path"], chunk)
+    facts = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
+    return DataFile(chunk=chunk, attempt=attempt_of(item["path"]), **{name: item[name] for name in facts})

@@ -1,4 +1,4 @@
-"""Changes of a state that no readable transaction records: what a manifest, receipts or data files show instead."""
+"""Changes of a state that no readable transaction records, but a manifest, receipts or data files show."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.receipts.selection import ReceiptAt, receipts_behind
+from snapshot_assets.catalog.rules import chunks
 from snapshot_assets.catalog.state.fold import DATA_ACTIONS, State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
-from snapshot_assets.format.checksums import chunk_checksum
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
 from snapshot_assets.format.units import time_text
@@ -41,10 +41,10 @@ def fold(
 
     Args:
         state: The state before it.
-        event: The revision, the time of its commit, and its writer.
-        actions: Its actions, but for those on files.
+        event: The revision, its commit time and its writer.
+        actions: Its actions, except those on files.
         removed: Paths of the files that it removes.
-        added: Files that it adds or brings back.
+        added: Files that it adds or returns.
     """
     revision, committed_at, writer = event
     gone, new = list(removed), {file.path: file for file in added}
@@ -63,35 +63,20 @@ def completed_chunk(
     receipts: Sequence[ReceiptAt],
     fence: Mapping[str, str] | None = None,
 ) -> act.Chunk:
-    """Return the action that completes a chunk with these files; of its receipts it names those that hold them.
+    """Return the action that completes a chunk with these files, and names the receipts that list them.
 
     Raises:
         PlanError: The plan has no such chunk.
     """
     named = receipts_behind(receipts, files)
-    return chunk_action(
-        header,
-        number,
-        act.ChunkStatus.COMPLETED,
-        checksum=chunk_checksum((file.path, file.sha256) for file in files),
-        rows=sum(file.rows for file in files),
-        fence=(named[-1][0].fence if named else {}) if fence is None else fence,
-        receipts=tuple(ref for _, ref in named),
-        run=named[-1][0].run if named else "",
-    )
-
-
-def chunk_action(header: act.Header, number: int, status: act.ChunkStatus, **facts: Any) -> act.Chunk:
-    """Return an action on a chunk.
-
-    Raises:
-        PlanError: The plan has no such chunk.
-    """
-    window = State(header=header).window(number) if number else None
-    return act.Chunk(number, window.start if window else None, window.end if window else None, status, **facts)
+    last = named[-1][0] if named else None
+    if fence is None:
+        fence = last.fence if last else {}
+    refs, run = tuple(ref for _, ref in named), last.run if last else ""
+    return chunks.completed_chunk(State(header=header), number, files, fence=fence, receipts=refs, run=run)
 
 
 def assumed_header(start: datetime | None, end: datetime | None, **known: Any) -> act.Header:
-    """Return a header of which only a part is known."""
+    """Return a header with defaults for all fields that are not given."""
     requested = {"requested_start": time_text(start) if start else "", "requested_end": time_text(end) if end else ""}
     return act.Header(start=start, end=end, **(_ASSUMED | requested | known))

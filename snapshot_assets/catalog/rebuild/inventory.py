@@ -1,7 +1,6 @@
-"""Everything of a location that a rebuild can start from, read once: log objects, manifests, pins, receipts, schemas.
+"""Everything at a location that a rebuild can use, read once: log objects, manifests, pins, receipts, schemas.
 
-An object that cannot be read, whose content is not what its name says, or that belongs to another location, does not
-count; a note says why.
+An object that is unreadable, misnamed or of another location is not used; a note states why.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from snapshot_assets.catalog.log.checkpoints import read_checkpoint
+from snapshot_assets.catalog.log.checkpoints import check_transaction, read_checkpoint
 from snapshot_assets.catalog.log.listing import Listing, list_log, listing_of, log_after
-from snapshot_assets.catalog.log.own_checkpoints import check_transaction
 from snapshot_assets.catalog.log.replay import FAULTS, read_entries
 from snapshot_assets.catalog.manifest import StoredManifest, read_manifest
 from snapshot_assets.catalog.pins.objects import PinObject, read_pin
@@ -29,7 +27,6 @@ from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import named_by
 from snapshot_assets.errors import (
-    DamageError,
     ForkError,
     LocationDeletedError,
     MisnamedError,
@@ -55,20 +52,20 @@ _Read = TypeVar("_Read")
 
 @dataclass
 class Inventory:
-    """What lies at a location and belongs to it.
+    """A location's objects.
 
     Attributes:
         objects: All objects, by path.
         log: The revisions that have a transaction or a checkpoint, readable or not.
-        transactions: The readable ones, by revision.
-        unreadable: Why the other transactions do not count, by revision.
-        strays: Log objects of other locations, of another past, or under another name: no evidence of a revision.
-        location_id: The location's id, "" if nothing names it.
-        checkpoints: States of checkpoints to start from: of the newest that is whole, and of the newest without its
-            damaged statistics; the empty state if there is none.
-        manifests: Manifests, those of pins too, by revision.
+        transactions: The readable transactions, by revision.
+        unreadable: Why other transactions are not used, by revision.
+        strays: Log objects that are misnamed, or of another location or past: no evidence of a revision.
+        location_id: The location's id; "" if nothing names it.
+        checkpoints: States to start from: the newest whole checkpoint, and the newest one without its damaged
+            statistics; the empty state without any checkpoint.
+        hints: `manifest.json`, if it is readable.
         schemas: Schema documents by the checksum of their content.
-        notes: What does not count, and why.
+        notes: What is not used, and why.
     """
 
     objects: Listed
@@ -78,16 +75,17 @@ class Inventory:
     strays: set[str] = field(default_factory=set)
     location_id: str = ""
     checkpoints: list[State] = field(default_factory=lambda: [State()])
-    manifests: list[StoredManifest] = field(default_factory=list)
+    hints: list[StoredManifest] = field(default_factory=list)
     pins: list[PinObject] = field(default_factory=list)
     receipts: list[ReceiptAt] = field(default_factory=list)
     schemas: dict[str, SchemaContent] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
-    def sealed(self) -> list[StoredManifest]:
-        """The manifests of sealed states, by revision."""
-        return [manifest for manifest in self.manifests if manifest.checksum]
+    def manifests(self) -> list[StoredManifest]:
+        """All manifests, those of pins too, by revision."""
+        manifests = [*self.hints, *(pin.manifest for pin in self.pins)]
+        return sorted(manifests, key=lambda manifest: manifest.revision)
 
     @property
     def highest(self) -> int:
@@ -97,31 +95,26 @@ class Inventory:
         return max([*shown, *(log_revision(path) for path in self.objects.keys() - self.strays)], default=0)
 
     @property
-    def next_free(self) -> int:
-        """The first revision above all that objects name, strays too."""
-        return max([self.highest, *self.log.transactions, *self.log.checkpoints]) + 1
-
-    @property
     def sizes(self) -> dict[str, int]:
         """The sizes of all objects, by path."""
         return {path: info.size for path, info in self.objects.items()}
 
     def leave_out(self, path: str, why: str, *, stray: bool) -> None:
-        """Note why an object does not count; a stray is no evidence of a revision either."""
+        """Note why an object is not used; a stray is no evidence of a revision either."""
         self.notes.append(why)
         if stray:
             self.strays.add(path)
 
     def has(self, file: DataFile) -> bool:
-        """Tell whether a data file is there with its size."""
+        """Return whether a data file exists with its size."""
         return file.path in self.objects and self.objects[file.path].size == file.bytes
 
 
 def take_inventory(store: ObjectStore) -> Inventory:
-    """Read everything but data files.
+    """Read everything except data files.
 
     Raises:
-        UnsupportedVersionError: A transaction is of a newer format: the log is not damaged, but not readable here.
+        UnsupportedVersionError: A transaction is of a newer format; the log is not damaged.
         LocationDeletedError: The snapshot was deleted.
     """
     objects = Listed(store)
@@ -129,31 +122,30 @@ def take_inventory(store: ObjectStore) -> Inventory:
     _read_transactions(store, found)
     newest_first = map(checkpoint_path, reversed(found.log.checkpoints))
     checkpoints = _readable(found, newest_first, lambda path: read_checkpoint(store, log_revision(path)))
-    objects.missing(filter(in_layout, _named(found, checkpoints)))  # now it knows those that a listing passed over
+    objects.missing(filter(in_layout, _named(found, checkpoints)))  # adds what the listing passed over
     paths = sorted(objects)
     found.receipts = _readable(found, filter(is_receipt, paths), partial(read_receipt, store))
-    found.pins = _readable(
-        found, (path for path in paths if path.startswith(("tag/", "savepoint/"))), partial(read_pin, store)
-    )
-    hints = _readable(found, (path for path in paths if path == MANIFEST), partial(read_manifest, store))
+    pins = [path for path in paths if path.startswith(("tag/", "savepoint/"))]
+    found.pins = _readable(found, pins, partial(read_pin, store))
+    found.hints = _readable(found, {MANIFEST}.intersection(paths), partial(read_manifest, store))
     folders = sorted({path.rpartition("/")[0] for path in paths if path.startswith("schema/")})
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
-    _leave_out_foreign(found, hints, checkpoints)
-    own = [state for state in checkpoints if state.location_id == found.location_id and _is_of_log(store, found, state)]
+    _leave_out_foreign(found, checkpoints)
+    own = [state for state in checkpoints if state.location_id == found.location_id and _agrees(store, found, state)]
     found.checkpoints = _start_states(store, own)
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
             raise LocationDeletedError(
                 f"{transaction_path(revision)} records that the snapshot at {store.uri} was deleted; there is nothing "
-                "to rebuild. Delete it again to remove what is left.",
+                "to rebuild. Delete it again to remove its last objects.",
                 uri=store.uri,
             )
     return found
 
 
 def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
-    """Return what lies in the log's folder, after asking for each transaction that a listing does not show."""
+    """Return the log's objects, after requesting each transaction that a listing passes over."""
     shown = list_log(store)
     last = max((*shown.transactions, *shown.checkpoints), default=0)
     numbers = [*range(shown.start + 1, last + 1), *log_after(store, shown, last)]
@@ -162,7 +154,6 @@ def _whole_listing(store: ObjectStore, objects: Listed) -> Listing:
 
 
 def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
-    """Yield the paths of the documents and files that the readable log names."""
     yield MANIFEST
     for state in checkpoints[:1]:
         yield from state.files.paths()
@@ -173,12 +164,11 @@ def _named(found: Inventory, checkpoints: Sequence[State]) -> Iterator[str]:
 
 
 def _readable(found: Inventory, paths: Iterable[str], read: Callable[[str], _Read]) -> list[_Read]:
-    """Return what can be read of some objects, and note the others."""
     results = []
     for path in paths:
         try:
             results.append(read(path))
-        except (DamageError, UnsupportedVersionError, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
+        except (*FAULTS, ObjectNotFoundError, KeyError, TypeError, ValueError) as error:
             found.leave_out(path, f"{path} cannot be used: {error}", stray=isinstance(error, MisnamedError))
     return results
 
@@ -195,44 +185,40 @@ def _read_transactions(store: ObjectStore, found: Inventory) -> None:
             found.transactions[revision] = entry
 
 
-def _leave_out_foreign(found: Inventory, hints: Sequence[StoredManifest], checkpoints: Sequence[State]) -> None:
-    """Decide which location this is, and keep only what belongs to it."""
-    manifests = [*hints, *(pin.manifest for pin in found.pins)]
-    found.location_id = own = _own_location(found, manifests, checkpoints)
+def _leave_out_foreign(found: Inventory, checkpoints: Sequence[State]) -> None:
+    """Decide the location's id, and keep only the objects that have it."""
+    found.location_id = own = _own_location(found, checkpoints)
 
     def is_own(path: str, location_id: str) -> bool:
-        if location_id not in ("", own):
-            found.leave_out(
-                path, f"{path} belongs to location {location_id}; this one is {own}. Move it away.", stray=True
-            )
-        return location_id in ("", own)
+        if location_id in ("", own):
+            return True
+        why = f"{path} belongs to location {location_id}; this one is {own}. Move it away."
+        found.leave_out(path, why, stray=True)
+        return False
 
     for revision, entry in list(found.transactions.items()):
         if not is_own(transaction_path(revision), entry.transaction.location_id):
             del found.transactions[revision]
     found.receipts = [each for each in found.receipts if is_own(each[1].path, each[0].location_id)]
     found.pins = [pin for pin in found.pins if is_own(pin.ref.path, pin.manifest.location_id)]
-    hints = [manifest for manifest in hints if is_own(manifest.path, manifest.location_id)]
-    found.manifests = sorted([*hints, *(pin.manifest for pin in found.pins)], key=lambda manifest: manifest.revision)
+    found.hints = [manifest for manifest in found.hints if is_own(manifest.path, manifest.location_id)]
     for state in checkpoints:
         is_own(checkpoint_path(state.revision), state.location_id)
 
 
-def _is_of_log(store: ObjectStore, found: Inventory, state: State) -> bool:
-    """Return whether a checkpoint agrees with the transactions; one of another past of the location does not."""
-    path = checkpoint_path(state.revision)
+def _agrees(store: ObjectStore, found: Inventory, state: State) -> bool:
     try:
         check_transaction(store, state, list(found.transactions))
     except ForkError as error:
-        found.leave_out(path, f"{path} does not count: {error}", stray=True)
+        found.leave_out(checkpoint_path(state.revision), str(error), stray=True)
         return False
     return True
 
 
 def _start_states(store: ObjectStore, checkpoints: Sequence[State]) -> list[State]:
-    """Return the newest state whose statistics can all be read, and the newest one without those that cannot."""
+    """Return the newest state with all statistics, and the newest one without its damaged statistics."""
     for state in checkpoints:
-        with suppress(DamageError, ObjectNotFoundError):
+        with suppress(*FAULTS, ObjectNotFoundError):
             whole = read_checkpoint(store, state.revision, statistics=True)
             return [whole] if state is checkpoints[0] else [whole, _without_damaged_statistics(checkpoints[0])]
     return [State(), *map(_without_damaged_statistics, checkpoints[:1])]
@@ -245,10 +231,9 @@ def _without_damaged_statistics(state: State) -> State:
     return readable
 
 
-def _own_location(found: Inventory, manifests: Iterable[StoredManifest], checkpoints: Iterable[State]) -> str:
-    """Return the location that most objects name."""
+def _own_location(found: Inventory, checkpoints: Iterable[State]) -> str:
     named = Counter(entry.transaction.location_id for entry in found.transactions.values())
-    named.update(manifest.location_id for manifest in manifests)
+    named.update(manifest.location_id for manifest in found.manifests)
     named.update(receipt.location_id for receipt, _ in found.receipts)
     named.update(state.location_id for state in checkpoints)
     return max(sorted(named.keys() - {""}), key=lambda each: named[each], default="")

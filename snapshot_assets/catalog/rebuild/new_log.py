@@ -1,9 +1,13 @@
-"""The new log: its checkpoint, its first transaction, and what fences off writers that slept since before the loss."""
+"""The new log: its checkpoint, its first transaction, what that records as lost, and fences against writers that slept.
+
+Fences occupy free revisions below the new log, so that a writer from before the loss cannot commit there.
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,15 +19,17 @@ from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.changes import fold
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.rebuild.losses import last_lost
 from snapshot_assets.catalog.rebuild.pins import KeptPins, keep_pins
-from snapshot_assets.catalog.rebuild.recovered import Recovered
+from snapshot_assets.catalog.rebuild.unproved_chunks import Recovered
+from snapshot_assets.catalog.receipts.receipts import Receipt
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.retained_events import needed_events
+from snapshot_assets.catalog.verify.remedy import again_with
 from snapshot_assets.errors import ConflictError, ObjectExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import FORMAT_VERSION
-from snapshot_assets.format.layout import checkpoint_path
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
+from snapshot_assets.format.predicates import predicate_json
 from snapshot_assets.format.transactions import encode_transaction, trailing_sha256
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -33,14 +39,14 @@ _LEAST_STEP = timedelta(milliseconds=1)
 
 @dataclass
 class NewLog:
-    """A rebuilt log, to be written.
+    """A rebuilt log that is not written yet.
 
     Attributes:
         state: The state of its checkpoint.
         transaction: Its first transaction.
-        lost: What that says is lost, in sentences.
-        fences: The free revisions below it that a sleeping writer could still win.
-        pins: The objects of pins to create, and to write again.
+        lost: What is lost, in sentences.
+        fences: The free revisions below it that a writer could still commit at.
+        pins: The objects of pins that are created or written again.
     """
 
     state: State
@@ -50,10 +56,10 @@ class NewLog:
     pins: KeptPins
 
     def write(self, store: ObjectStore) -> None:
-        """Write the objects of pins, then the fences, then the checkpoint, and last the transaction.
+        """Write the pins' objects, the fences, the checkpoint, and last the transaction.
 
         Raises:
-            ConflictError: Another writer was quicker; the checkpoint is deleted again.
+            ConflictError: Another writer committed first; the checkpoint is deleted again.
         """
         for path, data in self.pins.created.items():
             create_own(store, path, data)
@@ -80,28 +86,29 @@ class NewLog:
 
 def _conflict(store: ObjectStore, revision: int) -> ConflictError:
     return ConflictError(
-        f"Another writer of {store.uri} took revision {revision} while it was rebuilt; nothing of the rebuild counts. "
-        "Look at the location, and run again if it still needs it.",
+        f"Another writer of {store.uri} took revision {revision} while it was rebuilt; the rebuild has no effect. "
+        "Verify the location, and run again if it still needs a rebuild.",
         revision=revision,
     )
 
 
 def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: Iterable[str], now: datetime) -> NewLog:
-    """Put a base, and what was recovered beside it, at the beginning of a new log.
+    """Return a new log that starts with a base and the chunks that were recovered without proof.
 
     Args:
-        base: The base; its state becomes that of the new log.
-        inventory: What lies at the location.
-        recovered: What is taken without proof.
-        lost: What is lost, in sentences; those on pins and receipts are added.
+        base: The base; its state becomes the state of the new log.
+        inventory: The location's objects.
+        recovered: The chunks without proof.
+        lost: What is lost, in sentences; sentences on pins and receipts are added.
         now: The present.
     """
-    state, writer, revision = base.state, writer_name(), inventory.next_free
+    state, writer, log = base.state, writer_name(), inventory.log
+    revision = max([inventory.highest, *log.transactions, *log.checkpoints]) + 1
     state.location_id = state.location_id or inventory.location_id or uuid.uuid4().hex
     state.format_version = state.format_version or FORMAT_VERSION
     missing = _forget_receipts(state, {ref for _, ref in inventory.receipts})
     live = {known.file.path for known in state.live_files()} - {*recovered.removed}
-    kept = keep_pins(base, inventory, live, writer, last_lost(base, inventory))
+    kept = keep_pins(base, inventory, live, writer, _last_lost(base, inventory))
     rebuilt = act.Rebuilt(recovered.snapshot_id, (*lost, *missing, *kept.lost))
     at = max(now.replace(microsecond=now.microsecond // 1000 * 1000), state.committed_at + _LEAST_STEP)
     actions = [rebuilt, *recovered.actions, *kept.actions]
@@ -123,14 +130,14 @@ def make_new_log(base: Base, inventory: Inventory, recovered: Recovered, lost: I
 
 
 def _free_revisions(inventory: Inventory, end: int) -> list[int]:
-    """Return the first free revision behind each run of transactions and checkpoints, and revision 1 if it is free."""
+    """Return the first free revision after each run of transactions and checkpoints, and revision 1 if it is free."""
     taken = set(inventory.log.transactions)
     runs = {0, *taken, *inventory.log.checkpoints}
     return [revision + 1 for revision in sorted(runs) if revision + 1 < end and revision + 1 not in taken]
 
 
 def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
-    """Take receipts that are missing or damaged out of a state; the checksums of their chunks prove the files."""
+    """Remove missing and damaged receipts from a state; the checksums of their chunks prove the files."""
     actions = (action for event in needed_events(state, recent_expiries=False) for action in event.actions)
     lacking = {ref for action in actions if isinstance(action, act.Chunk) for ref in action.receipts} - there
 
@@ -144,4 +151,92 @@ def _forget_receipts(state: State, there: set[act.ObjectRef]) -> list[str]:
         refs = tuple(ref for ref in known.chunk.receipts if ref in there)
         state.chunks[number] = replace(known, chunk=replace(known.chunk, receipts=refs))
     paths = ", ".join(sorted(ref.path for ref in lacking))
-    return [f"Receipts that are missing or damaged are not named any more: {paths}."] if lacking else []
+    return [f"Receipts are missing or damaged and no longer named: {paths}."] if lacking else []
+
+
+def _last_lost(base: Base, inventory: Inventory) -> int:
+    """Return the last revision that may be lost; 0 for none."""
+    if not base.is_end(inventory):
+        return inventory.highest
+    return max((last for _, last, _ in base.bridged), default=0)
+
+
+def lost_commits(base: Base, inventory: Inventory) -> list[str]:
+    """Return which commits a rebuild loses, and what that means for chunks, in sentences."""
+    sentences = [
+        f"{_lost('Transaction', first, last, inventory)}; the state at revision {last} is recovered from {path}."
+        for first, last, path in base.bridged
+    ]
+    if inventory.highest > base.state.revision:
+        which = _lost("Revision", base.state.revision + 1, inventory.highest, inventory)
+        sentences.append(f"{which}; the chunks they replaced, the rows they deleted and their pins are lost with them.")
+    if (
+        inventory.highest not in inventory.transactions
+        or max(inventory.log.transactions, default=0) > inventory.highest
+    ):
+        sentences.append(f"It is unknown whether revisions after {inventory.highest} were committed.")
+    return sentences + _lost_exports(base, inventory)
+
+
+def _lost(kind: str, first: int, last: int, inventory: Inventory) -> str:
+    reasons = [text.rstrip(".") for number, text in sorted(inventory.unreadable.items()) if first <= number <= last]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{kind} {first} is lost{why}" if first == last else f"{kind}s {first} to {last} are lost{why}"
+
+
+def lost_deletions(base: Base, inventory: Inventory) -> list[str]:
+    """Return the deletions of rows that objects after the base show and the base lacks, in sentences."""
+    found = {revision: each for revision, each in _later_actions(base, inventory) if isinstance(each, act.Tombstone)}
+    for manifest in inventory.manifests:
+        if manifest.revision > base.state.revision:
+            found |= manifest.tombstones
+    return [
+        f"Rows of {each.schema}.{each.table} were deleted at revision {revision}, those where "
+        f"{json.dumps(predicate_json(each.predicate))}; they may be back. Delete them again."
+        for revision, each in sorted(found.items())
+        if base.state.tombstones.get(revision) != each
+    ]
+
+
+def _later_actions(base: Base, inventory: Inventory) -> Iterator[tuple[int, act.Action]]:
+    for revision, entry in sorted(inventory.transactions.items()):
+        if revision > base.state.revision:
+            yield from ((revision, action) for action in entry.transaction.actions)
+
+
+def _lost_exports(base: Base, inventory: Inventory) -> list[str]:
+    """Return the chunks that may have been exported again after the base, and the snapshots that start there."""
+    state = base.state
+    if state.header is None or base.is_end(inventory):
+        return []
+    actions = list(_later_actions(base, inventory))
+    chunks = {
+        action.id: transaction_path(revision)
+        for revision, action in actions
+        if isinstance(action, act.Chunk) and action.checksum and not action.exported and state.completed(action.id)
+    }
+    chunks |= {
+        receipt.chunk: ref.path
+        for receipt, ref in inventory.receipts
+        if receipt.snapshot_id == state.snapshot_id and not receipt.compaction and _may_replace(state, receipt)
+    }
+    snapshots = {action.snapshot_id for _, action in actions if isinstance(action, act.Begin)}
+    snapshots |= {receipt.snapshot_id for receipt, _ in inventory.receipts if receipt.base_revision > state.revision}
+    return [
+        f"Chunk {chunk} may have been exported again ({path}); its older version stays. Bring it up to date "
+        f"{again_with(state, chunk)}."
+        for chunk, path in sorted(chunks.items())
+    ] + [
+        f"Snapshot {snapshot_id} starts after revision {state.revision} and is lost. Export it again with "
+        "`snapshots export create --force`."
+        for snapshot_id in sorted(snapshots - {state.snapshot_id})
+    ]
+
+
+def _may_replace(state: State, receipt: Receipt) -> bool:
+    """Return whether the export of a receipt may have replaced a state's version of the chunk."""
+    live = [known.file for known in state.live_files(receipt.chunk)]
+    if not state.completed(receipt.chunk) or {file.path for file in live} == {file.path for file in receipt.files}:
+        return False
+    later = receipt.base_revision >= state.chunks[receipt.chunk].revision
+    return later or not {file.attempt for file in live}.isdisjoint(receipt.supersedes)

@@ -1,7 +1,7 @@
 """Which tags, savepoints and older sealed revisions a rebuilt log keeps.
 
-A pin is kept if its object and the files of its revision are whole. The object of a pin that the log knows is a pure
-function of the log, so one that is missing or damaged is written again. A revision that lacks files expires.
+A pin is kept if its object and the files of its revision are whole. The log gives the bytes of its pins' objects, so
+missing or damaged ones are written again. A revision that lacks files expires.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
-from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, savepoint_document, tag_document
+from snapshot_assets.catalog.pins.objects import PinObject, damaged_objects, new_pin_path, pin_document
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.inventory import Inventory
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, SavepointState, TagState
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
-from snapshot_assets.format.layout import new_attempt, savepoint_path, tag_path
 
 
 @dataclass
 class KeptPins:
-    """What becomes of pins and older revisions.
+    """The pins and older revisions of a new log.
 
     Attributes:
-        actions: What the new log's first event records of them.
+        actions: The actions on them in the new log's first event.
         created: New objects, by path.
-        restored: Objects of pins that the log knows, by path.
-        lost: What is lost or not certain, in sentences.
+        restored: Objects of pins in the log that are written again, by path.
+        lost: What is lost or uncertain, in sentences.
     """
 
     actions: list[act.Action] = field(default_factory=list)
@@ -40,38 +39,36 @@ def keep_pins(base: Base, inventory: Inventory, live: set[str], writer: str, las
     """Decide on every pin that the base or an object shows, and on every sealed revision.
 
     Args:
-        base: The base; a savepoint may be put into its past.
-        inventory: The objects that are there.
-        live: The files that the head needs; that one is missing does not make another revision unreadable.
-        writer: Who writes the new log.
-        last_lost: The last revision that may be lost, 0 for none: a savepoint that it made may be too.
+        base: The base; savepoints may be added to its events.
+        inventory: The location's objects.
+        live: The head's files; a missing one does not make older revisions unreadable.
+        writer: The new log's writer.
+        last_lost: The last revision that may be lost, 0 for none; it may have created a savepoint.
     """
     kept, state = KeptPins(), base.state
     found = [each for each in _unknown_objects(state, inventory) if _is_whole(kept, state, inventory, live, each)]
     lacking = _lacking(state, inventory, live)
     if expired := {revision: path for revision, path in lacking.items() if revision not in state.expired}:
         kept.actions.append(act.Expired(tuple(sorted(expired))))
-        kept.lost += [
-            f"Revision {each} cannot be read: {path} is missing. It has expired." for each, path in expired.items()
-        ]
+        kept.lost += [f"Revision {each} cannot be read: {expired[each]} is missing. It expires." for each in expired]
     kept.restored = damaged_objects(state, {each.ref for each in inventory.pins})
     for known in state.pins:
         _keep_known(kept, known, lacking, found, inventory)
     for each in found:
         if isinstance(each.pin, act.SavepointCreated) and each.pin.id < state.pins.last_savepoint:
-            if not _put_into_past(kept, base, each, each.pin):
-                continue  # the log shows that it is gone
+            if not _add_to_events(kept, base, each, each.pin):
+                continue  # the log records that it was deleted
         else:
             kept.actions.append(_created(kept, state, each, writer, state.format_version))
-        kept.lost.append(f"{each.pin} is kept, as {each.ref.path} is whole; whether it was deleted is not known.")
+        kept.lost.append(f"{each.pin} is kept because {each.ref.path} is whole; it may have been deleted.")
     created = [action.id for action in kept.actions if isinstance(action, act.SavepointCreated)]
-    if last_lost > max([state.pins.last_savepoint, *created]):  # no savepoint has a greater number than its revision
-        kept.actions.append(act.SavepointDeleted(last_lost))  # so that none gets that of a lost one
+    if last_lost > max([state.pins.last_savepoint, *created]):  # a savepoint's id is at most its revision
+        kept.actions.append(act.SavepointDeleted(last_lost))  # reserves the ids of lost savepoints
     return kept
 
 
 def _lacking(state: State, inventory: Inventory, live: set[str]) -> dict[int, str]:
-    """Return the readable revisions that lack an object which the head does not need, with its path."""
+    """Return the readable revisions that lack an object which the head does not need, with the object's path."""
     revisions = [seal.revision for seal in state.readable()]
     missing = state.files.paths() - inventory.objects.keys() - live
     lacking = state.files.having(missing, revisions) if missing else {}
@@ -85,7 +82,7 @@ def _lacking(state: State, inventory: Inventory, live: set[str]) -> dict[int, st
 def _keep_known(
     kept: KeptPins, known: PinState, lacking: dict[int, str], found: list[PinObject], inventory: Inventory
 ) -> None:
-    """Keep a pin of the base, unless it cannot be read or a newer object has its name."""
+    """Keep a pin of the base unless it is unreadable or a newer object has its name."""
     path, revision = known.pin.object.path, known.pin.revision
     newer = [each.ref.path for each in found if str(each.pin) == str(known.pin)]
     if revision in lacking:
@@ -106,7 +103,7 @@ def _keep_known(
 
 
 def _unknown_objects(state: State, inventory: Inventory) -> list[PinObject]:
-    """Return the newest object of each tag and savepoint that the log does not show to be gone."""
+    """Return the newest object of each tag and savepoint that the log neither has nor records as deleted."""
     actions = [action for event in state.events for action in event.actions]
     named = {action.object.path for action in actions if isinstance(action, act.TagCreated | act.SavepointCreated)}
     named |= {action.tag.object.path for action in actions if isinstance(action, act.TagRenamed | act.TagReplaced)}
@@ -124,30 +121,27 @@ def _unknown_objects(state: State, inventory: Inventory) -> list[PinObject]:
 
 
 def _is_whole(kept: KeptPins, state: State, inventory: Inventory, live: set[str], found: PinObject) -> bool:
-    """Tell whether the revision of a pin is what its object shows, with all files; else that is noted."""
+    """Return whether the revision of a pin matches its object and has all files; note it otherwise."""
     revision, checksum = found.pin.revision, found.manifest.checksum
     lacking = found.manifest.lacking(inventory.sizes) - live
     sealed = any((seal.revision, seal.seal.checksum) == (revision, checksum) for seal in state.seals)
     if not lacking and sealed and checksum_of(state.at(revision)) == checksum:
         return True
-    why = f"lacks {min(lacking)}" if lacking else "is not known any more"
+    why = f"lacks {min(lacking)}" if lacking else "is lost"
     kept.lost.append(f"{found.pin} ({found.ref.path}) is not kept: its revision {revision} {why}.")
     return False
 
 
 def _created(kept: KeptPins, state: State, found: PinObject, writer: str, version: int) -> act.Action:
-    """Return the action that creates a pin, with an object of its own, which names the writer of its event."""
+    """Return the action that creates a pin with a new object, which names the event's writer."""
     pin, manifest = found.pin, manifest_of(state.at(found.pin.revision))
-    if isinstance(pin, act.TagCreated):
-        path, data = tag_path(pin.name, new_attempt()), tag_document(pin, writer, version, manifest)
-    else:
-        path, data = savepoint_path(pin.id, new_attempt()), savepoint_document(pin, writer, version, manifest)
+    path, data = new_pin_path(pin), pin_document(pin, writer, version, manifest)
     kept.created[path] = data
     return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
 
 
-def _put_into_past(kept: KeptPins, base: Base, found: PinObject, pin: act.SavepointCreated) -> bool:
-    """Add a savepoint that later ones follow where lost revisions end, as numbers ascend; False if nowhere can."""
+def _add_to_events(kept: KeptPins, base: Base, found: PinObject, pin: act.SavepointCreated) -> bool:
+    """Add a savepoint to the event after lost transactions, before savepoints of greater ids; False without one."""
     state, kinds = base.state, act.SavepointCreated | act.SavepointDeleted
     later = next(
         event.revision

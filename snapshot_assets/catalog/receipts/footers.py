@@ -1,4 +1,4 @@
-"""What the footers of data files record: where each belongs, and which attempt wrote it."""
+"""Reads the footers of data files, which record chunk, table and attempt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Footer:
 
 
 def read_footer(store: ObjectStore, path: str, size: int) -> Footer | None:
-    """Return what a data file's footer records; None if it is gone, or no data file of its path."""
+    """Return a data file's footer; None if the file is missing or its footer does not match its path."""
     metadata = _metadata(store, path, size)
     if metadata is None:
         return None
@@ -46,9 +46,9 @@ def read_footer(store: ObjectStore, path: str, size: int) -> Footer | None:
 
 
 def _metadata(store: ObjectStore, path: str, size: int) -> pq.FileMetaData | None:
-    """Return a Parquet file's metadata, None if it has none.
+    """Return a Parquet file's metadata; None if it is missing or damaged.
 
-    The bytes are read before Arrow sees them: its errors do not tell a damaged file from a store that fails.
+    The bytes are read before Arrow gets them: Arrow's errors do not distinguish a damaged file from a failing store.
     """
     try:
         tail = store.get_range(path, max(0, size - _TAIL), _TAIL)

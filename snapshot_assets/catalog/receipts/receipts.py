@@ -1,6 +1,6 @@
-"""Receipts: what one finished attempt at a chunk was about to commit, written before it commits.
+"""Receipts: what one finished attempt at a chunk is about to commit, written before the commit.
 
-A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by them.
+A resume adopts a complete receipt instead of reading the source again; a rebuild finds the data by receipts.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from snapshot_assets.storage.create import create_own
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """A table of a chunk that a compaction wrote anew, and the rows that it left out.
+    """A table of a chunk that a compaction rewrote, and the rows that it left out.
 
     Attributes:
-        rows_deleted: Rows that tombstones had deleted.
+        rows_deleted: Rows that tombstones deleted.
         rows_duplicate: Rows whose primary key a newer row has.
     """
 
@@ -52,11 +52,11 @@ class CompactedTable:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a compaction did to a chunk.
+    """A compaction of a chunk.
 
     Attributes:
-        dedupe: `primary_key` if duplicates were removed by it, of tables that have one; "" if not.
-        tables: The tables concerned; of the others the receipt says nothing.
+        dedupe: `primary_key` if rows with equal primary keys were merged; "" otherwise.
+        tables: The compacted tables; the receipt does not list the others.
     """
 
     dedupe: str
@@ -68,20 +68,20 @@ class Receipt:
     """One finished attempt at a chunk.
 
     Attributes:
-        snapshot_id: Snapshot it was made for.
-        base_revision: Head when the attempt began.
-        schema_sha256: Content of the schema its files were written with.
+        snapshot_id: Its snapshot.
+        base_revision: The head when the attempt started.
+        schema_sha256: Checksum of the schema of its files.
         chunk: Chunk id.
         attempt: 8 hex digits; part of the receipt's name.
         opened_at: When the first of its files was opened.
-        fence: Database state it read.
-        files: Its data files, statistics included; of a compaction all files that its tables have then.
+        fence: The database state that it read.
+        files: Its data files with statistics; of a compaction, all files of its tables.
         supersedes: Attempts whose files this one replaces.
-        run: The run that made it.
-        location_id: Its location, "" in receipts of before it was recorded.
-        header: The snapshot's header when the attempt began, for a rebuild; None likewise.
+        run: The run that wrote it.
+        location_id: Its location; "" in receipts of builds before the first release.
+        header: The snapshot's header when the attempt started, for a rebuild; None in receipts of such builds.
         version: Format version.
-        compaction: What it is a compaction of; None for one that covers the whole chunk.
+        compaction: The compaction; None for a receipt of the whole chunk.
     """
 
     snapshot_id: str
@@ -101,16 +101,16 @@ class Receipt:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The receipt's path."""
         return receipt_path(self.chunk, self.attempt)
 
 
 def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
-    """Write a receipt and return what the transaction says of it.
+    """Write a receipt and return its reference for the transaction.
 
     Raises:
         ObjectExistsError: Another receipt has that name.
-        LimitExceededError: It is larger than readers take; nothing was written.
+        LimitExceededError: It is larger than readers accept; nothing was written.
     """
     data = pretty_json(_to_json(receipt))
     advice = f"It has {len(receipt.files)} files; take a shorter chunk_time_window."
@@ -120,12 +120,12 @@ def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
 
 
 def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> ObjectRef:
-    """Write a receipt whose files garbage collection cannot yet take for orphans; see `write_receipt`.
+    """Write a receipt unless garbage collection may already count its files as orphans; see `write_receipt`.
 
-    A resume may adopt what it names, so it must not appear when the files are about to go.
+    A resume may adopt the receipt, so it must not appear shortly before its files are deleted.
 
     Raises:
-        ConflictError: The first of them was opened more than half a grace period ago.
+        ConflictError: The first file was opened more than half a grace period ago.
     """
     if receipt.header is not None:
         check_age(receipt.header, receipt.chunk, receipt.opened_at, now)
@@ -133,10 +133,10 @@ def write_young_receipt(store: ObjectStore, receipt: Receipt, now: datetime) -> 
 
 
 def check_age(header: Header, chunk: int, opened_at: datetime, now: datetime) -> None:
-    """Refuse to commit a chunk's files that have waited too long.
+    """Refuse to commit a chunk's files if garbage collection may already count them as orphans.
 
     Raises:
-        ConflictError: The first was opened more than half a grace period ago.
+        ConflictError: The first file was opened more than half a grace period ago.
     """
     half = timedelta(microseconds=header.grace) / 2
     if now - opened_at > half:
@@ -152,7 +152,7 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     """Return the receipt at a path, and its reference.
 
     Raises:
-        DocumentError: It is no receipt.
+        DocumentError: It is not a valid receipt.
     """
     data = store.get(path, limit=MAX_DOCUMENT_BYTES)
     receipt = _from_json(parse_json(data, path), path)
@@ -173,7 +173,7 @@ def find_adoptable(
         schema_sha256: Content of the schema that the resume exports with.
     """
     found: dict[int, tuple[Receipt, ObjectRef]] = {}
-    # A rebuild may have lost later schemas: their ids are given again, perhaps to other content.
+    # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
     ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
     for receipt, ref in adoptable_receipts(store, state, chunks):
         older = found.get(receipt.chunk)
@@ -190,16 +190,16 @@ def find_adoptable(
 def adoptable_receipts(
     store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
 ) -> Iterator[tuple[Receipt, ObjectRef]]:
-    """Yield the complete receipts that some resume might commit.
+    """Yield the complete receipts that a resume might commit.
 
-    Never one of another snapshot id, older than the chunk's last commit or a rollback, of a replace, or with a file
-    that is missing or has another size. A torn receipt is none: nobody committed it.
+    Left out are receipts of another snapshot id, of a replacement, or older than the chunk's last commit or a rollback.
+    So are torn receipts, which no transaction names, and receipts with a file that is missing or has another size.
 
     Args:
         store: The location.
         state: The head's state.
         chunks: Chunks that are not completed.
-        shown: Paths that another listing showed, for this one may pass some over.
+        shown: Paths of another listing, as this one may pass over some.
     """
     wanted = set(chunks)
     for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
@@ -207,7 +207,7 @@ def adoptable_receipts(
             try:
                 receipt, ref = read_receipt(store, path)
             except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
-                continue  # the last: collected since it was listed
+                continue  # the last: deleted since it was listed
             if _fits(store, state, receipt):
                 yield receipt, ref
 
@@ -223,7 +223,7 @@ def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
 
 
 def is_intact(store: ObjectStore, file: DataFile) -> bool:
-    """Tell whether a data file is there with its size."""
+    """Return whether a data file exists with its size."""
     try:
         return store.head(file.path).size == file.bytes
     except ObjectNotFoundError:
@@ -250,7 +250,7 @@ def _to_json(receipt: Receipt) -> dict[str, Any]:
 
 
 def _file_to_json(file: DataFile) -> dict[str, Any]:
-    """Readable facts, and beside them the complete add-file action as the transaction will hold it."""
+    """Return a file's readable values and the complete add-file action of the transaction."""
     return {
         "path": file.path,
         "schema": file.schema,
@@ -294,7 +294,7 @@ def _from_json(value: dict[str, Any], name: str) -> Receipt:
             compaction=_compaction_from_json(value.get("compaction")),
         )
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
-        raise DocumentError(f"{name} is no receipt: {cause!r}.", object=name) from cause
+        raise DocumentError(f"{name} is not a valid receipt: {cause!r}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt

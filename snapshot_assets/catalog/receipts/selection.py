@@ -1,4 +1,4 @@
-"""What receipts show together: the plan and schemas of a snapshot, and the files of a chunk.
+"""Selects receipts: those that show a snapshot's plan and schemas, and those that list a chunk's files.
 
 The receipt of a compaction lists the files of the tables that it names; any other receipt lists all files of its
 chunk.
@@ -20,12 +20,12 @@ Tables = dict[TableName, list[DataFile]]
 
 
 def age_of(receipt: Receipt) -> tuple[int, datetime]:
-    """Return what receipts are ordered by: the head that they were made on, then when their files were opened."""
+    """Return the sort key of receipts by age: their base revision, then when their files were opened."""
     return receipt.base_revision, receipt.opened_at
 
 
 def compacted_tables(receipt: Receipt) -> set[TableName]:
-    """Return the tables of a compaction, none for another receipt."""
+    """Return the tables of a compaction; none for another receipt."""
     return {TableName(each.schema, each.table) for each in receipt.compaction.tables} if receipt.compaction else set()
 
 
@@ -47,29 +47,29 @@ def by_chunk(receipts: Iterable[ReceiptAt], snapshot_id: str) -> dict[int, list[
 
 
 def newest_header(receipts: Iterable[ReceiptAt], snapshot_id: str) -> act.Header | None:
-    """Return a snapshot's header as its newest receipt has it, None if none has it."""
+    """Return a snapshot's header from its newest receipt; None if no receipt has one."""
     having = [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id and receipt.header]
     return max(having, key=age_of).header if having else None
 
 
 def schema_checksums(receipts: Iterable[ReceiptAt], snapshot_id: str) -> dict[int, str]:
-    """Return the content of a snapshot's schemas by id, as its receipts record it."""
+    """Return the checksums of a snapshot's schemas by id, from its receipts."""
     having = [receipt for receipt, _ in receipts if receipt.snapshot_id == snapshot_id and receipt.files]
     checksums: dict[int, str] = {}
-    for receipt in sorted(having, key=lambda receipt: receipt.compaction is not None):  # these have older files too
+    for receipt in sorted(having, key=lambda receipt: receipt.compaction is not None):  # those list older files too
         checksums.setdefault(max(file.schema_id for file in receipt.files), receipt.schema_sha256)
     return checksums
 
 
 def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> list[DataFile] | None:
-    """Return the files of the newest export of a chunk that is complete, with the compactions made of it.
+    """Return the files of a chunk's newest complete export, with its compactions applied.
 
     Args:
         receipts: All receipts of the chunk, of one snapshot.
-        is_there: Tells whether a data file is there with its size.
+        is_there: Returns whether a data file exists with its size.
 
     Returns:
-        The chunk's files; None if no export is complete, as a compaction does not list the other tables.
+        The chunk's files; None if no export is complete: a compaction does not list all tables.
     """
     ordered = sorted(receipts, key=age_of)
     for export in reversed([receipt for receipt in ordered if not receipt.compaction]):
@@ -81,13 +81,13 @@ def newest_complete(receipts: Iterable[Receipt], is_there: Callable[[DataFile], 
 
 
 def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callable[[DataFile], bool]) -> Tables:
-    """Return an export's files where the later compactions replace those of their tables, if theirs are there."""
+    """Return an export's files, with the tables of later compactions replaced if their files exist."""
     tables = by_table(export.files)
     for compaction in compactions:
         if compaction.base_revision <= export.base_revision:
             continue
         if not set(export.supersedes).isdisjoint(compaction.supersedes):
-            continue  # both replaced the same files, so this one was not made of the export
+            continue  # both replaced the same files, so the compaction is not of this export
         files = by_table(compaction.files)
         for table in compacted_tables(compaction):
             if all(map(is_there, files.get(table, []))):
@@ -96,7 +96,7 @@ def _compacted(export: Receipt, compactions: Iterable[Receipt], is_there: Callab
 
 
 def receipts_behind(receipts: Sequence[ReceiptAt], files: Collection[DataFile]) -> list[ReceiptAt]:
-    """Return receipts that, taken in this order, hold exactly a chunk's files; none if no selection does.
+    """Return receipts that, applied in this order, give exactly a chunk's files; none if no selection does.
 
     Args:
         receipts: Receipts of the chunk, of one snapshot.
@@ -117,7 +117,7 @@ def receipts_behind(receipts: Sequence[ReceiptAt], files: Collection[DataFile]) 
 
 
 def _is_part_of(compaction: Receipt, wanted: Tables) -> bool:
-    """Tell whether a chunk has the files that a compaction gave one of its tables, or none of them has any."""
+    """Return whether a chunk has the files that a compaction wrote for one of its tables, or lacks all its tables."""
     listed = by_table(compaction.files)
     tables = compacted_tables(compaction)
     if not listed:

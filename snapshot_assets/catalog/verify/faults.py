@@ -1,4 +1,4 @@
-"""What verification finds: one thing that is not as it was written, and the reading of objects that finds it."""
+"""A fault that verification reports, and the check of small objects against the log."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _WARNINGS = frozenset({FaultKind.LOST, FaultKind.STALE, FaultKind.ORPHAN, FaultK
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is not as it was written.
+    """One object or value that differs from what was written.
 
     Attributes:
-        object: Path of the object concerned.
-        chunk: Chunk concerned, if one is.
-        revisions: Older readable revisions that need the object, where the newest state does not.
+        object: Path of the object.
+        chunk: The object's chunk; None for others.
+        revisions: Older readable revisions that need the object, if the newest state does not.
     """
 
     kind: FaultKind
@@ -57,13 +57,13 @@ class Fault:
 
 
 def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> bytes | Fault:
-    """Return the bytes of a small object that the log names, or why they are not those.
+    """Return the bytes of a small object that the log names, or its fault.
 
     Args:
         store: The location.
-        ref: What the log says of it.
-        exists: Whether a listing showed it.
-        chunk: The chunk it belongs to, for the fault.
+        ref: The object's reference in the log.
+        exists: Whether a listing shows it.
+        chunk: Its chunk, for the fault.
     """
     try:
         data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES)) if exists else None
@@ -79,7 +79,7 @@ def read_object(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | N
 
 
 def object_faults(store: ObjectStore, ref: ObjectRef, exists: bool, chunk: int | None = None) -> Iterator[Fault]:
-    """Yield why a small object that the log names is not as it was written, if so; see `read_object`."""
+    """Yield the fault of a small object that the log names, if it has one; see `read_object`."""
     found = read_object(store, ref, exists, chunk)
     if isinstance(found, Fault):
         yield found

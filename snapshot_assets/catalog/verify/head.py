@@ -1,8 +1,7 @@
-"""What is read of the newest state before it is sealed, or reported to be whole.
+"""Decides what is read of the newest state before it is sealed or reported as whole.
 
-Every file is looked for, with its size, and every document is hashed. Of the data, what no seal has verified is hashed.
-Where all is verified, a part is hashed, another one each day: damage to what was sealed long ago shows without reading
-all of it.
+Every file must exist with its size, and every document is hashed. Data files that no seal has verified are hashed. If
+all are verified, a part of them is hashed, another part each day. This reveals damage to old files without reading all.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.listed import Listed
 
 HASHED_AGAIN = 1 << 30
-"""Most bytes of already verified files that are hashed again."""
+"""Most bytes of verified files that are hashed again."""
 
 _GOLDEN = (5**0.5 - 1) / 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def verified_revision(state: State) -> int:
-    """Return the revision up to which a seal of this snapshot has verified the files; 0 where there is none."""
+    """Return the revision up to which a seal of this snapshot has verified the files; 0 without a seal."""
     return state.newest_seal.seal.verified_revision if state.newest_seal else 0
 
 
@@ -46,24 +45,24 @@ def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
 
 
 def files_to_seal(state: State, now: datetime, verified: int, again: int | None = None) -> set[str]:
-    """Return the paths of the files that a seal hashes: what is new, or where nothing is, those whose turn it is.
+    """Return the paths of the files that a seal hashes: new files, or without any, those due today.
 
     Args:
         state: The newest state.
-        now: Says whose turn it is; see `due_files`.
+        now: The present; see `due_files`.
         verified: Files that were added after this revision are new.
-        again: Most bytes that are hashed where nothing is new; `HASHED_AGAIN` by default.
+        again: Most bytes that are hashed if no file is new; `HASHED_AGAIN` by default.
     """
     new, older = _by_age(state, verified)
     return {file.path for file in new} or due_files(older, now, HASHED_AGAIN if again is None else again)
 
 
 def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
-    """Return the paths of the files whose turn it is, and that a seal of this state did not hash.
+    """Return the paths of the files that are due today and that a seal of this state did not hash.
 
     Args:
         state: The state that was sealed.
-        now: Says whose turn it is; see `due_files`.
+        now: The present; see `due_files`.
         verified: The revision after which files were new to the seal.
     """
     new, older = _by_age(state, verified)
@@ -71,19 +70,19 @@ def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:
 
 
 def _by_age(state: State, verified: int) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files that were added after a revision, and the others."""
+    """Return the files that were added after a revision, and the older files."""
     files = list(state.live_files())
     new = [known.file for known in files if known.added > verified]
     return new, [known.file for known in files if known.added <= verified]
 
 
 def due_files(files: Sequence[DataFile], now: datetime, most: int) -> set[str]:
-    """Return the paths of the files whose turn it is to be hashed again: all of them, if they are small enough.
+    """Return the paths of the files that are due to be hashed again: all of them if they are small enough.
 
-    Else it is a run of files in the order of their paths, which goes on from the last file to the first. Each day the
-    run starts a golden section of all bytes further on. These starts spread evenly, whatever the interval between two
-    calls. So every file has its turn though nothing records what was hashed: of a snapshot of `n * most` bytes, after
-    `2 * n` daily calls, and `5 * n` at other regular intervals.
+    Otherwise this is a run of files in the order of their paths, which continues from the last file to the first. Each
+    day the run starts a golden section of all bytes later. These starts spread evenly, whatever the interval between
+    two calls. So every file is due at some time, though nothing records what was hashed: in a snapshot of `n * most`
+    bytes after `2 * n` daily calls, or `5 * n` calls at other regular intervals.
 
     Args:
         files: All files.

@@ -24,7 +24,7 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision."""
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
-        said = parse_json(manifest, MANIFEST)
+        revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
@@ -33,7 +33,6 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
-    revision = said.get("revision")
     if any(path == MANIFEST for path, _ in scan.faults):  # it belongs to another location
         yield from _sums_faults(store, scan, _newest_hinted(scan))
         return
@@ -51,7 +50,7 @@ def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
 
 
 def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
-    """A manifest of a revision that the log does not have: either of them was cut, unless the log's fault is known."""
+    """Yield the fault of a manifest whose revision the log lacks, unless the log has a fault itself."""
     if scan.faults:
         return
     if isinstance(revision, int) and revision > scan.state.revision:
@@ -59,17 +58,17 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
     if isinstance(revision, int) and 0 < revision < scan.first:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is of revision {revision}, which was pruned. {_AGAIN}")
     else:
-        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which never was. {_AGAIN}")
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
 
 
 def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
-    """Tell whether somebody committed since the log was read."""
+    """Return whether others committed since the log was read."""
     return is_there(store, transaction_path(scan.state.revision + 1))
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
-    """SHA256SUMS may be of another revision than the manifest: a writer died between them, or two wrote at once."""
+    """Yield the fault of SHA256SUMS; a writer that died, or two at once, leave one of another revision."""
     try:
         found = store.get(CHECKSUMS, limit=MAX_DOCUMENT_BYTES)
     except ObjectNotFoundError:
@@ -88,7 +87,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
 
 
 def _state_at(scan: LogScan, revision: object) -> State | None:
-    """Return the state at a revision that the scan read, or at one that is retained; None for another."""
+    """Return the state at a revision that the scan read or that is retained; None for others."""
     if revision == scan.state.revision:
         return scan.state
     if any(seal.revision == revision for seal in scan.state.readable()):
@@ -97,13 +96,13 @@ def _state_at(scan: LogScan, revision: object) -> State | None:
 
 
 def _newest_hinted(scan: LogScan) -> State:
-    """Return the state that the hints ought to be of: the newest seal, or the work in progress before the first."""
+    """Return the state that the hints should show: the newest seal, or the work in progress before the first."""
     newest = scan.state.newest_seal
     return scan.state if newest is None else scan.state.at(newest.revision)
 
 
 def damaged_documents(store: ObjectStore, state: State) -> list[Fault]:
-    """Return which hints, and which documents of the newest schema, are not what the log says.
+    """Return the faults of the hints and of the newest schema's documents; the next export writes them again.
 
     Args:
         store: The location.

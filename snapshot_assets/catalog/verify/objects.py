@@ -28,18 +28,18 @@ _AGAIN_FROM_SOURCE = (
 
 @dataclass
 class Report:
-    """What a verification found.
+    """The result of a verification.
 
     Attributes:
-        depth: How deep it went.
-        revision: The revision that was verified, with the older ones that can be read if it is the head.
-        sealed: Whether that revision is sealed; one that is not may be whole, but is no complete snapshot.
-        missing: Chunks that are not exported.
-        files: Data files checked.
+        depth: `quick` or `full`.
+        revision: The verified revision; for the head, older readable ones were verified too.
+        sealed: Whether that revision is sealed. An unsealed one may be whole, but is not a complete snapshot.
+        missing: Number of chunks that are not exported.
+        files: Number of data files checked.
         bytes: Bytes of data files read and hashed.
-        temporary_files: Temporary files of writers that are at work or were killed: no damage.
+        temporary_files: Temporary files of running or killed writers: no damage.
         temporary_bytes: Their size.
-        remedy: How the damage ends, where only older readable revisions have it and the newest state is whole.
+        remedy: How to end damage that only older readable revisions have.
     """
 
     uri: str
@@ -77,10 +77,10 @@ def check_files(
         store: The location.
         state: The state whose files are checked.
         objects: The location's objects by path.
-        report: Its depth says whether files are hashed; it gets the counts.
+        report: Its depth decides whether files are hashed; it gets the counts.
         chunk: Check the files of one chunk only.
         progress: Called for each file done.
-        hashed: At depth `full`, whether a file is to be hashed.
+        hashed: At depth `full`, whether a file is hashed.
     """
     full = report.depth == "full"
     work = [(known.file, full and hashed(known)) for known in state.live_files(chunk)]
@@ -96,7 +96,7 @@ def checked_files(
     report: Report,
     progress: Callable[[DataFile], None],
 ) -> Iterator[tuple[DataFile, Fault | None]]:
-    """Yield files and what is wrong with them; each comes with whether it is to be hashed."""
+    """Yield files and their faults; `work` has each file, and whether it is hashed."""
 
     def check(item: tuple[DataFile, bool]) -> Fault | None:
         file, hashed = item
@@ -168,5 +168,5 @@ def check_chunk_checksum(state: State, chunk: int) -> Iterator[Fault]:
     files = [known.file for known in state.live_files(chunk)]
     found, expected = chunk_checksum((file.path, file.sha256) for file in files), state.chunks[chunk].chunk.checksum
     if found != expected:
-        message = f"Chunk {chunk} has checksum {found}; the log says {expected}."
+        message = f"Chunk {chunk} has checksum {found}; the log records {expected}."
         yield Fault(FaultKind.CHUNK_CHECKSUM, f"data/{chunk}", message, chunk)

@@ -1,4 +1,4 @@
-"""How damage ends that only older revisions have: they are given up, as the newest state needs nothing of it."""
+"""How each kind of damage is repaired. Older revisions that are damaged can expire if the newest state is whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.log.replay import FaultError
 from snapshot_assets.catalog.log.scan import LogScan
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.faults import Fault
@@ -62,15 +62,15 @@ def again_with(state: State, chunk: int) -> str:
 
 @dataclass(frozen=True)
 class Remedy:
-    """How to give up the older revisions that need what is damaged; the newest state is whole.
+    """How to expire the older revisions that need damaged objects; the newest state is whole.
 
     Attributes:
         newest: The revision of the newest state.
-        revisions: The readable revisions that need what is damaged.
-        pins: The tags and savepoints of these, in words.
+        revisions: The readable revisions that need damaged objects.
+        pins: Their tags and savepoints, in words.
         expire_too: Readable revisions that are whole and expire with them.
-        seal_first: Whether the newest state must be sealed first, as the newest seal never expires.
-        commands: What to run, in this order.
+        seal_first: Whether the newest state must be sealed first, because the newest seal never expires.
+        commands: The commands to run, in this order.
     """
 
     newest: int
@@ -82,12 +82,12 @@ class Remedy:
 
 
 def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
-    """Return how the damage of a location ends, if the newest state has no part in it; else None.
+    """Return how to end damage that the newest state does not have; None if it has any.
 
     Args:
         head: The newest state.
         uri: The location.
-        faults: Everything that verification found.
+        faults: All faults of the location.
     """
     damage = [fault for fault in faults if fault.is_damage]
     damaged = {revision for fault in damage for revision in fault.revisions}
@@ -113,7 +113,7 @@ def _outlived(head: State, keep_last: int) -> list[int]:
 
 
 def _keep_last(head: State, revisions: Collection[int]) -> int:
-    """Return the greatest `keep_last` that lets some revisions expire; 0 where the newest seal is one of them."""
+    """Return the greatest `keep_last` that lets some revisions expire; 0 if the newest seal is one of them."""
     unexpired = sum(sealed.revision not in head.expired for sealed in head.seals)
     return bisect_left(
         range(1, unexpired + 1), True, key=lambda count: not set(_outlived(head, count)).issuperset(revisions)

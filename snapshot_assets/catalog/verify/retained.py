@@ -1,4 +1,4 @@
-"""Verification of the older revisions that can be read: what only they need, once however many revisions need it."""
+"""Verification of older readable revisions, tags and savepoints: each object once, however many revisions need it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.manifest import checksum_of
+from snapshot_assets.catalog.log.scan import LogScan, scan_log
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
+from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
+from snapshot_assets.catalog.state.pins import PinState
 from snapshot_assets.catalog.state.retained_events import document_lives
-from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults
+from snapshot_assets.catalog.verify.faults import Fault, FaultKind, object_faults, read_object
 from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import chunk_of, transaction_path
@@ -28,7 +31,7 @@ _READERS = 4
 
 
 def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
-    """Yield every file that a readable revision has and the head has not, with the revisions that have it."""
+    """Yield every file that a readable revision has and the head lacks, with the revisions that have it."""
     base, retained = state.files.merged(), np.array(state.retained(), dtype=np.int64)
     added, removed, paths = base.column("added"), base.column("removed"), base.table["path"]
     first = np.searchsorted(retained, added)
@@ -42,7 +45,7 @@ def older_files(state: State) -> Iterator[tuple[DataFile, list[int]]]:
 
 
 def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
-    """Return the fault of an object that only older revisions need, which names them and their pins."""
+    """Return a fault that also names the older revisions that need the object, and their pins."""
     pins = sorted(str(known.pin) for known in state.pins if known.pin.revision in revisions)
     pinned = f" ({', '.join(pins)})" if pins else ""
     needing = f"{some_of(revisions)}{pinned} need{'s' * (len(revisions) == 1)} it."
@@ -50,14 +53,14 @@ def of_older(fault: Fault, state: State, revisions: Sequence[int]) -> Fault:
 
 
 def some_of(revisions: Sequence[int]) -> str:
-    """Return revisions in words: the first few, and how many more."""
+    """Return the first few revisions in words, and how many more there are."""
     named = ", ".join(map(str, revisions[:_SHOWN]))
     more = f" and {len(revisions) - _SHOWN} more" if len(revisions) > _SHOWN else ""
     return f"revision{'s' * (len(revisions) > 1)} {named}{more}"
 
 
 def _older_documents(state: State) -> dict[ObjectRef, list[int]]:
-    """Return the receipts and schema documents that readable revisions name and the head does not, with these."""
+    """Return the receipts and schema documents that readable revisions name and the head does not, by object."""
     readable, heads = [sealed.revision for sealed in state.readable()], set()
     found: defaultdict[ObjectRef, set[int]] = defaultdict(set)
     for ref, added, end in document_lives(state.events):
@@ -75,7 +78,7 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
         store: The location.
         head: The head's state.
         objects: The location's objects by path.
-        full: Read them; otherwise only their sizes are compared.
+        full: Read the documents; otherwise compare only sizes.
     """
     needed = _older_documents(head)
 
@@ -91,20 +94,20 @@ def older_document_faults(store: ObjectStore, head: State, objects: Listed, *, f
 
 
 def older_seal_faults(head: State) -> Iterator[Fault]:
-    """Yield the readable revisions that are not what was sealed; the head's own seal is checked with the head."""
+    """Yield the readable revisions whose checksum differs from their seal, except the head's own seal."""
     own = head.newest_seal if head.sealed else None
     for sealed, then in _sealed_states(head):
         if sealed == own:
             continue
         found, expected = checksum_of(then), sealed.seal.checksum
         if found != expected:
-            message = f"Revision {sealed.revision} has checksum {found}; its seal says {expected}."
+            message = f"Revision {sealed.revision} has checksum {found}; its seal records {expected}."
             path = transaction_path(sealed.revision)
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, path, message, revisions=(sealed.revision,))
 
 
 def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
-    """Yield each readable seal with its state, as `State.at` gives it; one is made of the one before it."""
+    """Yield each readable seal with its state, as `State.at` returns it; each is computed from the one before."""
     then = State(location_id=head.location_id, format_version=first_version(head.events, head.format_version))
     events, place = head.events, 0
     for sealed in head.readable():
@@ -113,3 +116,77 @@ def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
             place += 1
         then.files, then.revision = head.files.at(sealed.revision), sealed.revision
         yield sealed, then
+
+
+def pin_faults(
+    store: ObjectStore,
+    scan: LogScan,
+    verified: State,
+    objects: Listed,
+    *,
+    only: int | None,
+    contents: bool,
+) -> Iterator[Fault]:
+    """Yield the faults of the tags and savepoints at the head.
+
+    A pin's object is read. Of the pinned revision's files, at most the sizes are compared.
+
+    Args:
+        store: The location.
+        scan: Its log.
+        verified: The state whose own files were checked before.
+        objects: The location's objects by path.
+        only: The revision whose pins are checked; None for all.
+        contents: Whether to compare the sizes of the pinned revisions' files; nothing else did.
+    """
+    pins = defaultdict(list)
+    for known in scan.state.pins:
+        if only in (None, known.pin.revision):
+            pins[known.pin.revision].append(known)
+    checked = {path for path, _, _ in _needed(verified)}
+    checked.update(ref.path for added in verified.schemas.values() for ref in added.files)
+    for revision, pinning in sorted(pins.items()):
+        state = scan.state.at(revision)
+        for known in pinning:
+            yield from _pin_faults(store, scan, state, known, objects)
+        if contents:
+            yield from _pinned_file_faults(state, pinning[0], checked, objects)
+
+
+def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
+    pin, path = known.pin, known.pin.object.path
+    found = read_object(store, pin.object, path in objects)
+    if isinstance(found, Fault):
+        if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
+            yield found
+    elif found != pin_document(pin, known.created_by, known.version, manifest_of(state)):
+        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
+        yield Fault(FaultKind.DOCUMENT, path, message)
+
+
+def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:
+    """Return whether a pin still exists; it may have been deleted after the log was read."""
+    if scan.faults:
+        return False  # or by an unreadable transaction, which is a fault itself
+    return known in scan_log(store).state.pins
+
+
+def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
+    """Yield path, size and chunk of every file that a state's snapshot consists of."""
+    for file in state.live_files():
+        yield file.file.path, file.file.bytes, file.file.chunk
+    for path, (ref, _) in used_schema_files(state).items():
+        yield path, ref.bytes, None
+
+
+def _pinned_file_faults(state: State, known: PinState, checked: set[str], objects: Listed) -> Iterator[Fault]:
+    needs = f"which {known.pin} needs,"
+    for path, size, chunk in _needed(state):
+        if path in checked:
+            continue
+        checked.add(path)
+        info = objects.get(path)
+        if info is None:
+            yield Fault(FaultKind.MISSING, path, f"{path}, {needs} is missing.", chunk)
+        elif info.size != size:
+            yield Fault(FaultKind.SIZE, path, f"{path}, {needs} has {info.size} bytes; expected {size}.", chunk)

@@ -1,8 +1,8 @@
-"""Verification: collects every fault of a location and never stops at the first; it changes nothing.
+"""Verification: collects every fault of a location, and changes nothing.
 
-`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` reads every byte
-besides and recomputes all three checksum layers. Both check everything that any readable revision needs. If one
-revision is asked for, they check what that one needs, and the log, which says what that is.
+`quick` checks the structure: log chain, names, sizes, receipts, coverage, hints, pins, orphans. `full` also reads every
+byte and recomputes all three checksum layers. Both check the objects of all readable revisions, or those of one
+revision, and the log.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import Fault, FaultKind
 from snapshot_assets.catalog.verify.hints import hint_faults
 from snapshot_assets.catalog.verify.objects import Depth, Report, check_documents, check_files, checked_files
-from snapshot_assets.catalog.verify.pins import pin_faults
 from snapshot_assets.catalog.verify.remedy import log_remedy, remedy_of, with_remedy
-from snapshot_assets.catalog.verify.retained import of_older, older_document_faults, older_files, older_seal_faults
+from snapshot_assets.catalog.verify.retained import (
+    of_older,
+    older_document_faults,
+    older_files,
+    older_seal_faults,
+    pin_faults,
+)
 from snapshot_assets.errors import LostLogError, ObjectNotFoundError
 from snapshot_assets.format.actions import (
     Action,
@@ -54,19 +59,21 @@ def verify(
     depth: Depth = "full",
     at: Callable[[State], int] | None = None,
     progress: Callable[[DataFile], None] = lambda _: None,
+    scan: LogScan | None = None,
 ) -> Report:
     """Verify a location and report every fault.
 
     Args:
         store: The location.
         depth: `quick` reads no data; `full` reads all.
-        at: Resolves the one revision to verify, from the head's state; None for the head and all older readable ones.
-        progress: Called for each data file done.
+        at: Returns the one revision to verify, from the head's state; None for the head and all older readable ones.
+        progress: Called for each verified data file.
+        scan: The location's log, if the caller has read it; its faults are completed here.
 
     Raises:
-        VersionNotFoundError: `at` names no such revision.
+        VersionNotFoundError: The revision that `at` names is not readable.
     """
-    scan = scan_log(store)
+    scan = scan or scan_log(store)
     objects = Listed(store)
     whole = scan.state.revision >= max(scan.transactions, default=1)
     for error in contradictions(store, scan.state, objects) if scan.state.revision else ():
@@ -109,17 +116,17 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
     for event in scan.state.events:
         for action in event.actions:
             if isinstance(action, Rebuilt) and action.lost:
-                message = f"The log was rebuilt at revision {event.revision}; lost is: {' '.join(action.lost)}"
+                message = f"The log was rebuilt at revision {event.revision}; lost: {' '.join(action.lost)}"
                 yield Fault(FaultKind.LOST, transaction_path(event.revision), message)
 
 
 def _reached_the_head(scan: LogScan, objects: Listed) -> bool:
-    """Whether the log was read to its end; what lies behind a fault may have made older revisions expire."""
+    """Return whether the log was read to its end; transactions after a fault may have expired older revisions."""
     return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
 
 
 def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Iterator[Fault]:
-    """Yield the faults of the hints; for one revision, only those of its own, or of a log that lost its end."""
+    """Yield the faults of the hints; for one revision, only of its own hints, or of a log that lost its end."""
     newest = scan.state.newest_seal
     own = revision is None or (newest is not None and newest.revision == revision)
     yield from (fault for fault in hint_faults(store, scan) if own or fault.kind is FaultKind.LOG)
@@ -132,7 +139,7 @@ def _older_faults(
     report: Report,
     progress: Callable[[DataFile], None],
 ) -> Iterator[Fault]:
-    """Yield the faults of readable revisions before the head, but for what the head has too."""
+    """Yield the faults of objects that older readable revisions need and the head does not."""
     full = report.depth == "full"
     needed = {file.path: (file, revisions) for file, revisions in older_files(head)}
     work = [(file, full) for file, _ in needed.values()]
@@ -150,24 +157,24 @@ def _seal_faults(state: State) -> Iterator[Fault]:
     if state.sealed and state.newest_seal is not None:
         found = checksum_of(state)
         if found != state.newest_seal.seal.checksum:
-            message = f"The snapshot has checksum {found}; its seal says {state.newest_seal.seal.checksum}."
+            message = f"The snapshot has checksum {found}; its seal records {state.newest_seal.seal.checksum}."
             yield Fault(FaultKind.SNAPSHOT_CHECKSUM, MANIFEST, message)
 
 
 def _orphans(scan: LogScan, objects: Listed) -> Iterator[Fault]:
-    """Objects that the log never named, and objects that the format does not know at all."""
+    """Yield objects that the log never named, and objects that are not part of the format."""
     named = _ever_named(scan)
     for path in objects:
         if not in_layout(path):
-            yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; nothing here will touch it.")
+            yield Fault(FaultKind.FOREIGN, path, f"{path} is not part of the format; no command changes it.")
         elif path.startswith(("data/", "schema/", "tag/", "savepoint/")) and path not in named and not scan.faults:
             yield Fault(FaultKind.ORPHAN, path, f"{path} is named by no transaction; garbage collection removes it.")
 
 
 def _ever_named(scan: LogScan) -> set[str]:
-    said = [action for entry in scan.entries for action in entry.transaction.actions]
-    said += [action for event in scan.state.events for action in event.actions]
-    return scan.state.files.paths() | {path for action in said for path in named_by(action)}
+    actions = [action for entry in scan.entries for action in entry.transaction.actions]
+    actions += [action for event in scan.state.events for action in event.actions]
+    return scan.state.files.paths() | {path for action in actions for path in named_by(action)}
 
 
 def named_by(action: Action) -> list[str]:

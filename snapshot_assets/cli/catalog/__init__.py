@@ -1,1 +1,1 @@
-"""`snapshots catalog`: looking at a location's log, and keeping it short and its storage clean."""
+"""`snapshots catalog`: shows a location's log and state, and maintains them."""

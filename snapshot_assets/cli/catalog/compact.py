@@ -8,7 +8,15 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import counted, human_bytes, only_results_on_stdout, say, show, show_json, show_table
+from snapshot_assets.cli.output import (
+    counted,
+    human_bytes,
+    only_results_on_stdout,
+    show,
+    show_json,
+    show_message,
+    show_table,
+)
 from snapshot_assets.engine.compact.plan import (
     TARGET_BYTES,
     CompactionPlan,
@@ -21,11 +29,11 @@ from snapshot_assets.format.units import parse_file_size
 from snapshot_assets.plan.configuration import ad_hoc_configuration
 
 _NO_SOURCE = "duckdb:///dev/null"
-"""A plan has a source; a compaction reads none."""
+"""A plan needs a source; a compaction does not read it."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compact a snapshot as the job of a plan does; Spark starts only if there is something to merge."""
+    """Compact a snapshot by the same job as a plan. Spark starts only if there is something to merge."""
     wanted = Wanted(
         target_size=parse_file_size(options.target_size) if options.target_size else TARGET_BYTES,
         chunks=tuple(options.chunk),
@@ -63,7 +71,7 @@ def compact(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Se
     from snapshot_assets.pipeline.execute import open_instance, run_compaction
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     outcomes: list[Any] = []
     with progress("compacting", len(compaction.chunks)) as advance:
 
@@ -90,7 +98,7 @@ def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) ->
 
 
 def groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
-    """Return what would be compacted as JSON holds it."""
+    """Return what would be compacted, for JSON."""
     return [
         {
             "chunk": group.chunk,

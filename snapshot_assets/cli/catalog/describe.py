@@ -1,4 +1,4 @@
-"""Actions of the log in words, one short phrase each, and as plain data."""
+"""Describes actions of the log, as one short phrase each and as plain data."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _OF_FILES = (act.AddFile, act.RemoveFile, act.ReturnedFiles)
 
 
 def in_words(actions: Iterable[act.Action]) -> list[str]:
-    """Return what a revision did, in phrases; files that it added and removed are counted in one at the end.
+    """Return a phrase for each action of a revision; the last ones count its files.
 
-    What a rollback says again, schemas and chunks, is not told again.
+    The schemas and chunks that a rollback repeats get no phrases.
     """
     actions = list(actions)
-    again = (act.SchemaAdded, act.Chunk) if any(isinstance(action, act.Rollback) for action in actions) else ()
-    phrases = [_phrase(action) for action in actions if not isinstance(action, (*_OF_FILES, *again))]
+    repeated = (act.SchemaAdded, act.Chunk) if any(isinstance(action, act.Rollback) for action in actions) else ()
+    phrases = [_phrase(action) for action in actions if not isinstance(action, (*_OF_FILES, *repeated))]
     files = file_changes(actions)
     if files["files_added"]:
-        phrases.append(f"+{counted(files['files_added'], 'file')} ({files['rows_added']:,} rows, {_size(files)})")
+        size = human_bytes(files["bytes_added"])
+        phrases.append(f"+{counted(files['files_added'], 'file')} ({files['rows_added']:,} rows, {size})")
     if files["files_removed"]:
         phrases.append(f"-{counted(files['files_removed'], 'file')}")
     if files["files_returned"]:
@@ -40,12 +41,8 @@ def in_words(actions: Iterable[act.Action]) -> list[str]:
     return phrases
 
 
-def _size(files: Mapping[str, int]) -> str:
-    return human_bytes(files["bytes_added"])
-
-
 def file_changes(actions: Iterable[act.Action]) -> dict[str, int]:
-    """Return how many files a revision added, removed and brought back."""
+    """Return how many files a revision added, removed and returned."""
     added = [action.file for action in actions if isinstance(action, act.AddFile)]
     return {
         "files_added": len(added),
@@ -57,7 +54,7 @@ def file_changes(actions: Iterable[act.Action]) -> dict[str, int]:
 
 
 def as_data(actions: Iterable[act.Action]) -> list[dict[str, Any]]:
-    """Return a revision's actions but those on single files, each with its `kind`."""
+    """Return a revision's actions, each with its `kind`, except those on single files."""
     return [{"kind": _kind(action)} | plain(_fields(action)) for action in actions if not isinstance(action, _OF_FILES)]
 
 
@@ -71,7 +68,7 @@ def _fields(action: act.Action) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON holds it: times and durations as texts."""
+    """Return a value for JSON: times and durations as texts."""
     match value:
         case Mapping():
             return {key: plain(item) for key, item in value.items()}

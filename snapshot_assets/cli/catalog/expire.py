@@ -8,7 +8,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import begun_catalog, open_catalog, with_log
 from snapshot_assets.cli.output import counted, show, show_json, show_table
@@ -56,8 +56,8 @@ def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
     plan = configuration.plan(options.plan)
     if plan.retention.rule is None:
         raise PlanError(
-            f"Plan {plan.name!r} has neither keep_last nor keep_for in its retention, so that none of its revisions "
-            f"expires. Write one there; or give --snapshot {plan.to}, with --keep-last or --keep-for, or without both "
+            f"Plan {plan.name!r} has neither keep_last nor keep_for in its retention, so its revisions do not expire. "
+            f"Write one there; or give --snapshot {plan.to}, with --keep-last or --keep-for, or without both "
             "to delete only tags that outlived their time."
         )
     store = with_log(configuration.store(plan))

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, exec
 from snapshot_assets.catalog.operations.garbage import Garbage
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import grace_of, open_catalog
-from snapshot_assets.cli.output import say, show, show_json, show_table
+from snapshot_assets.cli.output import show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import by_reason, show_reasons, sizes
 from snapshot_assets.format.units import duration_text, time_text
 
@@ -35,7 +35,7 @@ def _report(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool
     else:
         _show(plan, done)
     for path in plan.foreign:
-        say(f"left alone: {path} is not part of the format")
+        show_message(f"left alone: {path} is not part of the format")
 
 
 def _as_json(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> dict[str, Any]:

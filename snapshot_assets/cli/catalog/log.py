@@ -8,7 +8,7 @@ from typing import Any
 from snapshot_assets.catalog.log.history import History, Revision
 from snapshot_assets.cli.catalog.describe import as_data, file_changes, in_words
 from snapshot_assets.cli.location import open_log
-from snapshot_assets.cli.output import say, show, show_json
+from snapshot_assets.cli.output import show, show_json, show_message
 from snapshot_assets.format.units import time_text
 
 
@@ -16,10 +16,10 @@ def run(options: argparse.Namespace) -> int:
     """Show the revisions of a log, newest first; exit status 1 if one of them cannot be read."""
     store = open_log(options)
     history = History(store)
-    documents, told, faults = [], 0, 0
+    documents, from_checkpoints, faults = [], 0, 0
     for revision in history.revisions(since=options.since, limit=options.limit):
         faults += bool(revision.error)
-        told += bool(revision.checkpoint)
+        from_checkpoints += bool(revision.checkpoint)
         if options.json:
             documents.append(_as_json(revision))
         else:
@@ -27,11 +27,13 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"uri": store.uri, "head": history.head, "pruned": history.pruned, "revisions": documents})
     elif options.since > history.head:
-        say(f"nothing since revision {options.since}; the newest is {history.head}")
-    elif told:
-        say(f"* pruned, told by a checkpoint, without files; {history.pruned} revisions of this log are pruned")
+        show_message(f"nothing since revision {options.since}; the newest is {history.head}")
+    elif from_checkpoints:
+        show_message(
+            f"* pruned, read from a checkpoint, without files; {history.pruned} revisions of this log are pruned"
+        )
     elif history.pruned and options.limit is None:
-        say(f"{history.pruned} revisions of this log are pruned")
+        show_message(f"{history.pruned} revisions of this log are pruned")
     return 1 if faults else 0
 
 

@@ -28,7 +28,7 @@ _SHOWN_SEALS = 5
 
 
 def show_state(options: argparse.Namespace) -> int:
-    """Show what a state holds, the newest one or that of `--at`."""
+    """Show the newest state, or that of `--at`."""
     catalog = open_catalog(options, writing=False)
     state = catalog.state
     if options.at is not None:
@@ -66,8 +66,8 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
     }
     if with_files:
         facts["files"] = _files(state)
-    found: dict[str, Any] = plain(facts)
-    return found
+    document: dict[str, Any] = plain(facts)
+    return document
 
 
 def _tombstones(state: State) -> list[dict[str, Any]]:
@@ -103,9 +103,8 @@ def _show(facts: dict[str, Any]) -> None:
     begin, end = header["start"] or "…", header["end"] or "…"
     sealed = "sealed" if facts["sealed"] else "not sealed"
     show(f"{facts['uri']}: revision {facts['revision']} of {facts['committed_at']}, {sealed}")
-    show(
-        f"  snapshot {facts['snapshot_id']} of {header['name']!r}, begun {facts['created_at']} by {facts['created_by']}"
-    )
+    created = f"created {facts['created_at']} by {facts['created_by']}"
+    show(f"  snapshot {facts['snapshot_id']} of {header['name']!r}, {created}")
     show(f"  location {facts['location_id']}, format version {facts['format_version']}, schema {facts['schema_id']}")
     show(
         f"  {header['kind']} from {header['source']}, [{begin}, {end}), windows of {header['chunk_time_window']}, "

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
 from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.cli.export import create_request as request
-from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, say, show, show_json
+from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.start_snapshot import requested_range, skipped_text
 from snapshot_assets.format.names import table_text
@@ -30,7 +30,7 @@ from snapshot_assets.storage.base import ObjectStore
 
 
 def run(options: argparse.Namespace) -> int:
-    """Create a snapshot, or go on with the one that is there."""
+    """Create a snapshot, or resume the existing one."""
     configuration, plan = request.plan_of(options)
     replace = request.parse_range(options.replace, "--replace")
     alias = configuration.source(plan.source).alias
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         hashed, damaged = _checked(plan, store, state)
         if not damaged:
             return _report(options, store, state, _nothing_done(state), hashed)
-        say(f"{' '.join(fault.message for fault in damaged)} What the source still tells is written again.")
+        show_message(f"{' '.join(fault.message for fault in damaged)} They are written again from the source.")
     with only_results_on_stdout():
         work = _export(configuration, plan, state, replace, force=options.force)
     return _report(options, store, Catalog.open(store).state, work)
@@ -49,10 +49,10 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass
 class _Work:
-    """What the Dagster runs of a call did, if there were any.
+    """Results of a call's Dagster runs, if there were any.
 
     Attributes:
-        skipped: Tables that are not exported because they have no time index; None if only the source knows them.
+        skipped: Tables that are not exported because they have no time index; None if they are unknown.
     """
 
     run_id: str | None = None
@@ -61,7 +61,7 @@ class _Work:
 
 
 def _nothing_done(state: State) -> _Work:
-    """Return that nothing was exported: a snapshot does not record which tables `untimed_tables: skip` left out."""
+    """Return an empty result; a snapshot does not record which tables `untimed_tables: skip` left out."""
     skip = state.header is not None and state.header.untimed_tables == "skip"
     return _Work(skipped=None if skip else ())
 
@@ -70,7 +70,7 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
     """Check a finished snapshot as a seal does; returns the bytes hashed, and the damage that an export repairs.
 
     Raises:
-        IncompleteError: Something is damaged that only a replace, or a copy, repairs.
+        IncompleteError: There is damage that only a replace, or a copy, repairs.
     """
     verified = 0 if plan.seal_verify == "full" else verified_revision(state)
     repaired = damaged_documents(store, state)
@@ -83,7 +83,7 @@ def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fa
 
 def _export(configuration: Configuration, plan: Plan, state: State, replace: TimeRange | None, *, force: bool) -> _Work:
     resolved = request.prepared(configuration, plan, state, force=force)
-    # Dagster and Spark are imported only here, when data is about to move.
+    # Dagster and Spark are imported only here, before data moves.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_plan
     from snapshot_assets.pipeline.partitions import key_of, windows_of
@@ -93,14 +93,14 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
     todo = request.windows_to_export(resolved, state, windows, force=force)
     runs = [(todo, False)] if not replaced else [(replaced, True)]
     if replaced and not request.nothing_to_do(plan, state):
-        runs.insert(0, (todo, False))  # a replace leaves a snapshot that can be sealed, so it must be whole
+        runs.insert(0, (todo, False))  # the snapshot must be complete, because a replace ends with a seal
     work = _Work()
 
     def skip(tables: Sequence[TableName]) -> None:
         work.skipped = tables
 
     instance = open_instance()
-    say(f"Runs are recorded in {instance.root_directory}")
+    show_message(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
         with progress("exporting", len(chosen) + (not again and not plan.schema_only)) as advance:
 
@@ -123,10 +123,10 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
 
 
 def _report(options: argparse.Namespace, store: ObjectStore, state: State, work: _Work, hashed: int = 0) -> int:
-    """Print what was done, or for a finished snapshot how much of it was hashed."""
+    """Print the result, or for a finished snapshot how much of it was hashed."""
     seal = state.newest_seal
     counts = Counter(outcome.status for outcome in work.outcomes)
-    files = [known.file for known in state.live_files()]
+    files = [each.file for each in state.live_files()]
     report: dict[str, Any] = {
         "location": store.uri,
         "run_id": work.run_id,

@@ -1,4 +1,4 @@
-"""What a call of `snapshots export create` asks for, checked against what lies at the location before data moves."""
+"""Checks a call of `snapshots export create` against its location before data moves."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ _BESIDE_PLAN = ("parallelism", "max_file_size")
 
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
-    """Return the plan a call names or describes, and the configuration that holds it.
+    """Return the plan that a call names or describes, and its configuration.
 
     Args:
         options: The call.
 
     Raises:
-        PlanError: Something is missing, wrong, or contradicts something else.
+        PlanError: An option is missing, wrong, or contradicts another.
     """
     if options.force and options.replace:
-        raise PlanError("--force begins anew and --replace changes what is there; give one of the two.")
+        raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
     given = {name: getattr(options, name) for name in _FIELDS if getattr(options, name) is not None}
     if options.plan is None:
         missing = [f"--{name}" for name in ("source", "to") if name not in given]
@@ -73,10 +73,10 @@ def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
 
 
 def parse_range(text: str | None, option: str) -> TimeRange | None:
-    """Return the range that an option names, None where it is not given.
+    """Parse the range of an option; None if it is not given.
 
     Raises:
-        PlanError: It is not two RFC 3339 times, the later one last, with a slash between.
+        PlanError: The text is not two RFC 3339 times in order, with a slash between.
     """
     if text is None:
         return None
@@ -90,53 +90,54 @@ def parse_range(text: str | None, option: str) -> TimeRange | None:
 
 
 def check_location(plan: Plan, state: State, source: str, *, replace: bool, force: bool) -> None:
-    """Refuse what the location cannot take.
+    """Refuse a plan that does not fit the location.
 
     Args:
         plan: The plan, its ends as the user wrote them.
-        state: What lies at the location.
+        state: The location's state.
         source: Alias of the source.
-        replace: Whether windows are to be exported again.
-        force: Whether a new snapshot is to take the place of the one that is there.
+        replace: Whether windows are exported again.
+        force: Whether a new snapshot replaces the existing one.
 
     Raises:
-        SnapshotExistsError: A snapshot of another plan is there; names each field with both values.
+        LocationDeletedError: The snapshot was deleted.
+        SnapshotExistsError: A snapshot of another plan exists; names each field with both values.
         PlanError: There is nothing to replace.
     """
     if state.deleted:
         raise LocationDeletedError(
-            f"The snapshot at {plan.to} was deleted; delete it once more, or choose another place."
+            f"The snapshot at {plan.to} was deleted. Run the deletion again to finish it, or choose another location."
         )
     if state.header is not None and not force:
         now = datetime.now(UTC)
         check_same_plan(state.header, header_of(plan, state.header.schemas, source, requested_range(plan), now))
     elif replace:
-        raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; leave --replace out to make one.")
+        raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")
 
 
 def nothing_to_do(plan: Plan, state: State) -> bool:
-    """Tell whether the snapshot is sealed and holds every window that the plan wants by now."""
+    """Return whether the snapshot is sealed and has every window that has closed by now."""
     if state.header is None or not state.sealed or state.missing():
         return False
     return plan.kind == "once" or plan.schema_only or closed_end(plan, datetime.now(UTC)) == state.header.end
 
 
 def prepared(configuration: Configuration, plan: Plan, state: State, *, force: bool) -> Plan:
-    """Ask source and location whether the plan can run, and settle its open ends, once.
+    """Check that the source and the location accept the plan, and fill in the ends that it omits.
 
-    Open ends are those of the snapshot that is there; else the source's earliest row, and now.
+    The ends are those of the existing snapshot, else the source's earliest row and the current time.
 
     Args:
-        configuration: Where the source and the storage options stand.
+        configuration: The source and the storage options.
         plan: The plan.
-        state: What lies at the location.
-        force: Whether a new snapshot is to take the place of the one that is there.
+        state: The location's state.
+        force: Whether a new snapshot replaces the existing one.
 
     Returns:
         The plan with a range.
 
     Raises:
-        UsageError: Something the plan names is not in the source.
+        UsageError: The source lacks something that the plan names.
         DatabaseError: The source cannot be read.
         StorageError: The location cannot be written.
     """
@@ -149,9 +150,9 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
 
 def _checked_source(configuration: Configuration, plan: Plan, *, with_bounds: bool) -> TimeRange | None:
     address = configuration.source(plan.source)
-    if kind_of(address.uri) == "spark":  # only a session can read it, which the run starts
+    if kind_of(address.uri) == "spark":  # only the run's Spark session can read it
         if with_bounds:
-            raise PlanError("A spark: source needs --start-time and --end-time; only databases are asked for them.")
+            raise PlanError("A spark: source needs --start-time and --end-time; they are read only from databases.")
         return None
     database = open_database(address)
     try:
@@ -164,10 +165,9 @@ def _checked_source(configuration: Configuration, plan: Plan, *, with_bounds: bo
 
 
 def windows_to_export(plan: Plan, state: State, windows: Sequence[Window], *, force: bool) -> Sequence[Window]:
-    """Return the windows of a run: all of a `once` plan; of a continuous one those from the first missing one on.
+    """Return the windows of a run: all of a `once` plan; of a continuous plan, those from the first missing one.
 
-    Completed windows of a `once` plan are skipped by the run itself, which so records them in this Dagster instance
-    too. A continuous plan has no last window, and its runs stay as short as what is new.
+    A run of a `once` plan skips completed windows itself, and so records them in this Dagster instance too.
     """
     if plan.kind == "once" or force or state.header is None:
         return windows
@@ -179,13 +179,13 @@ def windows_to_replace(windows: Sequence[Window], chosen: TimeRange) -> Sequence
     """Return the windows that overlap a range.
 
     Raises:
-        PlanError: None does.
+        PlanError: No window overlaps it.
     """
-    found = [window for window in windows if window.start < chosen.end and chosen.start < window.end]
-    if not found:
-        held = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"
+    overlapping = [window for window in windows if window.start < chosen.end and chosen.start < window.end]
+    if not overlapping:
+        span = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"
         raise PlanError(
             f"--replace {time_text(chosen.start)}/{time_text(chosen.end)}: no window overlaps it; the snapshot's range "
-            f"is {held}."
+            f"is {span}."
         )
-    return found
+    return overlapping

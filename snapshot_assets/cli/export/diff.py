@@ -16,24 +16,24 @@ from snapshot_assets.format.relations import TableName
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tell what changed from one version to another."""
+    """Show the changes from one version to another."""
     catalog: Catalog = open_catalog(options, writing=False)
     first, second = (resolve_version(version, catalog.state) for version in (options.first, options.second))
-    found = difference(catalog.state, first, second)
+    changes = difference(catalog.state, first, second)
     if options.json:
-        changes = [plain(asdict(row)) for row in found.rows]
-        show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": changes})
+        rows = [plain(asdict(row)) for row in changes.rows]
+        show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": rows})
     else:
-        _show(found)
+        _show(changes)
     return 0
 
 
-def _show(found: Difference) -> None:
-    between = f"from revision {found.first} to revision {found.second}"
-    if not found.rows:
+def _show(changes: Difference) -> None:
+    between = f"from revision {changes.first} to revision {changes.second}"
+    if not changes.rows:
         show(f"nothing changed {between}")
         return
-    for row in found.rows:
+    for row in changes.rows:
         match row.kind:
             case Kind.HEADER:
                 show(str(row.detail))
@@ -41,14 +41,14 @@ def _show(found: Difference) -> None:
                 show(f"schema {row.detail} {row.change.value}")
             case Kind.TOMBSTONE:
                 show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
-    chunks = found.of(Kind.CHUNK)
+    chunks = changes.of(Kind.CHUNK)
     if chunks:
         show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_row(row) for row in chunks])
-    show(f"{counted(len(found.of(Kind.FILE)), 'file')} changed {between}: {_rows(chunks)}")
+    show(f"{counted(len(changes.of(Kind.FILE)), 'file')} changed {between}: {_rows(chunks)}")
 
 
 def _rows(chunks: list[DiffRow]) -> str:
-    """Return how many rows came and went, of the chunks where that is known."""
+    """Return how many rows were added and removed, as far as that is known."""
     added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
     known = f"+{sum(filter(None, added)):,} rows, -{sum(filter(None, removed)):,} rows"
     unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)

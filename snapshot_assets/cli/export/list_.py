@@ -8,7 +8,7 @@ from dataclasses import asdict
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.location import open_location
-from snapshot_assets.cli.output import human_bytes, say, show_json, show_table
+from snapshot_assets.cli.output import human_bytes, show_json, show_message, show_table
 from snapshot_assets.format.units import time_text
 
 
@@ -21,10 +21,10 @@ def run(options: argparse.Namespace) -> int:
     elif found:
         show_table(("Location", "Name", "Created", "Chunks", "Rows", "Size", "Status"), [_row(item) for item in found])
     else:
-        say(f"No snapshots at {store.uri}.")
+        show_message(f"No snapshots at {store.uri}.")
     for summary in found:
         if summary.error:
-            say(f"{summary.uri}: {summary.error}")
+            show_message(f"{summary.uri}: {summary.error}")
     return 1 if any(summary.status == "unreadable" for summary in found) else 0
 
 

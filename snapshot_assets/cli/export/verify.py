@@ -15,7 +15,7 @@ from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify a snapshot; exit status 1 if it is damaged, or not sealed and so no complete snapshot."""
+    """Verify a snapshot; exit status 1 if it is damaged or not sealed."""
     store = open_log(options)
     at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
     report = verify(store, depth=options.depth, at=at)
@@ -54,6 +54,6 @@ def _show_remedy(remedy: Remedy) -> None:
     show(f"The newest state, revision {remedy.newest}, is whole; what is damaged is needed only by {needing}.")
     first = "seal the newest state (run the export to its end), then " if remedy.seal_first else ""
     too = f"; {some_of(remedy.expire_too)}, undamaged, will expire too" if remedy.expire_too else ""
-    show(f"Bring the damaged objects back from a copy. Or {first}give up what needs them{too}:")
+    show(f"Restore the damaged objects from a copy. Or {first}expire and delete what needs them{too}:")
     for command in remedy.commands:
         show(f"  {command}")

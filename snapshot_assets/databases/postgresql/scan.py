@@ -16,10 +16,11 @@ from snapshot_assets.databases.postgresql.batches import BatchShaper
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.introspect.relations import relation_lock
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal, qualified
+from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
 from snapshot_assets.format.relations import Table, TableName
 

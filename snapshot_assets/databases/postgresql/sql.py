@@ -1,4 +1,4 @@
-"""Quotes names and values for PostgreSQL's SQL.
+"""Writes values in PostgreSQL's SQL; names are quoted by `databases.sql`.
 
 Statements contain their values: with bound parameters the driver would not use COPY, but a much slower protocol.
 """
@@ -7,14 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-
-from snapshot_assets.databases.sql import identifier
-from snapshot_assets.format.relations import TableName
-
-
-def qualified(name: TableName) -> str:
-    """Return a relation's quoted, schema-qualified name."""
-    return f"{identifier(name.schema)}.{identifier(name.table)}"
 
 
 def literal(value: str) -> str:

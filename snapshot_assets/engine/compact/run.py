@@ -154,6 +154,18 @@ def _batches(chunks: Sequence[ChunkCompaction]) -> list[list[ChunkCompaction]]:
     return batches
 
 
+def totals_of(outcomes: Sequence[Compacted]) -> dict[str, int]:
+    """Return the sums over chunks as reports show them."""
+    return {
+        "files_before": sum(each.files_before for each in outcomes),
+        "files_after": sum(len(each.files) for each in outcomes),
+        "bytes_before": sum(each.bytes_before for each in outcomes),
+        "bytes_after": sum(each.bytes_after for each in outcomes),
+        "rows_deleted": sum(each.rows_deleted for each in outcomes),
+        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
+    }
+
+
 def _failure(failed: Mapping[int, str], chunks: int) -> CompactionFailedError:
     some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
     return CompactionFailedError(

@@ -1,6 +1,6 @@
-"""Export of chunks: adopt what an earlier run finished, read the rest, commit each chunk as one transaction.
+"""Exports chunks: adopts those that an earlier run finished, reads the others, commits each as one transaction.
 
-Where tasks run is a `Runner`'s business (Spark, or this process); everything that decides what is committed is here.
+A `Runner` runs the tasks, in Spark or in this process. This module decides what is committed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
-    """Runs tasks somewhere."""
+    """Runs tasks."""
 
     def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
-        """Run tasks side by side and yield one result per chunk's work.
+        """Run tasks in parallel and yield one result per chunk's work.
 
         Raises:
-            TransientError: The tasks were lost, such as with an executor.
+            TransientError: The tasks were lost, for example with an executor.
         """
         ...
 
@@ -55,16 +55,16 @@ class Runner(Protocol):
 
 
 Frame = tuple[Table, Any]
-"""A table's document and the DataFrame (of whatever engine the runner drives) that holds its rows."""
+"""A table's document, and the DataFrame with its rows."""
 
 
 @dataclass(frozen=True)
 class ChunkPlan:
-    """How one chunk is to be read: one work per task, or DataFrames.
+    """How one chunk is read: one work per task, or DataFrames.
 
     Attributes:
-        size: Estimated bytes, by which small chunks are put into one task.
-        check: Raises why the frames may not be exported; called by every attempt, for it reads the source.
+        size: Estimated bytes; small chunks share a task.
+        check: Raises an error if the frames may not be exported. Every attempt calls it, because it reads the source.
     """
 
     chunk: int
@@ -77,12 +77,12 @@ class ChunkPlan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a chunk in this run.
+    """Outcome of a chunk in this run.
 
     Attributes:
         status: `exported`, `replaced`, `adopted` (an earlier attempt's receipt), `skipped` (completed before), or
             `failed`.
-        seconds: Reading and writing, in the slowest of its tasks.
+        seconds: Time of the slowest task, reading and writing.
     """
 
     chunk: int
@@ -104,13 +104,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Export:
-    """One run's settings.
+    """Settings of one run.
 
     Attributes:
-        make_task: Makes a task of works: closes over address, store and sizes.
-        parallelism: Spark jobs side by side.
-        replace: Export completed chunks again.
-        replaced: With `replace`, the files of each chunk as they were when the run planned.
+        make_task: Makes a task of works.
+        parallelism: Most Spark jobs at a time.
+        replace: Whether completed chunks are exported again.
+        replaced: With `replace`, the files of each chunk when the run planned.
     """
 
     catalog: Catalog
@@ -125,7 +125,7 @@ class Export:
 
     def supersedes(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts whose files a replace of the chunk removes."""
-        return tuple(sorted({known.file.attempt for known in self.replaced.get(chunk, ())}))
+        return tuple(sorted({each.file.attempt for each in self.replaced.get(chunk, ())}))
 
 
 SMALL_CHUNK = 8 << 20
@@ -137,16 +137,16 @@ TASK_CHUNKS = 32
 def export_chunks(
     export: Export, plans: Callable[[Sequence[int]], Iterable[ChunkPlan]], chunks: Sequence[int]
 ) -> Iterator[Outcome]:
-    """Export chunks, yielding each one's outcome as soon as it is committed.
+    """Export chunks; yields each outcome once it is committed.
 
     Args:
         export: The run.
-        plans: Plans the chunks that have to be read; never called for one that is completed or adoptable.
-        chunks: Ids wanted, in order.
+        plans: Plans the chunks that have to be read: those that are neither completed nor adoptable.
+        chunks: Chunk ids, in order.
 
     Raises:
-        ExportFailedError: After all others were tried, if some failed; names them.
-        SupersededError: Another snapshot began meanwhile.
+        ExportFailedError: Some chunks failed, after all others were tried; names them.
+        SupersededError: Another snapshot was started meanwhile.
     """
     failed: dict[int, str] = {}
     pending: list[int] = []
@@ -168,9 +168,7 @@ def export_chunks(
                 failed[outcome.chunk] = scrub(f"{outcome.error}")
             yield outcome
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5]).rstrip(
-            "."
-        )
+        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
         raise ExportFailedError(
             f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
             "the failed ones.",
@@ -180,7 +178,7 @@ def export_chunks(
 
 def skipped_chunk(state: State, chunk: int) -> Outcome:
     """Return the outcome of a chunk that was completed before."""
-    return Outcome(chunk, "skipped", tuple(known.file for known in state.live_files(chunk)))
+    return Outcome(chunk, "skipped", tuple(each.file for each in state.live_files(chunk)))
 
 
 def _adoptable_receipts(export: Export, chunks: Sequence[int]) -> Mapping[int, tuple[Receipt, ObjectRef]]:
@@ -207,10 +205,10 @@ def _without_reading(export: Export, chunk: int, adoptable: tuple[Receipt, Objec
 
 
 def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
-    """Commit what an earlier run finished, however old: garbage collection spares what can still be adopted.
+    """Commit a chunk that an earlier run finished; garbage collection keeps adoptable receipts of any age.
 
     Raises:
-        StaleReceiptError: It no longer can.
+        StaleReceiptError: The receipt can no longer be adopted.
     """
     result = ChunkResult(receipt.chunk, datetime.now(UTC), receipt.files, ref)
     adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
@@ -218,7 +216,7 @@ def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
 
 
 def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
-    """Put small chunks together, in order; a large one is a batch of its own."""
+    """Group small chunks, in order; a large chunk is a batch of its own."""
     plans = list(plans)
     most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
     batches: list[list[ChunkPlan]] = []
@@ -240,7 +238,7 @@ def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Ou
 
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
-    """Run one batch; chunks that fail in a way that may pass are tried again, by themselves."""
+    """Run one batch; chunks with a transient failure are retried by themselves."""
 
     def attempt(plans: Sequence[ChunkPlan]) -> Iterator[tuple[ChunkPlan, Outcome]]:
         for plan, result in zip(plans, _attempt(export, plans), strict=True):
@@ -277,7 +275,7 @@ def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
 
 
 def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
-    """Join a chunk's parts; one that is missing is never taken for one without rows."""
+    """Join a chunk's parts; a missing part is an error, never an empty one."""
     chunk = plan.chunk
     errors = [error for error in (part.error for part in parts) if error is not None]
     if not errors and plan.works and len(parts) != len(plan.works):
@@ -295,11 +293,11 @@ def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> Chu
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
-    """Commit a result; what concerns only its chunk fails only that one.
+    """Commit a result; an error of one chunk fails only that chunk.
 
     Raises:
-        SupersededError: Another snapshot began: nothing of this run can be committed any more.
-        LocationDeletedError: Likewise.
+        SupersededError: Another snapshot was started: nothing of this run can be committed any more.
+        LocationDeletedError: The snapshot was deleted.
     """
     if result.error is not None:
         return Outcome(result.chunk, "failed", error=result.error)
@@ -312,7 +310,7 @@ def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
 
 
 def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
-    """Commit a replacement; where the chunk was compacted meanwhile, of the files that hold its rows now."""
+    """Commit a replacement of the files that hold the chunk's rows, also if it was compacted meanwhile."""
     while True:
         try:
             return _commit(export, result, "replaced")
@@ -334,7 +332,7 @@ def _commit(export: Export, result: ChunkResult, status: str, base_revision: int
         opened_at=result.opened_at,
         fence=export.provenance.fence,
         run=export.provenance.run,
-        replaces=tuple(known.file.path for known in export.replaced[result.chunk]) if export.replace else None,
+        replaces=tuple(each.file.path for each in export.replaced[result.chunk]) if export.replace else None,
         base_revision=base_revision,
     )
     revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
@@ -344,7 +342,7 @@ def _commit(export: Export, result: ChunkResult, status: str, base_revision: int
 
 
 def _record_failure(export: Export, chunk: int, error: SnapshotError) -> None:
-    """Say in the log that a chunk failed. Where that fails too, the chunk's own error is what counts.
+    """Record in the log that a chunk failed; an error of this commit is only logged.
 
     An unknown outcome is not recorded: the commit may have taken effect, and its receipt stays adoptable.
     """

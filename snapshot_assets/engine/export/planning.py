@@ -1,6 +1,6 @@
-"""Planning: which scans make up a chunk, and into how many tasks they go.
+"""Plans chunks: the scans of each, and how many tasks run them.
 
-Sizes are guesses, and guessing may fail where a view does. Then the chunk is one task, which fails or not by itself.
+Sizes are estimates. Where an estimate fails, for example on a view, the chunk becomes one task.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from snapshot_assets.format.scrub import scrub
 _LOG = logging.getLogger(__name__)
 
 _OF_THE_SOURCE = (ConsistencyLostError, TransientError, DatabaseDeniedError, UnknownRelationError)
-"""What no chunk survives: it ends the planning, where any other error is one chunk's own."""
+"""Errors of the whole source, which end the planning; any other error fails only its chunk."""
 
 SLICE_BYTES = 128 << 20
-"""A table's share of a chunk is cut into slices of about this size, each a Spark task."""
+"""Approximate size of the slices of a table's scan, each a Spark task."""
 
 
 class Planner(Protocol):
@@ -62,15 +62,15 @@ class _ChunkScans:
     def header(self) -> Header:
         """The snapshot's header."""
         if self.state.header is None:
-            raise NoSnapshotError("No snapshot was begun at this location.")
+            raise NoSnapshotError("There is no snapshot at this location.")
         return self.state.header
 
     def scans(self, chunk: int) -> tuple[Scan, ...]:
-        """Return a chunk's scans: every timed table's window; for chunk 0 untimed tables and rows without a time."""
+        """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
         return tuple(Scan(table, rows) for table in self.schema.tables if (rows := self._rows(table, chunk)))
 
     def window_text(self, chunk: int) -> str:
-        """Return a chunk's window as footers show it, "" for chunk 0."""
+        """Return a chunk's window as text for footers; "" for chunk 0."""
         return str(self.state.window(chunk)) if chunk != UNTIMED_CHUNK else ""
 
     def _rows(self, table: Table, chunk: int) -> Rows | None:
@@ -84,7 +84,7 @@ class _ChunkScans:
 
 @dataclass(frozen=True)
 class ScanPlanner(_ChunkScans):
-    """Plans tasks that read a database over connections of their own.
+    """Plans tasks that read a database, each over its own connection.
 
     Attributes:
         database: Estimates and cuts scans.
@@ -98,9 +98,9 @@ class ScanPlanner(_ChunkScans):
         """Yield the plan of each chunk, in order.
 
         Raises:
-            ConsistencyLostError: The state that the run reads is gone.
+            ConsistencyLostError: The state that the run reads is lost.
             TransientError: The source cannot be reached.
-            DatabaseDeniedError: It refused to be read.
+            DatabaseDeniedError: The source denies access.
             UnknownRelationError: A table is gone.
         """
         for chunk in chunks:
@@ -111,7 +111,7 @@ class ScanPlanner(_ChunkScans):
             except _OF_THE_SOURCE:
                 raise
             except SnapshotError as error:
-                _LOG.warning("The size of chunk %s is not known, so it is one task: %s", chunk, scrub(str(error)))
+                _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, scrub(str(error)))
                 yield ChunkPlan(chunk, (work,), SMALL_CHUNK, window)
 
     def _sized(self, work: ChunkWork) -> ChunkPlan:

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.seal import Sealed, seal
 from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
@@ -227,10 +226,6 @@ class StartedExport:
         rules.check_unchanged(self.catalog.refresh(), self.token)
         planner = self.make_planner(self.catalog.state, self.schema)
         yield from export_chunks(self._settings(replace_completed), planner.plans, chunks)
-
-    def show_progress(self) -> None:
-        """Write the hints of a snapshot that was never sealed, so that manifest.json shows the work in progress."""
-        write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
 
     def _settings(self, replace_completed: bool) -> Export:
         provenance = self._provenance()

@@ -1,4 +1,4 @@
-"""Work that runs side by side in threads, and ends together when one of them fails for all."""
+"""Runs jobs in parallel threads, and stops all of them when one raises."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Outcome = TypeVar("Outcome")
 def side_by_side(
     run: Callable[[Job, threading.Event], Sequence[Outcome]], jobs: Sequence[Job], parallelism: int, name: str
 ) -> Iterator[Outcome]:
-    """Run jobs and yield their outcomes as they come.
+    """Run jobs and yield their outcomes as they finish.
 
-    An error that a job raises, rather than returns, ends all: what has not begun is cancelled, and the event that
-    every job is given is set, so that those which run can stop.
+    An error that a job raises, rather than returns, ends all jobs: jobs that have not started are cancelled, and the
+    event is set, so that running jobs can stop.
 
     Args:
         run: Called with a job and the event.
-        jobs: What it is called with.
+        jobs: The jobs.
         parallelism: Most jobs at a time.
         name: Prefix of the threads' names.
     """

@@ -1,4 +1,4 @@
-"""The source of a run: opened once, its state held for all tasks, and asked for the plans of chunks."""
+"""Opens the source of a run once, and keeps one state of it for all tasks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Source:
     """An open source.
 
     Attributes:
-        address: What tasks connect to: it names the held state, where the database has such a means.
-        database: The connection that planned and counted with.
+        address: The database that tasks connect to; it names the held state, if the database supports one.
+        database: The connection for planning and counting.
         make_planner: Makes the planner of a snapshot's chunks from its state and schema.
-        check: Raises `ConsistencyLostError` if the held state is gone.
+        check: Raises `ConsistencyLostError` if the held state is lost.
         held: Whether all tasks read one state of the source.
     """
 
@@ -39,7 +39,7 @@ class Source:
 
 @contextmanager
 def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> Iterator[Source]:
-    """Open a source, and hold its present state until the context ends, where it has such a means.
+    """Open a source, and hold its current state until the context ends, if it supports that.
 
     Args:
         address: Alias and URI.

@@ -1,4 +1,4 @@
-"""Beginning a snapshot, or going on with one: header, schema documents and range, on what is there already."""
+"""Starts a snapshot, or resumes one: its header, schema documents and range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class RequestedRange:
-    """The ends of the range as the user wrote them, RFC 3339, "" where left open."""
+    """The ends of the range as the user wrote them, RFC 3339; "" if omitted."""
 
     start: str = ""
     end: str = ""
@@ -37,11 +37,11 @@ def requested_range(plan: Plan) -> RequestedRange:
 
 
 def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
-    """Apply the plan's rule for untimed tables to what the source has.
+    """Apply the plan's rule for untimed tables to the source's schema.
 
     Raises:
-        PlanError: There are untimed tables and the plan says `fail`.
-        UnknownRelationError: Nothing is selected.
+        PlanError: There are untimed tables, and the plan has `untimed_tables: fail`.
+        UnknownRelationError: The plan selects nothing.
     """
     untimed = [table for table in schema.tables if table.time_index is None]
     if untimed and plan.untimed_tables == "fail":
@@ -50,10 +50,10 @@ def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
             f"untimed_tables is fail, and these tables have no time index: {names}. Name one under time_columns, or "
             "write untimed_tables: export (each goes whole into chunk 0) or skip."
         )
-    kept = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
-    if not kept and not schema.views:
+    exported = tuple(table for table in schema.tables if table.time_index or plan.untimed_tables == "export")
+    if not exported and not schema.views:
         raise UnknownRelationError("The plan selects no table of the source; check schemas and tables.")
-    return schema.model_copy(update={"tables": kept})
+    return schema.model_copy(update={"tables": exported})
 
 
 def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:
@@ -64,20 +64,20 @@ def skipped_tables(plan: Plan, schema: DatabaseSchema) -> tuple[TableName, ...]:
 
 
 def skipped_text(tables: Sequence[TableName]) -> str:
-    """Return for people which tables `skipped_tables` names."""
+    """Return a sentence that names the skipped tables."""
     named = ", ".join(map(table_text, tables))
     return f"not exported, without a time index (untimed_tables: skip): {named}"
 
 
 def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: RequestedRange, now: datetime) -> Header:
-    """Return the header that a plan begins a snapshot with.
+    """Return the header of a snapshot that a plan starts.
 
     Args:
         plan: The plan, its range resolved.
         schemas: The source's schemas.
         source: Alias of the source.
         requested: The ends as the user wrote them.
-        now: The present, for the last closed window of a continuous plan.
+        now: The current time, for the last closed window of a continuous plan.
     """
     end = plan.end_time if plan.kind == "once" else closed_end(plan, now)
     return Header(
@@ -103,7 +103,7 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: Reques
 
 
 def closed_end(plan: Plan, now: datetime) -> datetime | None:
-    """Return the end of a continuous plan's last closed window; None where none is closed yet, or none ever will be."""
+    """Return the end of a continuous plan's last closed window; None if no window has closed."""
     if plan.start_time is None:
         return None
     count = closed_count(plan.start_time, plan.chunk_time_window, now, plan.lag)
@@ -113,33 +113,33 @@ def closed_end(plan: Plan, now: datetime) -> datetime | None:
 def start_snapshot(
     catalog: Catalog, header: Header, schema: DatabaseSchema, *, force: bool = False, fixed_tables: bool = False
 ) -> rules.SchemaContent:
-    """Begin the snapshot, or adopt, extend and complete the one that is there.
+    """Start the snapshot, or extend and complete the existing one.
 
     Args:
         catalog: The location, opened for writing.
         header: The plan's header.
         schema: The source's schema.
-        force: Begin a new snapshot in place of the one that is there.
-        fixed_tables: Refuse other tables than those that finished chunks were exported with.
+        force: Start a new snapshot in place of the existing one.
+        fixed_tables: Refuse tables other than those of the finished chunks.
 
     Returns:
-        The schema's documents, which the snapshot now knows.
+        The schema's documents, which the log now names.
 
     Raises:
-        SnapshotExistsError: A snapshot of another plan is there, or the source is cut otherwise now than for the
-            chunks that are finished; nothing was written.
+        SnapshotExistsError: A snapshot of another plan exists, or tables or time indexes differ from those of finished
+            chunks; nothing was written.
     """
     content, files = describe_schema(schema)
     if catalog.state.header is not None and not force:
         rules.check_same_plan(catalog.state.header, header)
         if rules.schema_id_of(catalog.state, content) != catalog.state.schema_id:
             _check_same_cut(catalog, schema, fixed_tables)
-    known = rules.schema_id_of(catalog.state, content) is not None
-    write_documents(catalog.store, files, known=known)
+    committed = rules.schema_id_of(catalog.state, content) is not None
+    write_documents(catalog.store, files, known=committed)
     revision = catalog.commit(rules.begin(header, content, force=force))
     token = catalog.token()
     added = catalog.commit(rules.add_schema(token, content))
-    if not known and (revision or added):  # the log names them from here on; before, they might still be collected
+    if not committed and (revision or added):  # until the log names them, they can be collected as garbage
         write_documents(catalog.store, files, known=True)
     if header.kind == "continuous" and header.end is not None:
         catalog.commit(rules.extend(token, header.end))
@@ -149,39 +149,39 @@ def start_snapshot(
 
 
 def _check_same_cut(catalog: Catalog, schema: DatabaseSchema, fixed_tables: bool) -> None:
-    """Refuse chunks cut by another column, or of other tables, beside those that are finished: rows would be lost."""
+    """Refuse a time index or tables that differ from those of finished chunks: rows would be lost."""
     state = catalog.state
     if not any(state.completed(chunk) for chunk in state.chunks):
         return
-    known = {t.table_name: t.time_index for t in read_schema(catalog.store, state.schemas[state.schema_id]).tables}
-    wanted = {t.table_name: t.time_index for t in schema.tables}
+    before = {t.table_name: t.time_index for t in read_schema(catalog.store, state.schemas[state.schema_id]).tables}
+    after = {t.table_name: t.time_index for t in schema.tables}
     different = [
-        f"the time index of {name} is {known[name] or 'none'} there and {wanted[name] or 'none'} here"
-        for name in sorted(set(known) & set(wanted))
-        if known[name] != wanted[name]
+        f"the time index of {name} is {before[name] or 'none'} there and {after[name] or 'none'} here"
+        for name in sorted(set(before) & set(after))
+        if before[name] != after[name]
     ]
     if fixed_tables:
-        different += [f"{name} is not in the snapshot" for name in sorted(set(wanted) - set(known))]
-        different += [f"{name} is not in the source" for name in sorted(set(known) - set(wanted))]
+        different += [f"{name} is not in the snapshot" for name in sorted(set(after) - set(before))]
+        different += [f"{name} is not in the source" for name in sorted(set(before) - set(after))]
     if different:
         raise SnapshotExistsError(
-            f"Finished chunks do not fit what the source is now: {'; '.join(different)}. Name tables and "
-            "time_columns in the plan as they were, or give --force to replace the snapshot by a new one.",
+            f"The source no longer fits the finished chunks: {'; '.join(different)}. Restore tables and time_columns "
+            "in the plan, or give --force to start a new snapshot.",
             different=different,
         )
 
 
 def resolve_range(plan: Plan, existing: Header | None, bounds: TimeRange | None, now: datetime) -> Plan:
-    """Fill a plan's open ends, once: from the snapshot that is there, else from the source and the clock.
+    """Fill in the ends that a plan omits: from the existing snapshot, else from the source and the clock.
 
     Args:
-        plan: A plan that may have open ends.
+        plan: A plan that may omit its ends.
         existing: Header of the snapshot at its location.
-        bounds: Least and greatest time in the source, None where it has no timed row.
-        now: The present.
+        bounds: Earliest and latest time in the source; None if it has no timed row.
+        now: The current time.
 
     Returns:
-        The plan with its ends set. A source without timed rows gets the second before `now`.
+        The plan with both ends. For a source without timed rows, the range is the second before `now`.
     """
     second = timedelta(seconds=1)
     if existing is not None and existing.kind == "once" and existing.start and existing.end:

@@ -1,7 +1,7 @@
-"""What one Spark task does, as plain functions that run without Spark too.
+"""Tasks of an export: plain functions that also run without Spark.
 
-A task is data: it is pickled into the closure, secrets included, and opens its own database connection and store.
-Rows go from the database to the file inside the task; only facts about files come back.
+A task is data: it is pickled into the closure, secrets included, and opens its own database connection and store. Rows
+go from the database to the file inside the task; only metadata of files comes back.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class Provenance:
-    """What every file and receipt of a run says of where it comes from.
+    """Origin of a run's files, which every file and receipt records.
 
     Attributes:
         base_revision: Head when the run planned.
         tombstones_through: Newest revision whose tombstones the files need not be filtered by: the head before the
-            source was opened, or the one that a compaction planned on.
+            source was opened, or the revision that a compaction planned on.
         schema_sha256: Content of the schema documents in force.
-        fence: Database state that is read.
-        metadata: Further facts for the files' footers.
+        fence: The state of the database that is read.
+        metadata: Further entries of the files' footers.
         header: The snapshot's header when the run planned.
         version: Format version of receipts.
     """
@@ -55,7 +55,7 @@ class Provenance:
     version: int = FORMAT_VERSION
 
     def file_target(self, chunk: int, window: str, table: Table) -> FileTarget:
-        """Return where a fresh attempt at a table of a chunk writes."""
+        """Return the target of a new attempt at a table of a chunk."""
         attempt = new_attempt()
         return FileTarget(
             chunk=chunk,
@@ -99,8 +99,8 @@ class ChunkWork:
 
     Attributes:
         window: The window as text, for footers; "" for chunk 0.
-        whole: Whether these are all scans of the chunk, so that the task writes its receipt.
-        timeless_allowed: Whether rows without a finite time may be exported; else one such row fails the chunk.
+        whole: Whether these are all scans of the chunk; then the task writes its receipt.
+        timeless_allowed: Whether rows without a finite time may be exported; otherwise such a row fails the chunk.
     """
 
     chunk: int
@@ -124,12 +124,12 @@ class Task:
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """What became of one chunk's work: its files, or the error that ended it.
+    """Result of one chunk's work: its files, or its error.
 
     Attributes:
         opened_at: When the first file may have been opened.
         receipt: Reference of the receipt, where the work was the whole chunk.
-        seconds: How long it took.
+        seconds: Duration.
     """
 
     chunk: int
@@ -141,7 +141,7 @@ class ChunkResult:
 
 
 def run_task(task: Task) -> Iterator[ChunkResult]:
-    """Run a task's works one after the other; one that fails does not stop the others."""
+    """Run a task's works one after the other; a failed work does not stop the others."""
     try:
         database = open_database(task.address)
     except SnapshotError as error:
@@ -160,13 +160,12 @@ def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
         files = tuple(chain.from_iterable(_export_scan(task, work, scan, database) for scan in work.scans))
         result = ChunkResult(work.chunk, opened_at, files)
         if work.whole:
-            told = task.provenance.receipt(result, work.supersedes)
-            receipt = write_young_receipt(task.store, told, datetime.now(UTC))
-            result = replace(result, receipt=receipt)
+            receipt = task.provenance.receipt(result, work.supersedes)
+            result = replace(result, receipt=write_young_receipt(task.store, receipt, datetime.now(UTC)))
         return replace(result, seconds=time.monotonic() - started)
     except SnapshotError as error:
         return ChunkResult(work.chunk, opened_at, error=error)
-    except Exception as error:  # whatever a driver or Arrow raises fails this chunk only, not the others of the task
+    except Exception as error:  # an error of a driver or of Arrow fails only this chunk
         described = TaskFailedError(f"{type(error).__name__}: {error}", chunk=work.chunk)
         return ChunkResult(work.chunk, opened_at, error=described)
 
@@ -189,7 +188,7 @@ def write_table(
     batches: Iterable[pa.RecordBatch],
     max_file_size: int,
 ) -> list[DataFile]:
-    """Write one table's batches as a fresh attempt at a chunk; returns its files, none for no rows."""
+    """Write one table's batches as a new attempt at a chunk; returns its files, none if there are no rows."""
     target = provenance.file_target(chunk, window, table)
     return write_files(store, target, table.arrow_schema(), batches, max_file_size=max_file_size)
 
@@ -202,9 +201,9 @@ def _refuse_rows(table: Table, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def timeless_rows_error(table: Table) -> DatabaseError:
-    """Return the error that a table's rows without a finite time are, where the plan forbids them."""
+    """Return the error for rows without a finite time, where the plan forbids them."""
     return DatabaseError(
-        f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan says "
-        "null_time: fail. Mend them, or write null_time: chunk0 to export them in chunk 0.",
+        f"{table.table_name} holds rows whose {table.time_index} is NULL or infinite, and the plan has "
+        "null_time: fail. Correct the rows, or write null_time: chunk0 to export them in chunk 0.",
         table=str(table.table_name),
     )

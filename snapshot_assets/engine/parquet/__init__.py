@@ -1,1 +1,1 @@
-"""Parquet data files: written with checksums and statistics, read under limits as their schema documents say."""
+"""Parquet data files: writes them with checksums and statistics, and reads them under limits."""

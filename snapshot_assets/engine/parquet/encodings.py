@@ -1,15 +1,15 @@
-"""How the columns of a data file are encoded: chosen by writing a sample of the rows and looking at its size.
+"""Chooses the encodings of a data file's columns by writing a sample of its rows.
 
 Three encodings compete for every column:
 
-- a dictionary: strings and codes, and measures rounded to few digits, which repeat far more than one expects;
-- the one made for the type: DELTA_BINARY_PACKED for timestamps and integers, BYTE_STREAM_SPLIT for floats,
+- a dictionary, for strings and codes, and for measures rounded to few digits, which repeat often;
+- the encoding for the type: DELTA_BINARY_PACKED for timestamps and integers, BYTE_STREAM_SPLIT for floats,
   DELTA_LENGTH_BYTE_ARRAY for text that never repeats;
-- PLAIN, which leaves everything to the compression and keeps it busy: it has to win by a tenth.
+- PLAIN, which costs more compression time, so it has to win by a tenth.
 
-None of them wins often enough to be a rule by type: measured on ten million sensor readings, the choice below is 20 %
-smaller than a dictionary everywhere and half the size of the types' own encodings, in the least processor time of all.
-BYTE_STREAM_SPLIT is for floats only, because DuckDB reads it for nothing else.
+No fixed rule by type is best: on ten million sensor readings, this choice is 20 % smaller than dictionaries everywhere,
+half the size of the encodings for the types, and takes the least processor time. BYTE_STREAM_SPLIT is for floats only,
+because DuckDB reads it for no other type.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 SAMPLE_ROWS = 65_536
-"""Enough for a dictionary to pay off; the three trials take some 25 ms for a table of eight columns."""
+"""Enough rows to evaluate a dictionary; the three trials take about 25 ms for a table of eight columns."""
 SAMPLE_BYTES = 4 << 20
 PLAIN_HANDICAP = 1.1
 
@@ -47,25 +47,25 @@ class Encodings:
     others: dict[str, str] = field(default_factory=dict)
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of `pyarrow.parquet.ParquetWriter` that say all of this."""
+        """Return the arguments of `pyarrow.parquet.ParquetWriter` for these encodings."""
         return {
             "use_dictionary": list(self.dictionary) or False,
             "column_encoding": dict(self.others) or None,
-            # Zstandard's first level: the third takes 30 % longer for 1 % less.
+            # Zstandard level 1: level 3 takes 30 % longer and saves 1 %.
             "compression": "zstd",
             "compression_level": 1,
         }
 
 
 def choose_encodings(rows: pa.Table) -> Encodings:
-    """Return the encodings that make a sample of `rows`, its first ones, smallest.
+    """Return the encodings that make a sample, the first rows, smallest.
 
     Args:
         rows: Rows of the table to be written, at least one.
     """
     sample = _sample(rows)
     with_dictionary = _write(sample, True, None)
-    # A dot in a name can make the paths of two columns equal; options cannot tell them apart, so both stay PLAIN.
+    # A dot in a name can make the paths of two columns equal; options cannot distinguish them, so both stay PLAIN.
     paths = [with_dictionary.schema.column(index).path for index in range(with_dictionary.num_columns)]
     own = {
         path: _BY_PHYSICAL_TYPE[kind]

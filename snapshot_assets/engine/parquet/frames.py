@@ -1,4 +1,4 @@
-"""DataFrames in and out: a user's own DataFrames written as chunks, and chunks loaded back as DataFrames."""
+"""Chunks as Spark DataFrames: those that a user's own asset writes, and those that are loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import ChooseGroups, check_hash, read_batches
+from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.session import prepare_session
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
@@ -33,22 +33,19 @@ class FrameChunk:
     frames: Mapping[TableName, DataFrame]
 
 
-def merged_schema(known: DatabaseSchema, tables: Sequence[Table]) -> DatabaseSchema:
-    """Return a schema in which `tables` stand beside, or in place of, the known ones."""
-    by_name = {table.table_name: table for table in (*known.tables, *tables)}
-    return known.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
+def merged_schema(schema: DatabaseSchema, tables: Sequence[Table]) -> DatabaseSchema:
+    """Return a schema with tables added; a table replaces one of the same name."""
+    by_name = {table.table_name: table for table in (*schema.tables, *tables)}
+    return schema.model_copy(update={"tables": tuple(by_name[name] for name in sorted(by_name))})
 
 
 def load_frames(
     spark: SparkSession, store: ObjectStore, state: State, chunks: Sequence[int]
 ) -> dict[TableName, DataFrame]:
-    """Return the rows of completed chunks as one DataFrame a table.
+    """Return the rows of completed chunks as one DataFrame a table, in no order.
 
-    Every timed table is there for windows, and every untimed one for chunk 0, rows or none: which tables come back
-    depends on the schema, not on the data.
-
-    Rows that a tombstone deletes are left out. Each file is hashed by the task that reads it, before it yields a row.
-    Rows come in no order.
+    Windows return every timed table and chunk 0 every untimed one, even without rows. Rows that a tombstone deletes are
+    left out. Each task hashes its file before it yields a row.
 
     Args:
         spark: The session.
@@ -57,7 +54,7 @@ def load_frames(
         chunks: Chunk ids.
 
     Raises:
-        IncompleteError: A chunk is not completed; names them.
+        IncompleteError: Chunks are not completed; names them.
     """
     missing = [chunk for chunk in chunks if not state.completed(chunk)]
     if missing:
@@ -83,7 +80,7 @@ def load_frames(
 def _with_deletions(
     store: ObjectStore, state: State, files: Mapping[TableName, Sequence[DataFile]]
 ) -> dict[TableName, list[tuple[DataFile, tuple[Predicate, ...]]]]:
-    """Return files with what tombstones delete of them, without those that are deleted whole."""
+    """Return files with the predicates that delete their rows, without files that are deleted whole."""
     documents = read_schemas(store, state) if state.tombstones else {}
     gone = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
     return {
@@ -103,7 +100,7 @@ def _frame(
 
     def read(item: tuple[DataFile, tuple[Predicate, ...]]) -> Iterator[pa.RecordBatch]:
         file, deleted = item
-        return read_file(store, file, arrow, zone=zone, deleted=deleted)
+        return read_batches(store, file, arrow, verify=True, zone=zone, deleted=deleted)
 
     return file_frame(spark, files, arrow, read)
 
@@ -114,13 +111,13 @@ def file_frame(
     schema: pa.Schema,
     read_one: Callable[[_Item], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Return the rows that tasks read, one task an item.
+    """Return a DataFrame of the rows that tasks read, one task an item.
 
     Args:
         spark: The session.
-        items: What is read; it travels to the tasks.
-        schema: Schema of the batches, as `batch_schema` makes it.
-        read_one: Yields the rows of one item; called in a task.
+        items: The items, which are sent to the tasks.
+        schema: Schema of the batches, from `batch_schema`.
+        read_one: Yields the rows of one item, in a task.
     """
     shared = tuple(items)
 
@@ -130,33 +127,3 @@ def file_frame(
                 yield from read_one(shared[number])
 
     return spark.range(0, len(shared), 1, max(1, len(shared))).mapInArrow(read, spark_schema(schema))
-
-
-def read_file(
-    store: ObjectStore,
-    file: DataFile,
-    schema: pa.Schema,
-    *,
-    verify: bool = True,
-    row_groups: Sequence[int] | ChooseGroups | None = None,
-    zone: str = "UTC",
-    deleted: Sequence[Predicate] = (),
-) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored.
-
-    Args:
-        store: The location.
-        file: The file.
-        schema: What is wanted of it.
-        verify: Whether the whole file is hashed before its first row.
-        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
-        zone: IANA zone of times without one; see `data_files.read_batches`.
-        deleted: Predicates of tombstones: rows of which one is true are left out.
-
-    Raises:
-        ChecksumMismatchError: The object's bytes are not those that were written; no row was yielded.
-        DocumentError: A column cannot be cast; see `data_files.read_batches`.
-    """
-    if verify:
-        check_hash(store, file)
-    yield from read_batches(store, file, schema, row_groups, zone=zone, deleted=deleted)

@@ -1,6 +1,6 @@
-"""What a column of a Parquet row group unpacks to, told by its page headers before anything is unpacked.
+"""Computes from page headers how large a column of a Parquet row group is unpacked, before anything is unpacked.
 
-A footer says how large a column is, but nobody is bound by it: readers allocate what the header before each page says.
+The size in a footer is not binding: readers allocate the size in each page header.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ ENCODINGS = {
     8: "RLE_DICTIONARY",
     9: "BYTE_STREAM_SPLIT",
 }
-"""Encodings that are read: those that are written. DELTA_BYTE_ARRAY makes any length of text out of a few bytes."""
+"""Encodings that are read: those that are written. DELTA_BYTE_ARRAY expands a few bytes to texts of any length."""
 MAX_PAGES = 10_000
-"""Most pages of one column in one row group; written are some of a MiB each."""
+"""Most pages of one column in one row group; the writer makes pages of about 1 MiB."""
 
 _MAX_DEPTH = 8
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
@@ -36,11 +36,11 @@ _LEVELS_LENGTH = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """What the footer says of how a column's pages are to be read.
+    """How to read a column's pages, from the footer.
 
     Attributes:
         compression: Codec by its name in the footer.
-        levels: Whether values stand with repetition levels, and with definition levels.
+        levels: Whether values have repetition levels, and definition levels.
     """
 
     compression: str
@@ -52,9 +52,9 @@ class Pages:
     """The pages of one column in one row group.
 
     Attributes:
-        unpacked: Bytes of all of them, unpacked.
-        values: Values in them; nested columns have more than rows.
-        dictionary: Whether values may stand in a dictionary.
+        unpacked: Unpacked bytes of all pages.
+        values: Number of values; nested columns may have more values than rows.
+        dictionary: Whether values may be in a dictionary.
     """
 
     unpacked: int
@@ -63,17 +63,17 @@ class Pages:
 
 
 def read_pages(data: bytes, values: int, layout: Layout, name: str) -> Pages:
-    """Return what the page headers say, reading them in the way in which Arrow does.
+    """Read the page headers in the way in which Arrow does.
 
     Args:
         data: The column's bytes in the file.
-        values: Values that the footer says are there; what follows them is not read.
-        layout: How pages are to be read.
+        values: Number of values in the footer; nothing after them is read.
+        layout: How to read the pages.
         name: File and column, for messages.
 
     Raises:
-        DocumentError: They are no pages, or written in an encoding that this package does not write.
-        LimitExceededError: There are far too many, or one asks for more values than its header says.
+        DocumentError: A page is invalid, or has an encoding that this package does not write.
+        LimitExceededError: There are too many pages, or a page contains more lengths than values.
     """
     unpacked = found = count = place = 0
     dictionary = False
@@ -104,7 +104,7 @@ def read_pages(data: bytes, values: int, layout: Layout, name: str) -> Pages:
 
 
 def _values_of(page: bytes, kind: int, own: dict[int, Any], layout: Layout, name: str) -> BinaryIO:
-    """Return a page's values as a stream that stands behind their levels; it is unpacked only as far as it is read."""
+    """Return a stream of a page's values, after their levels; it is unpacked only as far as it is read."""
     packed = layout.compression != "UNCOMPRESSED"
     if packed and layout.compression != "ZSTD":
         raise DocumentError(f"{name} is packed by {layout.compression}, which is not written here.", object=name)
@@ -114,10 +114,10 @@ def _values_of(page: bytes, kind: int, own: dict[int, Any], layout: Layout, name
     if packed:
         stream = pa.CompressedInputStream(stream, "zstd")
     if kind == _DATA:
-        for there, encoding in zip(layout.levels, (own.get(4), own.get(3)), strict=True):
-            if there and encoding != _RLE:
+        for present, encoding in zip(layout.levels, (own.get(4), own.get(3)), strict=True):
+            if present and encoding != _RLE:
                 raise DocumentError(f"{name} has levels in Parquet encoding {encoding}.", object=name)
-            if there:
+            if present:
                 _skip(stream, int.from_bytes(stream.read(_LEVELS_LENGTH), "little"))
     return stream  # type: ignore[no-any-return]
 
@@ -128,8 +128,8 @@ def _skip(stream: BinaryIO, size: int) -> None:
 
 
 def _check_lengths(values: BinaryIO, most: int, name: str) -> None:
-    """Make sure that a page of texts has no more lengths than values: Arrow makes room for as many as it is told."""
-    head = values.read(30)  # three numbers: values in a block, parts of a block, and lengths in all
+    """Check that a page of texts has no more lengths than values: Arrow allocates memory for each length."""
+    head = values.read(30)  # three numbers: values per block, parts of a block, and total lengths
     try:
         place = 0
         for _ in range(3):
@@ -143,7 +143,7 @@ def _check_lengths(values: BinaryIO, most: int, name: str) -> None:
         )
 
 
-# Thrift's compact protocol, as much of it as page headers hold.
+# The part of Thrift's compact protocol that page headers use.
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
@@ -172,7 +172,7 @@ def _bytes(data: bytes, place: int) -> tuple[None, int]:
 
 
 def _struct(data: bytes, place: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Return a struct's numbers, truths and structs by field, and where it ends."""
+    """Return a struct's numbers, booleans and structs by field, and the offset of its end."""
     if depth > _MAX_DEPTH:
         raise LookupError
     found: dict[int, Any] = {}

@@ -1,7 +1,7 @@
-"""Data files as batches of a wanted schema, whatever schema they were written with (FORMAT.md, section 5).
+"""Reads data files as batches of a given schema, whatever schema they were written with (FORMAT.md, section 5).
 
-A file may be anybody's: it is not unpacked before its page headers have told what it unpacks to, and values that stand
-in a dictionary, one of them perhaps a million times, are counted before they are written out.
+A file may be hostile. It is unpacked only after its page headers show the unpacked size. Values in a dictionary, which
+may occur a million times each, are measured before they are expanded.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from snapshot_assets.storage.base import ObjectStore
 
 BATCH_ROWS = 65_536
 MAX_ROW_GROUP_BYTES = 256 << 20
-"""Most bytes that a row group of several rows may unpack to. Written are 32 MiB as Arrow holds them; Parquet takes four
+"""Most unpacked bytes of a row group of several rows. The writer makes 32 MiB in Arrow's memory; Parquet takes four
 times that for the smallest integers."""
 MAX_ROW_BYTES = 2 << 30
-"""Most bytes of a row that is a row group by itself: the longest text that Arrow holds."""
+"""Most bytes of a row group of one row: the longest text in Arrow."""
 
 ChooseGroups = Callable[[pq.FileMetaData, pa.Schema], Sequence[int]]
-"""Returns the numbers of the row groups that are wanted, from a file's footer and its columns."""
+"""Returns the numbers of the row groups to read, from a file's footer and its columns."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
 def check_hash(store: ObjectStore, file: DataFile) -> None:
-    """Read a data file and make sure that its bytes are those that were written.
+    """Read a data file and compare its SHA-256.
 
     Raises:
-        ChecksumMismatchError: They are not; names the file, and what was found and expected.
-        ObjectNotFoundError: It is missing.
+        ChecksumMismatchError: The SHA-256 differs; names the file and both values.
+        ObjectNotFoundError: The file is missing.
     """
     found, _ = hash_object(store, file.path)
     if found != file.sha256:
@@ -61,6 +61,7 @@ def read_batches(
     schema: pa.Schema,
     row_groups: Sequence[int] | ChooseGroups | None = None,
     *,
+    verify: bool = False,
     zone: str = "UTC",
     deleted: Sequence[Predicate] = (),
 ) -> Iterator[pa.RecordBatch]:
@@ -69,16 +70,19 @@ def read_batches(
     Args:
         store: The location.
         file: The file.
-        schema: What is wanted of it.
-        row_groups: Numbers of the row groups wanted, or a function that chooses them; None for all.
-        zone: IANA zone of times without one, where a column has one now and had none then, or the other way round.
-        deleted: Predicates of tombstones: rows of which one is true are left out.
+        schema: The columns to read.
+        row_groups: Numbers of the row groups to read, or a function that chooses them; None for all.
+        verify: Whether the whole file is hashed before its first row.
+        zone: IANA zone of times without one, for a column that gained or lost its zone.
+        deleted: Predicates of tombstones; rows for which one is true are left out.
 
     Raises:
-        DocumentError: The file is not what the log says of it, or a column cannot be cast; names table, column and
-            both types.
-        LimitExceededError: A row group unpacks to far more than any that is written.
+        ChecksumMismatchError: The file has another SHA-256; no row was yielded.
+        DocumentError: The file contradicts the log, or a column cannot be cast; names table, column and both types.
+        LimitExceededError: A row group unpacks to far more than the writer makes.
     """
+    if verify:
+        check_hash(store, file)
     with store.open_reader(file.path) as source, _as_parquet(file):
         with pq.ParquetFile(source) as parquet:
             metadata, found = parquet.metadata, parquet.schema_arrow
@@ -103,10 +107,10 @@ def _as_parquet(file: DataFile) -> Iterator[None]:
 
 
 def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], file: DataFile) -> None:
-    """Compare a footer with what the log says; the named columns are those that are read."""
+    """Compare a footer with the log; `names` are the columns to read."""
     rows = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
     if (metadata.num_rows, rows) != (file.rows, file.rows):
-        raise DocumentError(f"{file.path} holds {metadata.num_rows} rows; the log says {file.rows}.", object=file.path)
+        raise DocumentError(f"{file.path} has {metadata.num_rows} rows; the log records {file.rows}.", object=file.path)
     for name in names:
         if found.names.count(name) > 1:
             raise DocumentError(f"{file.path} has several columns {name!r}.", object=file.path, column=name)
@@ -120,7 +124,7 @@ def _check(metadata: pq.FileMetaData, found: pa.Schema, names: Iterable[str], fi
 
 
 def _leaves(metadata: pq.FileMetaData, wanted: Iterable[str]) -> list[int]:
-    """Return the numbers of the Parquet columns that hold the wanted columns: one each, more of a nested one."""
+    """Return the numbers of the Parquet columns of the wanted columns: one each, several for a nested one."""
     names = set(wanted)
     found = []
     for number in range(metadata.num_columns):
@@ -131,7 +135,7 @@ def _leaves(metadata: pq.FileMetaData, wanted: Iterable[str]) -> list[int]:
 
 
 class _RowGroup:
-    """One row group, as the file that Arrow reads: the bytes that it gets are the ones that were looked at."""
+    """One row group, as the file that Arrow reads: Arrow gets exactly the bytes that were checked."""
 
     def __init__(self, source: BinaryIO, metadata: pq.FileMetaData, number: int, file: DataFile) -> None:
         self._source = source
@@ -151,11 +155,11 @@ class _RowGroup:
 
         Args:
             wanted: Names of the columns.
-            leaves: Numbers of the Parquet columns that hold them.
+            leaves: Numbers of their Parquet columns.
 
         Raises:
-            DocumentError: They are not as many as the footer says.
-            LimitExceededError: They unpack to far more than any that is written.
+            DocumentError: The footer has another number of rows.
+            LimitExceededError: They unpack to far more than the writer makes.
         """
         texts, rows = self._check(leaves), 0
         with pq.ParquetFile(self, metadata=self._footer, read_dictionary=texts) as parquet:
@@ -163,16 +167,18 @@ class _RowGroup:
                 rows += batch.num_rows
                 yield self._unpacked(batch)
         if rows != self.rows:
-            raise DocumentError(f"{self._name} holds {rows} rows; its footer says {self.rows}.", object=self._file.path)
+            raise DocumentError(
+                f"{self._name} has {rows} rows; its footer records {self.rows}.", object=self._file.path
+            )
 
     def _check(self, leaves: Sequence[int]) -> list[str]:
-        """Read the wanted columns and make sure that they can be unpacked.
+        """Read the wanted columns and check that they can be unpacked.
 
         Args:
             leaves: Numbers of the Parquet columns.
 
         Returns:
-            Paths of those whose values stand in a dictionary and may be of any length.
+            Paths of columns with values of any length in a dictionary.
         """
         chunks = {leaf: self._metadata.column(leaf) for leaf in leaves}
         self._limited(
@@ -187,7 +193,7 @@ class _RowGroup:
             pages = read_pages(self._read(chunk), chunk.num_values, layout, name)
             unpacked += pages.unpacked
             self._limited(unpacked)
-            # Of nested columns a batch may hold any number of values, of others one a row.
+            # A batch has any number of values of a nested column, and one a row of other columns.
             values = pages.values if column.max_repetition_level else min(self.rows, BATCH_ROWS)
             self._limited(values * _WIDTHS.get(column.physical_type, column.length))
             if pages.dictionary and column.physical_type == "BYTE_ARRAY":
@@ -206,7 +212,7 @@ class _RowGroup:
         """Return a batch with values in place of dictionaries.
 
         Raises:
-            LimitExceededError: They would be larger than any that are written.
+            LimitExceededError: They would be larger than the writer makes.
         """
         size = sum(map(_text_bytes, batch.columns))
         self._limited(size)
@@ -221,7 +227,7 @@ class _RowGroup:
                 object=self._file.path,
             )
 
-    # What pyarrow asks of a file
+    # The file interface for pyarrow
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move in the file."""
@@ -232,18 +238,18 @@ class _RowGroup:
         return self._source.tell()
 
     def read(self, size: int = -1) -> bytes:
-        """Read from the file, or from what was read of it before."""
+        """Read from the file, or from the bytes read before."""
         known = self._chunks.get(self._source.tell())
         return known if known is not None and len(known) == size else self._source.read(size)
 
     def close(self) -> None:
-        """Let go of what was read."""
+        """Release the bytes read before."""
         self._chunks.clear()
         self.closed = True
 
 
 def _text_bytes(array: pa.Array) -> int:
-    """Return how long the values are that stand in dictionaries, were they written out."""
+    """Return the length of the values in dictionaries, if they were expanded."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return pc.sum(pc.binary_length(array.dictionary).cast(pa.int64()).take(array.indices)).as_py() or 0
@@ -269,8 +275,7 @@ def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
 class _Filter:
     """Leaves out the rows that tombstones delete.
 
-    Columns are compared in the types of the predicates, whatever the file or the reader have them in; one that the file
-    lacks is NULL, as it is for its readers.
+    Columns are compared in the types of the predicates. A column that the file lacks is NULL.
     """
 
     def __init__(self, deleted: Sequence[Predicate], file: DataFile, zone: str) -> None:
@@ -284,12 +289,12 @@ class _Filter:
         for predicate, columns in self._deleted:
             values = {name: self._column(batch, pa.field(name, kind or pa.null())) for name, kind in columns.items()}
             kept = pc.invert(true_rows(predicate, values, batch.num_rows))
-            # Without columns all rows are alike, and Arrow's filter would lose them.
+            # Without columns all rows are equal, and Arrow's filter would lose them.
             batch = batch.filter(kept) if batch.num_columns else batch.slice(0, kept.true_count)
         return batch
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        """Return a column in the type that it is compared in; in its own where it is only asked for NULL."""
+        """Return a column in the type of the comparison; in its own type for a test for NULL."""
         if field.name not in batch.schema.names:
             return _nulls(batch.num_rows, field, self._file)
         array = batch.column(field.name)
@@ -313,8 +318,8 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema, file: DataFile, zone: s
 def _nulls(rows: int, field: pa.Field, file: DataFile) -> pa.Array:
     if pa.types.is_fixed_size_binary(field.type) and rows * field.type.byte_width > MAX_ROW_GROUP_BYTES:
         raise LimitExceededError(
-            f"{rows} values of column {field.name!r}, a {field.type}, which {file.path} lacks, are more than the"
-            f" {MAX_ROW_GROUP_BYTES} bytes that are made at once.",
+            f"{rows} values of column {field.name!r}, a {field.type}, which {file.path} lacks, take more than the"
+            f" {MAX_ROW_GROUP_BYTES} bytes that are allocated at once.",
             object=file.path,
         )
     return pa.nulls(rows, field.type)
@@ -335,7 +340,7 @@ def _cast(array: pa.Array, field: pa.Field, file: DataFile, zone: str) -> pa.Arr
 
 
 def _zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    """Return times with or without a zone, as they are wanted; Arrow's own cast would take every time for UTC."""
+    """Return times with or without a zone, as wanted; Arrow's own cast would treat every time as UTC."""
     if not (pa.types.is_timestamp(array.type) and pa.types.is_timestamp(wanted)):
         return array
     if array.type.tz is None and wanted.tz is not None:

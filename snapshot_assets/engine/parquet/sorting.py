@@ -1,7 +1,7 @@
-"""Rows sorted by a time in bounded memory: sorted runs that lie on local disk, merged side by side.
+"""Sorts rows by a time in bounded memory: merges sorted runs from local disk.
 
-One run is held at a time, about three times over while it is sorted; of the runs that are merged, one piece each. Where
-all rows fit into one run nothing touches the disk.
+Sorting keeps one run in memory, about three times; merging keeps one piece of each run. If all rows fit into one run,
+nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pyarrow as pa
 from snapshot_assets.engine.parquet.writer import pieces
 
 RUN_BYTES = 64 << 20
-"""Most bytes of rows, as Arrow holds them, in one run; a single larger row is one by itself."""
+"""Most bytes of rows in one run, in Arrow's memory; a single larger row is a run."""
 PIECE_BYTES = 1 << 20
-"""Most bytes of rows that are read back of a run at a time."""
+"""Most bytes of rows read from a run at a time."""
 FAN_IN = 64
-"""Most runs that are merged at a time; of more, some are merged into longer ones first."""
+"""Most runs merged at a time; more runs are merged in several passes."""
 
 _LAST = np.iinfo(np.int64).max
 
 
 def is_sortable(kind: pa.DataType) -> bool:
-    """Tell whether rows can be sorted by a column: a time that is carried as text is none."""
+    """Return whether rows can be sorted by a column: a time that is carried as text cannot."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
@@ -85,7 +85,7 @@ def _sorted(batches: list[pa.RecordBatch], column: str) -> pa.RecordBatch:
 
 
 def _keys(batch: pa.RecordBatch, column: str) -> np.ndarray:
-    """Return a column's values as numbers of their own order; the greatest of all for NULL."""
+    """Return a column's values as numbers of the same order; NULL is the greatest."""
     times = batch.column(column)
     numbers = times.cast(pa.int32()) if pa.types.is_date32(times.type) else times
     return np.asarray(numbers.cast(pa.int64()).fill_null(_LAST))
@@ -112,7 +112,7 @@ def _joined(paths: Sequence[Path], column: str, into: Path) -> Path:
 
 @dataclass
 class _Run:
-    """A run that is read back: what is left of its piece, and the times there."""
+    """A run that is read back: the rest of its current piece, and its times."""
 
     reader: Iterator[pa.RecordBatch]
     piece: pa.RecordBatch
@@ -120,7 +120,7 @@ class _Run:
 
 
 def _merged(paths: Iterable[Path], column: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of several runs in order: always those up to the least time that some piece ends with."""
+    """Yield the rows of several runs in order: in each step, those up to the earliest last time of a piece."""
     with ExitStack() as opened:
         files = [opened.enter_context(pa.OSFile(str(path))) for path in paths]
         readers = [iter(opened.enter_context(pa.ipc.open_stream(file))) for file in files]

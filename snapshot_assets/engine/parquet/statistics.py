@@ -1,4 +1,4 @@
-"""Statistics of a data file, taken from the footer that its writer has just made: nothing is read or computed twice."""
+"""Statistics of a data file, from the footer that its writer made."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from snapshot_assets.format.files import ColumnStatistics, Physical, RowGroup
 
 BOUND_BYTES = 64
-"""Longest bound of a BYTE_ARRAY; a longer one is cut."""
+"""Longest bound of a BYTE_ARRAY; longer ones are cut."""
 
 
 def row_groups(metadata: pq.FileMetaData, schema: pa.Schema) -> tuple[RowGroup, ...]:
-    """Return what a footer says of its row groups.
+    """Return the statistics of a footer's row groups.
 
     Args:
         metadata: The footer.
@@ -33,7 +33,7 @@ def row_groups(metadata: pq.FileMetaData, schema: pa.Schema) -> tuple[RowGroup, 
 
 
 def file_columns(groups: tuple[RowGroup, ...], schema: pa.Schema) -> tuple[ColumnStatistics, ...]:
-    """Return the bounds over a whole file: known only where every row group that holds a value knows its own."""
+    """Return the bounds of a whole file; None if a row group with values has none."""
     rows = [group.rows for group in groups]
     fields = [field for _, field in _flat_columns(schema)]
     by_column = zip(*(group.columns for group in groups), strict=True)
@@ -41,7 +41,7 @@ def file_columns(groups: tuple[RowGroup, ...], schema: pa.Schema) -> tuple[Colum
 
 
 def raised(value: bytes) -> bytes | None:
-    """Return bytes of at most `BOUND_BYTES` that are not below `value`, or None if there are none."""
+    """Return at most `BOUND_BYTES` bytes that are not below `value`; None if no such bytes exist."""
     if len(value) <= BOUND_BYTES:
         return value
     prefix = value[:BOUND_BYTES].rstrip(b"\xff")
@@ -98,7 +98,7 @@ def _merge(field: pa.Field, found: Iterable[ColumnStatistics], rows: list[int]) 
 def _order(arrow_type: pa.DataType, value: Physical) -> Any:
     """Return a key that sorts physical values as the column's type sorts its own."""
     if pa.types.is_unsigned_integer(arrow_type) and isinstance(value, int):
-        # Parquet keeps unsigned values in its signed types.
+        # Parquet stores unsigned values in signed types.
         return value % (1 << 64)
     if pa.types.is_decimal(arrow_type) and isinstance(value, bytes):
         return int.from_bytes(value, "big", signed=True)

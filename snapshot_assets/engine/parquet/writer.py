@@ -1,7 +1,7 @@
-"""Writing data files: Arrow batches of one table and window in, verifiable Parquet objects out.
+"""Writes data files: Arrow batches of one table and window become verifiable Parquet objects.
 
-Everything happens in one pass: rows are gathered into row groups, encoded, hashed and handed to the store, and never
-read again. Memory holds the rows of at most three row groups, whatever the chunk's size.
+One pass collects rows into row groups, encodes, hashes and stores them. Memory contains the rows of at most three row
+groups, whatever the chunk's size.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.storage.base import ObjectStore, ObjectWriter
 
 ROW_GROUP_BYTES = 32 << 20
-"""Most bytes of rows, as Arrow holds them, in one row group; a single larger row is one by itself."""
+"""Most bytes of rows in one row group, in Arrow's memory; a single larger row is a row group."""
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUPS_PER_FILE = 4
-"""A row group holds at most this share of `max_file_size`, so that a file exceeds it by little."""
+"""A row group takes at most this share of `max_file_size`, so that a file exceeds it by little."""
 SMALLEST_ROW_GROUP = 64 << 10
 
 
 @dataclass(frozen=True)
 class FileTarget:
-    """Where the files of one task attempt at one table and window go, and what is said of them.
+    """Names and metadata of the files of one task attempt at one table and window.
 
     Attributes:
         chunk: Chunk id.
         schema: True schema name of the table.
         table: True table name.
-        schema_id: Schema the rows have.
+        schema_id: Schema of the rows.
         attempt: 8 hex digits of the task attempt.
         tombstones_through: Newest tombstone revision physically applied.
         stem: Path without part and extension (see `format.layout.data_file_stem`).
-        metadata: Further facts for the footers, by name; each becomes the key `snapshot.<name>`.
+        metadata: Further entries of the footers; each becomes the key `snapshot.<name>`.
     """
 
     chunk: int
@@ -70,21 +70,21 @@ def write_files(
     """Write batches as Parquet files.
 
     A file is closed once it has `max_file_size` bytes. It may exceed that by its last row group, whose rows take at
-    most a quarter of `max_file_size` (and 32 MiB) in memory, unless a single row is larger. An error of the batches
-    or the store aborts the object under construction; the ones finished before stay, named by nobody.
+    most a quarter of `max_file_size` (and 32 MiB) in memory, unless a single row is larger. An error aborts the open
+    object; finished objects stay as orphans.
 
     Args:
-        store: Where the files go.
-        target: Their names and what is said of them.
-        schema: What every batch must have.
+        store: The location.
+        target: Names and metadata of the files.
+        schema: The schema of every batch.
         batches: The rows.
         max_file_size: Bytes at which a file is closed.
 
     Returns:
-        One entry per file, in order; none if there is no row.
+        The files, in order; empty if there are no rows.
 
     Raises:
-        DatabaseError: A batch has another schema, or rows without any column, which Parquet cannot hold.
+        DatabaseError: A batch has another schema, or rows without columns, which Parquet cannot store.
         StorageError: The store refused or failed.
     """
     limit = min(max(max_file_size // ROW_GROUPS_PER_FILE, SMALLEST_ROW_GROUP), ROW_GROUP_BYTES)
@@ -94,8 +94,8 @@ def write_files(
     for first in groups:
         if not schema.names:
             raise DatabaseError(
-                f"{target.schema}.{target.table} has rows and no columns, and a data file cannot hold such rows. Leave"
-                " the table out of the plan: name the others under `tables`.",
+                f"{target.schema}.{target.table} has rows and no columns, and a data file cannot store such rows. Omit"
+                " the table from the plan: name the others under `tables`.",
                 table=f"{target.schema}.{target.table}",
             )
         encodings = encodings or choose_encodings(first.rows)
@@ -106,7 +106,7 @@ def write_files(
 
 @dataclass(frozen=True)
 class _RowGroup:
-    """Rows to be written as one row group, and when the first and last of their batches arrived."""
+    """Rows of one row group, and when the first and last of their batches arrived."""
 
     rows: pa.Table
     first: datetime
@@ -114,7 +114,7 @@ class _RowGroup:
 
 
 def _checked(batches: Iterable[pa.RecordBatch], target: FileTarget, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the batches that hold rows, without metadata of their source, after comparing their schema."""
+    """Compare the batches' schema, and yield those with rows, without metadata of their source."""
     for batch in batches:
         if not batch.schema.equals(schema):
             raise DatabaseError(
@@ -149,7 +149,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[_RowG
 
 
 def pieces(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch in halves until each fits into a row group: rows may differ in width by orders of magnitude."""
+    """Split a batch in halves until each fits into a row group: rows may differ in width by orders of magnitude."""
     if batch.num_rows == 1 or (batch.nbytes <= limit and batch.num_rows <= ROW_GROUP_ROWS):
         yield batch
         return
@@ -216,10 +216,10 @@ def _footer(target: FileTarget, first_ingest: datetime, last_ingest: datetime) -
 
 
 class _HashingSink:
-    """The file that Parquet writes to: hashes and counts what passes to the store.
+    """The file that Parquet writes to: hashes and counts the bytes that go to the store.
 
-    Within its context an error of the store is raised as it is. Outside, what is written is dropped: a Parquet writer
-    that ends with an error still tries to add its footer when it is deleted.
+    Leaving the context raises an error of the store. Later writes are dropped: a failed Parquet writer still tries to
+    write its footer when it is deleted.
     """
 
     def __init__(self, out: ObjectWriter) -> None:
@@ -250,7 +250,7 @@ class _HashingSink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
-        """The store closes the object."""
+        """Do nothing: the store closes the object."""

@@ -1,1 +1,1 @@
-"""Reading a snapshot in Spark without restoring it: the data source `snapshot`."""
+"""The Spark data source `snapshot`, which reads snapshots without restoring them."""

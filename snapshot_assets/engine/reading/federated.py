@@ -1,8 +1,8 @@
-"""A read of several writers' locations as one (InfluxDB IOx, "Writer Federation")."""
+"""Reads several writers' locations as one (InfluxDB IOx, "Writer Federation")."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -26,20 +26,20 @@ from snapshot_assets.storage.base import ObjectStore
 
 Key = tuple[object, ...]
 Work = list[tuple[int, list[FilePart]]]
-"""Parts of files, each list with the number of its member; of the highest rank first."""
+"""Parts of files, each list with the number of its member; the highest rank first."""
 
 
 def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOptions) -> PlannedRead:
-    """Choose a revision of each member, and what must be read of it. Opens logs and schema documents, no data.
+    """Choose a revision of each member and the files to read. Opens logs and schema documents, no data.
 
     Args:
         root: The folder above the writers' folders.
         open_below: Opens a location by the names of its writer and database.
-        options: What is asked for.
+        options: The options.
 
     Raises:
         FederationError: Members disagree on the table, or windows of two overlap.
-        PlanError: There is no such column, or the table cannot be read by time; and others of `open_federation`.
+        PlanError: There is no such column, or the table cannot be read by time; see also `open_federation`.
     """
     assert isinstance(options.table, TableName)
     federation = open_federation(
@@ -101,7 +101,7 @@ class MemberRows:
 def _plan_deduplicated(
     federation: Federation, found: FederatedTable, schema: pa.Schema, options: ReadOptions
 ) -> PlannedRead:
-    """Plan to read whole files: which row wins must be known before any is left out for its time."""
+    """Plan to read whole files: the newest row of a key must be known before the time range filters rows."""
     table = found.table
     assert table.primary_key is not None
     ranges = [time_range_of(options, member.state) for member in federation.members]
@@ -130,7 +130,7 @@ def _may_hold(group: Sequence[Span], time_range: TimeFilter) -> bool:
 
 
 def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping[str, FilePart]]) -> Work:
-    """Return what is read of a group: of files that are deleted whole the keys, where older rows may have them."""
+    """Return the parts of a group. Of files that are deleted whole, the keys are read if older rows may have them."""
     found: Work = []
     for number, member in reversed(list(enumerate(federation.members))):
         paths = [file.path for span in group if span.member is member for file in span.files]
@@ -142,16 +142,16 @@ def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping
 
 @dataclass(frozen=True)
 class DistinctRows:
-    """Reads groups of files, and of rows with one key only that of the member of the highest rank.
+    """Reads groups of files, and of rows with one key only those of the member of the highest rank.
 
-    What one member has twice stays twice: its own database let it. A row that a member's tombstone deletes hides those
-    of lower ranks all the same: they are older words on a row that is gone.
+    Duplicates within one member stay. A row that a member's tombstone deletes hides those of lower ranks too: these are
+    older versions of the deleted row.
 
     Attributes:
         members: How the files of each member are read, whole.
-        names: The columns that are wanted.
+        names: The columns to return.
         key: The columns of the primary key.
-        ranges: By member, which times are wanted; None for all.
+        ranges: By member, the time range; None for all rows.
     """
 
     members: tuple[FileRows, ...]
@@ -162,40 +162,29 @@ class DistinctRows:
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group."""
-        known: set[Key] = set()
+        known: set[Key] = set()  # keys of members of higher ranks
         for place, (number, parts) in enumerate(work):
             own: set[Key] = set()
             for part in parts:
-                yield from self._rows(number, part, known, own, alone=len(work) == 1)
+                for batch in () if part.dropped else self.members[number]([part]):
+                    if len(work) > 1:  # else no other member has rows of the group
+                        keys = self._keys(batch)
+                        own.update(keys)
+                        batch = batch.filter(pa.array([key not in known for key in keys], pa.bool_()))
+                    yield self._wanted(number, batch)
                 if part.deleted and place + 1 < len(work):
                     own.update(self._all_keys(number, part))
             known |= own
 
-    def _rows(
-        self, number: int, part: FilePart, known: Set[Key], own: set[Key], *, alone: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a file whose keys are not known, and add theirs to `own`.
-
-        Args:
-            number: The member.
-            part: The file.
-            known: Keys of members of higher ranks.
-            own: Those of this one.
-            alone: Whether no other member has rows of the group: then keys need not be looked at.
-        """
+    def _wanted(self, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         time_range = self.ranges[number]
-        for batch in () if part.dropped else self.members[number]([part]):
-            if not alone:
-                keys = self._keys(batch)
-                own.update(keys)
-                batch = batch.filter(pa.array([each not in known for each in keys], pa.bool_()))
-            yield (time_range.filter(batch, self.table) if time_range else batch).select(self.names)
+        return (time_range.filter(batch, self.table) if time_range else batch).select(self.names)
 
     def _all_keys(self, number: int, part: FilePart) -> Iterator[Key]:
-        """Yield the keys of a file, those of deleted rows too."""
+        """Yield the keys of a file, also those of deleted rows."""
         rows = self.members[number]
         schema = pa.schema([rows.schema.field(name) for name in self.key])
-        unread = part.dropped  # what is read a second time was hashed before
+        unread = part.dropped  # a file that is read a second time was hashed before
         for batch in replace(rows, schema=schema, verify=rows.verify and unread)([replace(part, deleted=())]):
             yield from self._keys(batch)
 
@@ -204,7 +193,7 @@ class DistinctRows:
 
 
 def _values(array: pa.Array) -> list[object]:
-    """Return values that can be compared; times as their numbers, since Python has no nanoseconds."""
+    """Return comparable values; times as numbers, since Python has no nanoseconds."""
     if pa.types.is_temporal(array.type):
         array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())
     values: list[object] = array.to_pylist()

@@ -28,17 +28,17 @@ _COLUMN = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",]*[^",\s]))\s*(?:,|$)')
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and from where.
+    """Options of a read.
 
     Attributes:
-        table: The table; the name of a metadata table, such as `$files`, is a text.
+        table: The table; a text for a metadata table such as `$files`.
         columns: Its columns, in order; empty for all.
-        version: As people write it; None where it was left out.
-        since: The version that `$diff` begins at, likewise.
+        version: The version as the user wrote it; None if omitted.
+        since: The first version of `$diff`; None if omitted.
         start: Rows from this time on; None for all.
         end: Rows before this time; None for all.
         verify: Whether every file is hashed before its first row.
-        federation: Whether the location is a folder above those of several writers, to be read as one.
+        federation: Whether the location is a folder of several writers' locations, read as one.
         database: The database of a federation; None if all writers have the same one.
         dedupe: How overlapping windows of writers are read; None refuses them.
     """
@@ -58,15 +58,15 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions]) -> ReadOptions:
-    """Return what the options of a read mean.
+    """Parse the options of a read.
 
     Args:
-        given: Options as Spark hands them over, names in lower case.
-        storage: Storage options by URI scheme, over which the given ones stand.
+        given: Spark's options, names in lower case.
+        storage: Storage options by URI scheme; the given options override them.
 
     Raises:
         PlanError: An option is unknown, missing or wrong.
-        LocationUriError: The path is not a place for snapshots.
+        LocationUriError: The path is not a valid location.
     """
     for name in given:
         if name not in _ALL:
@@ -77,7 +77,7 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
     location = parse_location(given["path"], allow_root=federation)
     table = _table(given.get("table"))
     start, end = (_time(name, given.get(name)) for name in ("start", "end"))
-    TimeFilter(start, end)  # refuses an empty one
+    TimeFilter(start, end)  # refuses an empty range
     if isinstance(table, str) and (start or end):
         raise PlanError(f"{table} has no rows in time: leave start and end out")
     if isinstance(table, str) and "version" in given and not METADATA_TABLES[table].versioned:
@@ -147,10 +147,10 @@ def parse_versions(text: str | None) -> dict[str, str] | None:
     """Return the version of each writer of a federation.
 
     Args:
-        text: Such as `3837527170=12, 2815898179=tag:friday`; None for the newest of each.
+        text: Such as `3837527170=12, 2815898179=tag:friday`; None for the newest version of each.
 
     Raises:
-        PlanError: It is not a list of them.
+        PlanError: The text is invalid.
     """
     if text is None:
         return None
@@ -169,7 +169,7 @@ def _switch(name: str, text: str) -> bool:
 
 
 def _store(given: Mapping[str, str], known: StoreOptions | None) -> StoreOptions:
-    """Return storage options, the given ones over the known; credentials are taken as a whole from one of them."""
+    """Return storage options; the given ones override the configured, and replace its credentials as a whole."""
     values: dict[str, str | bool | int | None] = {name: given[name] for name in _STORE if name in given}
     for name in _SWITCHES:
         if name in given:

@@ -1,7 +1,7 @@
-"""Which files, and which row groups of them, hold rows of a table in a time range.
+"""Selects the files and row groups that may contain rows of a table in a time range.
 
-Files are chosen from the log alone; row groups too where the log still has their statistics, else from the footer by
-the task that reads the file.
+The log selects files, and row groups whose statistics it still has. Otherwise the task that reads a file selects row
+groups from its footer.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPEN_COST = 4 << 20
 
 @dataclass(frozen=True)
 class FilePart:
-    """What is read of one file.
+    """The part of one file that is read.
 
     Attributes:
         file: The file, without its statistics.
-        row_groups: Numbers of the row groups that may hold rows; None for all, or if the footer is to tell.
-        cut: Whether rows must be filtered by the time range.
-        deleted: Predicates of tombstones: rows of which one is true are left out.
-        dropped: Whether those are all its rows.
+        row_groups: Numbers of the row groups to read; None for all, or to select them from the footer.
+        cut: Whether the time range filters rows.
+        deleted: Predicates of tombstones; rows for which one is true are left out.
+        dropped: Whether tombstones delete all rows.
     """
 
     file: DataFile
@@ -52,17 +52,17 @@ def file_parts(
     *,
     dropped: bool = False,
 ) -> list[FilePart]:
-    """Return what must be read for a table's rows, by chunk and path.
+    """Return the parts to read for a table's rows, by chunk and path.
 
     Args:
-        state: The state that is read.
-        table: The table as the newest schema has it.
-        documents: The schemas that files were written with, by id; used only with a time range or tombstones.
-        time_range: None for all rows, those without a time included.
-        dropped: Whether files that are deleted whole are among them.
+        state: The state.
+        table: The table in the newest schema.
+        documents: The schemas of the files, by id; used only with a time range or tombstones.
+        time_range: None for all rows, also those without a time.
+        dropped: Whether to include files that are deleted whole.
 
     Raises:
-        PlanError: The table has no time index, or rows would have to be filtered by a time that travelled as text.
+        PlanError: The table has no time index, or a time that is carried as text would have to filter rows.
     """
     if time_range is not None and table.time_index is None:
         raise PlanError(
@@ -103,7 +103,7 @@ def _path(match: Match) -> str:
 
 
 def grouped(parts: Sequence[FilePart]) -> list[list[FilePart]]:
-    """Return the parts in groups of neighbours, each as much as one task should read."""
+    """Return the parts in groups of neighbours, one group a task."""
     groups: list[list[FilePart]] = []
     size = _GROUP_BYTES
     for part in parts:
@@ -126,8 +126,8 @@ def _check_comparable(table: Table) -> None:
     kind = table.column(table.time_index).arrow_field().type
     if not _is_time(kind):
         raise PlanError(
-            f"{table.table_name}.{table.time_index} travelled as {kind}, so rows cannot be filtered by it. Let"
-            " start and end lie on bounds of chunks (table $chunks lists them), or leave them out."
+            f"{table.table_name}.{table.time_index} is carried as {kind}, so rows cannot be filtered by it. Let"
+            " start and end lie on bounds of chunks (table $chunks lists them), or omit them."
         )
 
 
@@ -136,7 +136,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBounds | None) -> Iterator[FilePart]:
-    """Yield the part of a file at the range's edge; nothing if its statistics exclude it."""
+    """Yield the part of a file at the range's edge, unless its statistics exclude it."""
     if bounds is None:
         yield FilePart(_bare(file), cut=True)
         return
@@ -151,11 +151,11 @@ def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBound
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Compares bounds of a time column with a range, as its values themselves are compared.
+    """Compares bounds of a time column with a range, in the same way as its values.
 
     Attributes:
         table: The table.
-        kind: Type of the column's values in the file, as Parquet keeps it.
+        kind: Type of the column in the file.
     """
 
     table: Table
@@ -164,7 +164,7 @@ class TimeBounds:
 
     @classmethod
     def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> TimeBounds | None:
-        """Return the bounds of a time column of some type in a file; None where it has none that could be compared."""
+        """Return the bounds of a file's time column; None if it has no comparable type."""
         if kind is None or not _is_time(kind):
             return None
         if pa.types.is_timestamp(kind) and kind.unit == "s":
@@ -172,7 +172,7 @@ class TimeBounds:
         return cls(table, kind, time_range)
 
     def overlap(self, statistics: Sequence[Sequence[ColumnStatistics]]) -> list[bool]:
-        """Tell of each set of columns' bounds whether a time in the range may lie within: in unknown ones it may."""
+        """Return for each set of bounds whether it overlaps the range; unknown bounds do."""
         times = [next((one for one in columns if one.column == self.table.time_index), None) for columns in statistics]
         known = {n: (one.minimum, one.maximum) for n, one in enumerate(times) if one is not None}
         known = {n: pair for n, pair in known.items() if all(type(bound) is int for bound in pair)}
@@ -182,7 +182,7 @@ class TimeBounds:
         return [n not in known or (n in early and n in late) for n in range(len(times))]
 
     def _kept(self, time_range: TimeFilter, values: Mapping[int, object]) -> set[int]:
-        """Return the numbers of the values that lie in a range."""
+        """Return the numbers of the values in a range."""
         storage = pa.int32() if pa.types.is_date32(self.kind) else pa.int64()
         times = pa.array(values.values(), storage).view(self.kind)
         names = [self.table.time_index, "number of the value"]
@@ -191,19 +191,19 @@ class TimeBounds:
 
 
 def _type_in(schema: pa.Schema, table: Table) -> pa.DataType | None:
-    """Return the type of the time column in a file, None if the file does not have it."""
+    """Return the type of the time column in a file; None if the file lacks it."""
     return schema.field(table.time_index).type if table.time_index in schema.names else None
 
 
 @dataclass(frozen=True)
 class GroupsInRange:
-    """Chooses the row groups that may hold rows of a time range, by a file's own footer."""
+    """Selects the row groups that may contain rows of a time range, from a file's footer."""
 
     table: Table
     time_range: TimeFilter
 
     def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
-        """Return their numbers."""
+        """Return the numbers of the row groups."""
         groups = row_groups(metadata, schema)
         bounds = TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
         if bounds is None:

@@ -1,4 +1,4 @@
-"""A read, planned from the log: its schema, and the work of each task."""
+"""Plans a read from the log: its schema, and the work of each task."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.truncation import known_state
+from snapshot_assets.catalog.log.truncation import existing_state
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.frames import read_file
-from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups
+from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups, read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeFilter
@@ -29,12 +28,12 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class PlannedRead:
-    """What Spark needs to know of a read.
+    """A planned read.
 
     Attributes:
         schema: Spark's schema of the rows.
         read: Yields the batches of one task's work; picklable.
-        work: What each task is given.
+        work: The work of each task.
     """
 
     schema: StructType
@@ -43,21 +42,21 @@ class PlannedRead:
 
 
 def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
-    """Choose the revision, and what must be read of it. Opens the log and schema documents, no data.
+    """Choose the revision and the files to read. Opens the log and schema documents, no data.
 
     Args:
         store: The location.
-        options: What is asked for.
+        options: The options.
 
     Raises:
-        NoSnapshotError: There is no snapshot, or none that is sealed.
-        LostLogError: There is no log, but what only follows one.
+        NoSnapshotError: There is no snapshot, or no sealed one.
+        LostLogError: The log is lost.
         VersionNotFoundError: There is no such version.
         UnknownRelationError: There is no such table.
         PlanError: There is no such column, or the table cannot be read by time.
         DamageError: The log is damaged.
     """
-    head = known_state(store)
+    head = existing_state(store)
     if not head.has_snapshot:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", location=store.uri)
     if isinstance(options.table, str):
@@ -77,7 +76,7 @@ def plan_read(store: ObjectStore, options: ReadOptions) -> PlannedRead:
 
 
 def _state(store: ObjectStore, head: State, version: str | None) -> State:
-    """Return the state at a version, the head's for None."""
+    """Return the state at a version; the head's for None."""
     revision = head.revision if version is None else resolve_version(version, head)
     return head if revision == head.revision else read_state(store, through=revision)
 
@@ -102,7 +101,7 @@ def _plan_table(store: ObjectStore, state: State, name: TableName, options: Read
 
 
 def time_range_of(options: ReadOptions, state: State) -> TimeFilter | None:
-    """Return the range of time that is asked for, as a snapshot's own zone has it; None for all rows."""
+    """Return the time range of a read, in the snapshot's zone; None for all rows."""
     assert state.header is not None
     asked = options.start or options.end
     return TimeFilter(options.start, options.end, state.header.time_zone) if asked else None
@@ -111,13 +110,13 @@ def time_range_of(options: ReadOptions, state: State) -> TimeFilter | None:
 def documents_for(
     store: ObjectStore, state: State, table: TableName, time_range: TimeFilter | None
 ) -> dict[int, DatabaseSchema]:
-    """Return the schemas that a state's files were written with, by id; none where nothing of a table is filtered."""
+    """Return the schemas of a state's files, by id; empty if no row of the table is filtered."""
     filtered = time_range or any((each.schema, each.table) == table for each in state.tombstones.values())
     return read_schemas(store, state) if filtered else {}
 
 
 def chosen_columns(schema: pa.Schema, columns: Sequence[str], table: str) -> pa.Schema:
-    """Return the fields of the named columns, in that order; all where none is named."""
+    """Return the fields of the named columns, in that order; all fields if no column is named."""
     for column in columns:
         if column not in schema.names:
             raise PlanError(f"Table {table!r} has no column {column!r}. {suggestion(column, schema.names)}")
@@ -129,8 +128,8 @@ class FileRows:
     """Reads parts of a table's files, in Spark's processes.
 
     Attributes:
-        schema: Of the batches.
-        time_range: What the rows of cut parts are filtered by.
+        schema: Schema of the batches.
+        time_range: Filters the rows of cut parts.
         verify: Whether a file is hashed before its first row.
         zone: IANA zone of times without one.
     """
@@ -146,7 +145,7 @@ class FileRows:
         """Yield the rows of some parts."""
         for part in parts:
             schema = self._with_time() if part.cut else self.schema
-            batches = read_file(
+            batches = read_batches(
                 self.store,
                 part.file,
                 schema,

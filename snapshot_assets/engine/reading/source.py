@@ -1,4 +1,4 @@
-"""The data source `snapshot`: what Spark calls, in Python processes of its own, to plan and to read."""
+"""The data source `snapshot`, which Spark calls in its Python processes to plan and to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 
 _REDACTED = "(?i:account_key|service_account)"
-"""Names of options whose values Spark would show in plans; those of the other secrets it hides by itself."""
+"""Names of options whose values Spark would show in plans; it redacts those of other secrets itself."""
 
 _REDACTION = "spark.sql.redaction.options.regex"
 _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
@@ -38,7 +38,7 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
     options = {scheme: each for scheme, each in (storage or {}).items() if each is not None}
     variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
 
-    # Spark sends the class to its processes, and with it what only this process knows.
+    # Spark sends the class, with these attributes, to its processes.
     class RegisteredSource(SnapshotSource):
         _storage = options
         _environment = variables
@@ -48,9 +48,9 @@ def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | N
 
 
 class SnapshotSource(DataSource):
-    """The data source; made anew by Spark for every load, with its options, and pickled from process to process.
+    """The data source. Spark creates it for every load, with its options, and pickles it between processes.
 
-    The version is settled when a DataFrame is made: each of its queries reads the same revision.
+    A DataFrame's version is fixed when it is created: all its queries read the same revision.
     """
 
     _storage: ClassVar[Mapping[str, StoreOptions]] = {}
@@ -64,7 +64,7 @@ class SnapshotSource(DataSource):
         return "snapshot"
 
     def schema(self) -> StructType:
-        """Return Spark's schema of what the options ask for.
+        """Return Spark's schema of the read.
 
         Raises:
             SnapshotError: The options are wrong, or the location cannot be read; see `plan_read`.
@@ -73,13 +73,13 @@ class SnapshotSource(DataSource):
         return self._planned.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of what was planned.
+        """Return the reader of the planned read.
 
         Args:
-            schema: What Spark expects.
+            schema: The schema that Spark expects.
 
         Raises:
-            PlanError: The caller gave a schema that is not the snapshot's.
+            PlanError: The caller gave another schema than the snapshot's.
         """
         planned = self._planned or self._plan()
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in planned.schema]:
@@ -87,7 +87,7 @@ class SnapshotSource(DataSource):
                 f"The schema {schema.simpleString()} is not the table's, which is {planned.schema.simpleString()}."
                 " Leave it out; the option columns chooses columns."
             )
-        self._planned = None  # every task gets this object, and should not get all other tasks' work
+        self._planned = None  # every task gets this object, without the other tasks' work
         return SnapshotReader(planned)
 
     def _plan(self) -> PlannedRead:
@@ -109,7 +109,7 @@ class SnapshotSource(DataSource):
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads what was planned; pickled to the tasks without their work, of which each gets its own."""
+    """Executes a planned read. It is pickled without the work: each task gets only its own."""
 
     def __init__(self, planned: PlannedRead) -> None:
         self._read = planned.read
@@ -126,8 +126,8 @@ class SnapshotReader(DataSourceReader):
         """Yield the rows of a partition.
 
         Raises:
-            ChecksumMismatchError: A file's bytes are not those that were written; names it.
-            DocumentError: A column cannot be cast; see `data_files.read_batches`.
+            ChecksumMismatchError: A file has another SHA-256; names it.
+            DocumentError: A column cannot be cast; see `reader.read_batches`.
         """
-        # Where there are no partitions, Spark makes one without a value.
+        # Without partitions, Spark makes one without a value.
         yield from () if partition.value is None else self._read(partition.value)

@@ -1,7 +1,8 @@
 """Restore of a snapshot into a database, exactly once.
 
-A restore first checks everything (`check`, `source`, `target`, `plan`, `windows`), then decides for each chunk
-(`decide`, `compactions`, `deleted_rows`); `prepared` holds the result. `run` executes it: `loader` and `tasks` load
-files with their ledger rows, `spark_loader` does it for Spark catalogs, and `pin` keeps the restored revision
-meanwhile.
+`plan` makes the plan, before anything is changed: from `settings`, the verified `source`, its selected tables
+(`selection`) and `files`, and the `target` with its `ledger`. `changes`, `tombstones` and `windows` compare the
+revision with what was loaded before, and `decide` holds what is done with each chunk. `run` executes the plan: `loader`
+and `tasks` load files with their ledger rows, `spark_loader` does it for Spark catalogs, `pin` keeps the revision from
+expiring meanwhile, and `row_counts` compares the result.
 """

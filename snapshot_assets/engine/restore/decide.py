@@ -1,89 +1,53 @@
-"""What is to be done with each chunk of an import, decided before anything is recorded or loaded."""
+"""What a restore does with each chunk, decided before anything is recorded or loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from snapshot_assets.databases.target import LoadedFile
-from snapshot_assets.engine.restore.compactions import Renewal
-from snapshot_assets.engine.restore.plan import ChunkFiles, FilePlan
+from snapshot_assets.engine.restore.changes import ChunkChange
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
+from snapshot_assets.engine.restore.ledger import Renewal
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table, TableName
-
-FileKey = tuple[TableName, str]
-"""What a ledger knows a file by: its table and its path."""
 
 
 @dataclass(frozen=True)
 class ChunkLoad:
-    """What is to be done with one chunk.
+    """What is done with one chunk.
 
     Attributes:
-        missing: Files that the ledger lacks.
-        replace: Delete the chunk's rows first, and load all its files.
-        renewal: What the ledger knows the same rows by from now on; None for no change.
+        plans: The files to load.
+        replace: Delete the chunk's rows first.
+        renewal: The ledger rows to replace first, without touching table rows; None for none.
     """
 
     chunk: ChunkFiles
-    missing: tuple[FilePlan, ...]
+    plans: tuple[FilePlan, ...]
     replace: bool = False
     renewal: Renewal | None = None
 
-    @property
-    def plans(self) -> tuple[FilePlan, ...]:
-        """The files to be loaded."""
-        return self.chunk.files if self.replace else self.missing
 
-
-def key_of(plan: FilePlan) -> FileKey:
-    """Return what the ledger knows a file by."""
-    return plan.table.table_name, plan.file.path
-
-
-def expected_rows(plan: FilePlan, done: Mapping[FileKey, LoadedFile]) -> int:
-    """Return how many rows a file brings to the target: only the ledger knows of one that is not loaded whole."""
-    entry = done.get(key_of(plan))
-    return plan.file.rows if plan.whole or entry is None else entry.rows
-
-
-def decide(
-    chunk: ChunkFiles,
-    known: Set[FileKey],
-    *,
-    change: str = "",
-    again: bool,
-    replace: bool,
-    into_nonempty: bool,
-) -> ChunkLoad:
-    """Return what is to be done with a chunk: nothing, load what is missing, or replace it whole.
+def check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
+    """Refuse to replace a chunk.
 
     Args:
-        chunk: Its files of now.
-        known: Its files that the ledger has, of other revisions too.
-        change: Why its rows of now are not those that were loaded, as the end of a sentence; "" if they are.
-        again: Replace its rows whatever the ledger says.
-        replace: Replace its rows if they changed since they were loaded.
-        into_nonempty: Whether the tables held rows of others before an import.
+        chunk: The chunk.
+        change: How its rows differ from those that were loaded.
+        allowed: Whether the user lets rows be replaced.
+        into_nonempty: Whether the tables had rows of others before a restore.
 
     Raises:
-        RestoreError: Its rows changed and may not be replaced, or cannot be told from others.
+        RestoreError: It is not allowed, or its rows cannot be identified.
     """
-    if change and not (replace or again):
+    if not allowed:
         raise RestoreError(
-            f"Chunk {chunk.chunk} {change}, at another revision. Give --replace to delete its rows from the target and"
-            " load those of this revision.",
+            f"Chunk {chunk.chunk} {change.reason}, at another revision. Give --replace to delete its rows from the"
+            " target and load those of this revision.",
             chunk=chunk.chunk,
         )
-    if change or again:
-        _check_replaceable(chunk, into_nonempty=into_nonempty)
-    missing = tuple(plan for plan in chunk.files if key_of(plan) not in known)
-    return ChunkLoad(chunk, missing, replace=bool(change) or again)
-
-
-def _check_replaceable(chunk: ChunkFiles, *, into_nonempty: bool) -> None:
     if into_nonempty:
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: the tables held rows of others before an import"
@@ -94,7 +58,7 @@ def _check_replaceable(chunk: ChunkFiles, *, into_nonempty: bool) -> None:
         names = ", ".join(sorted(map(str, chunk.unbounded)))
         raise RestoreError(
             f"Chunk {chunk.chunk} cannot be replaced: {names} has no time index, so its rows of this window cannot"
-            " be told from others. Drop the tables, give --forget-ledger, and import them anew.",
+            " be identified. Drop the tables, give --forget-ledger, and import them again.",
             chunk=chunk.chunk,
         )
 
@@ -106,25 +70,25 @@ def check_files(
     *,
     any_carrier: bool,
 ) -> None:
-    """Make sure that what the files carry can be loaded and filtered, without reading them.
+    """Check that the target can read the columns of files, and filter their rows, without reading the files.
 
     Args:
-        loads: What is to be loaded.
+        loads: What is loaded.
         tables: Tables as the target holds them.
         documents: Schemas by id.
-        any_carrier: Whether the target can read a column that is carried otherwise than in the newest schema.
+        any_carrier: Whether the target can read a column whose carrier differs from that of the newest schema.
 
     Raises:
-        RestoreError: A file carries a column in a way that the target cannot read; names file and columns.
-        PlanError: Rows are to be filtered by a time that travelled as text.
+        RestoreError: The target cannot read a column's carrier; names file and columns.
+        PlanError: Rows are to be filtered by a time that is carried as text.
     """
-    seen = set()
+    checked = set()
     for plan in (plan for load in loads for plan in load.plans):
         name = plan.table.table_name
         kind = (plan.file.schema_id, name, plan.cut)
-        if kind in seen:
+        if kind in checked:
             continue
-        seen.add(kind)
+        checked.add(kind)
         written = documents[plan.file.schema_id]
         changed = changed_carriers(written, plan.table)
         if changed and not any_carrier:
@@ -139,7 +103,7 @@ def check_files(
 
 
 def changed_carriers(written: DatabaseSchema, newest: Table) -> dict[str, Column]:
-    """Return the columns, by name, whose carrier was another when a file was written: a plan may change it.
+    """Return the columns, by name, that had another carrier when a file was written: a plan may change carriers.
 
     Args:
         written: The schema that the file was written with.
@@ -160,7 +124,7 @@ def changed_carriers(written: DatabaseSchema, newest: Table) -> dict[str, Column
 
 
 def as_carried(target: Table, changed: Mapping[str, Column]) -> Table:
-    """Return a target's table with some columns carried as in a file that was written otherwise."""
+    """Return a target's table with some columns carried as in a file that was written with other carriers."""
     columns = [
         column.model_copy(update={"carrier": before.carrier, "arrow_type": before.arrow_type})
         if (before := changed.get(column.name))

@@ -1,4 +1,4 @@
-"""Loading chunks: hash all files of a chunk, then load each in a transaction; small chunks share jobs."""
+"""Loads chunks: hashes all files of a chunk, then loads each in a transaction. Small chunks share a job."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.export.side_by_side import side_by_side
+from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
-from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.engine.restore.tasks import (
     FileResult,
+    FilesTask,
     FileWork,
-    HashTask,
-    LoadTask,
     ReplaceTask,
     hash_files,
     load_files,
@@ -31,17 +31,17 @@ from snapshot_assets.storage.base import ObjectStore
 
 JOB_BYTES = 64 << 20
 JOB_CHUNKS = 32
-"""Chunks share a job up to this many bytes of files, and this many chunks: a Python task costs about 100 ms."""
+"""Most bytes of files, and most chunks, that share a job: a Python task takes about 100 ms to start."""
 
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """What became of a chunk.
+    """The outcome of one chunk.
 
     Attributes:
         status: `loaded`, `replaced`, `skipped` (the ledger has all its files) or `failed`.
-        rows: Rows inserted now.
-        bytes: Bytes of the files they came from.
+        rows: Rows inserted by this run.
+        bytes: Bytes of the files that they came from.
     """
 
     chunk: int
@@ -54,12 +54,12 @@ class ChunkOutcome:
 
 @dataclass(frozen=True)
 class Loader:
-    """Loads chunks of one import.
+    """Loads chunks of one restore.
 
     Attributes:
         tables: Tables as the target holds them.
-        documents: Schemas by id: a file's columns are carried as the one says that it was written with.
-        parallelism: Jobs side by side.
+        documents: Schemas by id; the schema that a file was written with has its columns' carriers.
+        parallelism: Jobs at a time.
         slots: Tasks of one job.
     """
 
@@ -74,10 +74,10 @@ class Loader:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def run(self, loads: Sequence[ChunkLoad]) -> Iterator[ChunkOutcome]:
-        """Load chunks and yield each one's outcome; all are tried.
+        """Load chunks and yield the outcome of each.
 
         Raises:
-            RestoreFailedError: After all others were tried, if some failed; names them.
+            RestoreFailedError: Some chunks failed; raised after the last one, and names them.
         """
         failed: dict[int, str] = {}
         todo: list[ChunkLoad] = []
@@ -86,7 +86,7 @@ class Loader:
                 todo.append(load)
             else:
                 yield ChunkOutcome(load.chunk.chunk, "skipped")
-        for outcome in self._run(_jobs(todo)):
+        for outcome in side_by_side(self._run_job, _jobs(todo), self.parallelism, "restore"):
             if outcome.error is not None:
                 failed[outcome.chunk] = scrub(str(outcome.error))
             yield outcome
@@ -94,18 +94,15 @@ class Loader:
             some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
             raise RestoreFailedError(
                 f"{len(failed)} of {len(loads)} chunks could not be loaded: {some}. The others are loaded; run again to"
-                " go on.",
+                " continue.",
                 chunks=failed,
             )
-
-    def _run(self, jobs: Sequence[Sequence[ChunkLoad]]) -> Iterator[ChunkOutcome]:
-        return side_by_side(self._run_job, jobs, self.parallelism, "restore")
 
     def _run_job(self, job: Sequence[ChunkLoad], stop: threading.Event) -> list[ChunkOutcome]:
         return attempt_chunks(job, lambda todo: zip(todo, self._attempt(todo), strict=True), self.retry, stop)
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
-        """Hash all files of the chunks, then load those of the chunks that are whole; one outcome per chunk."""
+        """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
         started = time.monotonic()
         try:
             works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
@@ -119,7 +116,7 @@ class Loader:
 
     def _hash(self, works: Sequence[FileWork]) -> dict[int, SnapshotError]:
         """Return the first error of each chunk that has a damaged or missing file."""
-        tasks = [HashTask(self.store, tuple(share)) for share in _shares(works, self.slots)]
+        tasks = [FilesTask(self.address, self.store, tuple(share)) for share in _shares(works, self.slots)]
         errors: dict[int, SnapshotError] = {}
         for result in self.runner.map(hash_files, tasks):
             if result.error is not None:
@@ -128,33 +125,29 @@ class Loader:
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
         plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
-        tasks = [LoadTask(self.address, self.store, tuple(share)) for share in _shares(plain, self.slots)]
+        tasks = [FilesTask(self.address, self.store, tuple(share)) for share in _shares(plain, self.slots)]
         replacing = [
             ReplaceTask(
                 self.address,
                 self.store,
                 load.chunk.chunk,
-                self.record.location_id,
-                self.record.id,
+                self.record,
                 tuple((self.tables[table.table_name], rows) for table, rows in load.chunk.tables),
                 tuple(works[load.chunk.chunk]),
             )
             for load in loads
             if load.replace
         ]
-        found = list(self.runner.map(load_files, tasks))
+        results = list(self.runner.map(load_files, tasks))
         for task in replacing:
-            found += self.runner.map(replace_chunk, [task])
-        return found
+            results += self.runner.map(replace_chunk, [task])
+        return results
 
     def _work(self, plan: FilePlan) -> FileWork:
         name = plan.table.table_name
         changed = changed_carriers(self.documents[plan.file.schema_id], plan.table)
         table = as_carried(self.tables[name], changed)
-        entry = LoadedFile(
-            self.record.location_id, name, plan.file.path, plan.file.chunk, plan.file.sha256, self.record.id
-        )
-        return FileWork(plan, table, entry)
+        return FileWork(plan, table, entry_of(plan, self.record))
 
     def _outcome(
         self, load: ChunkLoad, results: Sequence[FileResult], damage: SnapshotError | None, seconds: float
@@ -170,7 +163,7 @@ class Loader:
 
 
 def _jobs(loads: Sequence[ChunkLoad]) -> list[list[ChunkLoad]]:
-    """Put small chunks together, in order; a large one is a job of its own."""
+    """Group small chunks into jobs, in order; a large chunk gets its own job."""
     jobs: list[list[ChunkLoad]] = []
     size = 0
     for load in loads:
@@ -185,7 +178,7 @@ def _jobs(loads: Sequence[ChunkLoad]) -> list[list[ChunkLoad]]:
 
 
 def _shares(works: Sequence[FileWork], slots: int) -> list[list[FileWork]]:
-    """Cut work into at most `slots` shares of about equal bytes, keeping the order within each."""
+    """Divide work into at most `slots` shares of about equal bytes, keeping the order within each."""
     shares: list[list[FileWork]] = [[] for _ in range(min(slots, len(works)))]
     sizes = [0] * len(shares)
     for work in works:

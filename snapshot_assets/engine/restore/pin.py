@@ -1,12 +1,14 @@
-"""Pinning the revision that an import restores, so that nothing it still needs expires meanwhile."""
+"""Pins the revision that is restored, so that nothing it needs expires before the restore has finished."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
-from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.catalog import Catalog, writable
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.errors import ConditionalCreateUnsupportedError, StoreDeniedError
 from snapshot_assets.format.scrub import scrub
@@ -15,22 +17,30 @@ from snapshot_assets.storage.base import ObjectStore
 _LOG = logging.getLogger(__name__)
 
 
-def tag_of(import_id: str) -> str:
-    """Return the name of the tag that pins an import's revision."""
-    return f"import-{import_id[:12]}"
+def tag_of(restore_id: str) -> str:
+    """Return the name of the tag that pins a restore's revision."""
+    return f"import-{restore_id[:12]}"
 
 
-def pin(store: ObjectStore, record: RestoreRecord) -> None:
-    """Create the tag of an import that is not finished, unless it is there; warn where the location is read-only.
+def pin(store: ObjectStore, record: RestoreRecord, head: State) -> None:
+    """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only.
+
+    Args:
+        store: The location.
+        record: The restore.
+        head: A state of the location that was read a short time ago; newer transactions are read here.
 
     Raises:
-        VersionNotFoundError: The revision is not there any more.
+        VersionNotFoundError: The revision expired.
     """
-    known = Catalog.open(store).state.tags.get(record.tag)
-    if known is not None and known.tag.revision == record.revision:
-        return  # a location that may only be read by now needs no write
+    catalog = Catalog(store, head.copy())
+    existing = catalog.refresh().tags.get(record.tag)
+    if existing is not None and existing.tag.revision == record.revision:
+        return  # a location that is read-only by now needs no write
     try:
-        create_tag(Catalog.open_for_writing(store), record.tag, record.revision)
+        # Opening the location for writing would read the log again, which the plan has verified to its end.
+        probed = writable(store, single_writer=False, clock=lambda: datetime.now(UTC))
+        create_tag(Catalog(probed, catalog.state), record.tag, record.revision)
     except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
         _LOG.warning(
             "%s cannot be written to, so revision %s is not pinned while it is imported: do not expire it. %s",
@@ -40,19 +50,18 @@ def pin(store: ObjectStore, record: RestoreRecord) -> None:
         )
 
 
-def unpin(store: ObjectStore, records: Iterable[RestoreRecord]) -> list[str]:
-    """Delete the tags of imports that pin nothing any more, where they are there.
+def unpin(store: ObjectStore, tags: Iterable[str]) -> list[str]:
+    """Delete tags of restores, where they exist.
 
     Returns:
-        Names of those that are still there, because the location may only be read.
+        The tags that still exist, because the location is read-only.
     """
-    tags = Catalog.open(store).state.tags
-    left = [record.tag for record in records if record.tag in tags]
-    while left:
-        try:
-            delete_tag(Catalog.open_for_writing(store), left[0])
-        except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
-            _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
-            break
-        del left[0]
+    left = list(tags)
+    try:
+        catalog = Catalog.open_for_writing(store) if left else None
+        while left and catalog is not None:
+            delete_tag(catalog, left[0])
+            del left[0]
+    except (StoreDeniedError, ConditionalCreateUnsupportedError) as error:
+        _LOG.warning("%s cannot be written to, so it keeps %s. %s", store.uri, ", ".join(left), scrub(str(error)))
     return left

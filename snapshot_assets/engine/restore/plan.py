@@ -1,316 +1,293 @@
-"""What an import restores: which revision, which tables, which files. Pure: nothing here touches a target."""
+"""The plan of a restore: what it restores, what the target has already, and what is done with each chunk.
+
+A plan is made once, before anything is changed. The dry run prints it; the run, its checks and the command share it.
+Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger` brings it up to date.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.selection import check_selection
-from snapshot_assets.databases.source import AllRows, Rows, Selection, TimelessRows, WindowRows
-from snapshot_assets.engine.restore.deleted_rows import TombstoneDeletions
-from snapshot_assets.engine.time_range import TimeFilter
+from snapshot_assets.catalog.verify.objects import Depth
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
+from snapshot_assets.engine.export.source import Session
+from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.engine.restore.changes import ChunkChanges, key_of
+from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, chunk_files, parents_first
+from snapshot_assets.engine.restore.ledger import Ledger, Renewal
+from snapshot_assets.engine.restore.settings import RestoreSettings
+from snapshot_assets.engine.restore.source import RestoreSource, open_source
+from snapshot_assets.engine.restore.spark_loader import open_restore_target
+from snapshot_assets.engine.restore.target import (
+    TargetContents,
+    check_ledger,
+    check_tables,
+    created_by,
+    definition_for,
+    read_target,
+)
+from snapshot_assets.engine.restore.tombstones import TombstoneDeletions, tombstones_at
+from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
 from snapshot_assets.errors import RestoreError
-from snapshot_assets.format.checksums import canonical_json
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.predicates import Predicate
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
-from snapshot_assets.format.units import time_text
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
-class Filters:
-    """What restricts an import; empty means all.
+class RestorePlan:
+    """A checked restore that has changed nothing.
 
     Attributes:
-        start: Rows from this time on; None for all.
-        end: Rows before this time; None for all.
-        expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
+        settings: What it selects, and what it may do.
+        source: The verified revision.
+        definition: How the target creates the tables, and what is lost.
+        ledger: What the target's ledger has of the tables.
+        record: The ledger's record of this restore, or the one it will get.
+        resumed: Whether the ledger has the record already.
+        deleted: What tombstones delete.
+        chunks: Everything that the restore loads, loaded already or not.
+        any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
+        only: Ids of the chunks to restore; empty for all.
+        again: Ids of chunks to replace, whatever the ledger has of them.
     """
 
-    schemas: tuple[str, ...] = ()
-    tables: tuple[TableName, ...] = ()
-    start: datetime | None = None
-    end: datetime | None = None
-    expressions: bool = True
-
-    def text(self) -> str:
-        """Return the filters as canonical JSON: equal filters have equal text."""
-        facts = {
-            "schemas": sorted(self.schemas),
-            "tables": [list(name) for name in sorted(self.tables)],
-            "start": time_text(self.start) if self.start else None,
-            "end": time_text(self.end) if self.end else None,
-            "expressions": self.expressions,
-        }
-        return canonical_json(facts).decode()
-
-
-def described(filters: str) -> str:
-    """Return what filters, in their canonical JSON, let through, for people."""
-    facts = json.loads(filters)
-    names = {"schemas": facts["schemas"], "tables": [str(TableName(*each)) for each in facts["tables"]]}
-    parts = [f"{what} {', '.join(chosen)}" for what, chosen in names.items() if chosen]
-    if facts["start"] or facts["end"]:
-        parts.append(f"times from {facts['start'] or 'the first'} to {facts['end'] or 'the last'}")
-    if not facts["expressions"]:
-        parts.append("no expressions")
-    return ", ".join(parts) or "everything"
-
-
-@dataclass(frozen=True)
-class Selected:
-    """The part of a snapshot that is restored.
-
-    Attributes:
-        schema: Documents of what is selected, of the newest schema at the revision.
-        lost: What refers to things that are not selected and is left out, a sentence each.
-    """
-
-    schema: DatabaseSchema
-    lost: tuple[str, ...] = ()
-
-
-def select(schema: DatabaseSchema, filters: Filters) -> Selected:
-    """Return the documents that the filters choose.
-
-    Raises:
-        UnknownRelationError: A schema or table is not in the snapshot; names near ones.
-        PlanError: A table lies outside the chosen schemas.
-    """
-    relations: dict[TableName, list[str]] = {}
-    items: list[Table | View] = [*schema.tables, *schema.views]
-    for item in items:
-        relations[item.table_name] = [column.name for column in item.columns]
-    schemas = [item.name for item in schema.schemas]
-    check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
-
-    def chosen(name: TableName) -> bool:
-        in_schemas = not filters.schemas or name.schema in filters.schemas
-        return in_schemas and (not filters.tables or name in filters.tables)
-
-    tables = tuple(table for table in schema.tables if chosen(table.table_name))
-    kept = {table.table_name for table in tables}
-    views: list[View] = []
-    lost: list[str] = []
-    for view in schema.views:
-        name = view.table_name
-        if not chosen(name):
-            continue
-        views.append(view)
-        kept.add(name)
-    complete = _without_broken(views, kept, set(relations), lost)
-    used = {name.schema for name in kept}
-    narrowed = bool(filters.schemas or filters.tables)
-    return Selected(
-        schema.model_copy(
-            update={
-                "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
-                "tables": tables,
-                "views": tuple(complete),
-            }
-        ),
-        tuple(lost),
-    )
-
-
-def _without_broken(views: Sequence[View], kept: set[TableName], known: set[TableName], lost: list[str]) -> list[View]:
-    """Return the views whose relations are all restored; removes the others from `kept` and says so in `lost`.
-
-    What is no table or view of the snapshot, such as a partition, is the target's definition to judge.
-    """
-    remaining = list(views)
-    while broken := [view for view in remaining if set(view.depends_on) & known - kept]:
-        for view in broken:
-            missing = ", ".join(sorted(map(str, set(view.depends_on) & known - kept)))
-            lost.append(f"View {view.table_name} is left out: it reads {missing}, which is not restored.")
-            kept.discard(view.table_name)
-        remaining = [view for view in remaining if view not in broken]
-    return remaining
-
-
-@dataclass(frozen=True)
-class FilePlan:
-    """One data file and what of it goes where.
-
-    Attributes:
-        table: The table as the newest schema has it.
-        zone: IANA zone of times without one.
-        cut: Range that its rows are filtered by; None where all of them are wanted.
-        deleted: Predicates of tombstones: rows of which one is true are not restored.
-    """
-
-    file: DataFile
-    table: Table
-    zone: str = "UTC"
-    cut: TimeFilter | None = None
-    deleted: tuple[Predicate, ...] = ()
+    settings: RestoreSettings
+    source: RestoreSource
+    definition: Definition
+    ledger: Ledger
+    record: RestoreRecord
+    resumed: bool
+    deleted: TombstoneDeletions
+    chunks: tuple[ChunkFiles, ...]
+    any_carrier: bool = True
+    only: frozenset[int] = frozenset()
+    again: frozenset[int] = frozenset()
 
     @property
-    def whole(self) -> bool:
-        """Whether all rows of the file are wanted."""
-        return self.cut is None and not self.deleted
-
-
-@dataclass(frozen=True)
-class ChunkFiles:
-    """The files of one chunk that are restored.
-
-    Attributes:
-        files: None where the window holds no row of the chosen tables.
-        tables: Tables that the chunk holds rows of, and which rows of the target those are: what a replace deletes.
-    """
-
-    chunk: int
-    files: tuple[FilePlan, ...] = ()
-    tables: tuple[tuple[Table, Rows], ...] = ()
+    def state(self) -> State:
+        """The state at the restored revision."""
+        return self.source.state
 
     @property
-    def unbounded(self) -> set[TableName]:
-        """Tables whose rows of this chunk nothing tells from those of others: they have no time index in the target.
+    def finished(self) -> bool:
+        """Whether the restore is finished, and the ledger still has every file."""
+        return self.record.finished and not any(self.missing(chunk) for chunk in self.chunks)
 
-        Such are tables that a user's own DataFrames made, and those whose times are text in another kind of database.
+    @property
+    def complete(self) -> bool:
+        """Whether the target has exactly the chunks' rows, by what its ledger has of them."""
+        same = (not change.reason and not change.renewal for change in map(self._changes.of, self.chunks))
+        return all(same) and not any(self.missing(chunk) for chunk in self.chunks)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What is not carried over, a sentence each."""
+        return (*self.source.lost, *self.definition.lost)
+
+    @property
+    def superseded(self) -> tuple[RestoreRecord, ...]:
+        """Earlier restores into any of the tables."""
+        return tuple(record for record in self.ledger.earlier if record.id != self.record.id)
+
+    @property
+    def others(self) -> tuple[RestoreRecord, ...]:
+        """Restores in the ledger that also filled other tables."""
+        return tuple(record for record in self.ledger.records if not set(record.tables) <= set(self.ledger.tables))
+
+    @property
+    def has_foreign_keys(self) -> bool:
+        """Whether a table that existed before has foreign keys: then parents must be loaded before their children."""
+        created = set(self.record.made)
+        return any(table.foreign_keys and table.table_name not in created for table in self.definition.tables)
+
+    def statements(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Return those of a definition's statements that this restore runs; existing tables are left as they are."""
+        own = set(self.record.made)
+        every = own.union(*(record.made for record in self.ledger.records))
+        return [each for each in statements if each.table is None or each.table in (every if each.always else own)]
+
+    def to_create(self) -> list[Statement]:
+        """Return the statements that are still to be run."""
+        if self.record.finished:
+            return []
+        before = [] if self.resumed else self.statements(self.definition.before)
+        return [*before, *self.statements(self.definition.after)]
+
+    def missing(self, chunk: ChunkFiles) -> tuple[FilePlan, ...]:
+        """Return the files of a chunk that the ledger lacks."""
+        return tuple(plan for plan in chunk.files if key_of(plan) not in self.ledger.files)
+
+    @cached_property
+    def _changes(self) -> ChunkChanges:
+        return ChunkChanges(self.source.head, self.state, self.ledger, self.deleted, self.record)
+
+    def choose(self, only: Iterable[int] = (), again: Iterable[int] = ()) -> RestorePlan:
+        """Return the plan for some chunks, after checking that each can be restored.
+
+        Args:
+            only: Chunk ids; empty for all.
+            again: Ids of chunks to replace, whatever the ledger has of them.
+
+        Raises:
+            RestoreError: The revision lacks a chunk. Or a chunk changed and may not be replaced, or is carried in a
+                way that the target cannot read.
+            PlanError: Rows are to be filtered by a time that is carried as text.
         """
-        return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
+        chosen = replace(self, only=frozenset(only), again=frozenset(again))
+        chosen._check_chunks()
+        tables = {table.table_name: table for table in self.definition.tables}
+        check_files(chosen.loads, tables, self.source.documents, any_carrier=self.any_carrier)
+        return chosen
+
+    @cached_property
+    def loads(self) -> tuple[ChunkLoad, ...]:
+        """What is done with each chosen chunk; `choose` has checked it."""
+        return tuple(self._load(chunk) for chunk in self.chunks if not self.only or chunk.chunk in self.only)
+
+    def _load(self, chunk: ChunkFiles) -> ChunkLoad:
+        again = chunk.chunk in self.again
+        change = self._changes.of(chunk)
+        if change.renewal is not None and not again:
+            renewed = replace(self, ledger=self.ledger.renewed([change.renewal]))
+            return ChunkLoad(chunk, renewed.missing(chunk), renewal=change.renewal)
+        if again or change.reason:
+            allowed = again or self.settings.replace
+            check_replaceable(chunk, change, allowed=allowed, into_nonempty=self.record.into_nonempty)
+            ordered = parents_first(chunk)
+            return ChunkLoad(ordered, ordered.files, replace=True)
+        return ChunkLoad(chunk, self.missing(parents_first(chunk)))
+
+    def _check_chunks(self) -> None:
+        unknown = sorted(self.only - {chunk.chunk for chunk in self.chunks} - {UNTIMED_CHUNK})
+        if unknown:
+            pinned = self.resumed and not self.finished
+            why = ", which the target's unfinished import has pinned," if pinned else ""
+            then = " Finish it first: load the chunks that it has." if pinned else " Export them, and seal."
+            raise RestoreError(
+                f"Revision {self.state.revision}{why} has no {numbered(unknown)} to restore.{then}",
+                chunks=unknown,
+                revision=self.state.revision,
+            )
+
+    def renewed(self, renewals: Collection[Renewal]) -> RestorePlan:
+        """Return the plan after the ledger was renewed."""
+        return replace(self, ledger=self.ledger.renewed(renewals))
+
+    def with_ledger(self, ledger: Ledger) -> RestorePlan:
+        """Return the plan with what the ledger has now; storage is not read.
+
+        Raises:
+            OtherImportError: A different restore into the tables was recorded meanwhile.
+        """
+        check_ledger(ledger, self.source, self.settings.filters)
+        resumed = _resumed(ledger, self.source)
+        return replace(
+            self,
+            ledger=ledger,
+            record=resumed or self.record,
+            resumed=resumed is not None,
+            deleted=_deleted(self.source, ledger),
+        )
 
 
-def chunk_files(
-    state: State, schema: DatabaseSchema, filters: Filters, held: Sequence[Table], deleted: TombstoneDeletions
-) -> list[ChunkFiles]:
-    """Return what is loaded, chunk by chunk in order.
-
-    Untimed tables have no time: a time range leaves them whole. Rows without a time lie in no range.
+def plan_restore(
+    store: ObjectStore,
+    address: DatabaseAddress,
+    settings: RestoreSettings,
+    *,
+    session: Session | None = None,
+    depth: Depth = "quick",
+    recorded: bool = False,
+) -> RestorePlan:
+    """Verify the snapshot, map its schema, and check the target; changes nothing.
 
     Args:
-        state: The state at the restored revision.
-        schema: What is selected.
-        filters: What restricts the import.
-        held: The tables that the target will hold, as it will hold them.
-        deleted: What tombstones delete of the files.
+        store: The location.
+        address: The target.
+        settings: What the restore selects, and what it may do.
+        session: Returns the Spark session; called only for a Spark catalog.
+        depth: `quick` verifies log, documents and sizes; `full` also reads all data.
+        recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
 
     Raises:
-        RestoreError: A file belongs to a table that the snapshot's schema does not have.
+        DamageError: The location is damaged; names the objects.
+        VersionNotFoundError: There is no such sealed version.
+        UnknownRelationError: A chosen schema or table is not in the snapshot.
+        TargetNotEmptyError: A target table has rows that no restore loaded.
+        OtherImportError: The tables were restored with other filters, from elsewhere, or at another revision by a
+            restore that is unfinished.
+        RestoreError: The ledger does not fit the target or the revision.
     """
-    header = state.header
-    assert header is not None
-    time_range = None
-    if filters.start is not None or filters.end is not None:
-        time_range = TimeFilter(filters.start, filters.end, header.time_zone)
-    chosen = _chosen(state, schema, held)
-    found = []
-    for chunk in sorted(state.chunks):
-        if chunk != UNTIMED_CHUNK and time_range is not None:
-            window = state.window(chunk)
-            if not time_range.overlaps(window.start, window.end):
-                continue
-        found.append(_chunk_files(state, chosen, chunk, time_range, deleted))
-    return found
+    with open_restore_target(address, session) as target:
+        records = target.imports()
+    source = open_source(store, settings, records, depth=depth, recorded=recorded)
+    definition = definition_for(source.schema, address.uri, expressions=settings.filters.expressions)
+    with open_restore_target(address, session) as target:
+        contents = read_target(target, source, definition)
+    any_carrier = kind_of(address.uri) in ("spark", source.schema.database)
+    return _checked_plan(source, definition, contents, settings, any_carrier)
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """A table that is restored.
-
-    Attributes:
-        table: As the newest schema has it.
-        timed: Whether the target's table has a time index too.
-        windowed: Whether windows hold rows of it.
-    """
-
-    table: Table
-    timed: bool
-    windowed: bool
-
-
-def _chosen(state: State, schema: DatabaseSchema, held: Sequence[Table]) -> dict[TableName, _Chosen]:
-    timed = {table.table_name: table.time_index is not None for table in held}
-    windowed = {
-        TableName(known.file.schema, known.file.table)
-        for known in state.live_files()
-        if known.file.chunk != UNTIMED_CHUNK
-    }
-    return {
-        table.table_name: _Chosen(table, timed[table.table_name], table.table_name in windowed)
-        for table in schema.tables
-        if table.table_name in timed
-    }
+def _checked_plan(
+    source: RestoreSource,
+    definition: Definition,
+    contents: TargetContents,
+    settings: RestoreSettings,
+    any_carrier: bool,
+) -> RestorePlan:
+    ledger = contents.ledger
+    check_ledger(ledger, source, settings.filters)
+    resumed = _resumed(ledger, source)
+    check_tables(contents, definition, resumed=resumed is not None, into_nonempty=settings.into_nonempty)
+    record = resumed or _new_record(source, definition, contents, settings)
+    deleted = _deleted(source, ledger)
+    tables = source.schema.tables
+    chunks = tuple(chunk_files(source.state, tables, settings.filters, definition.tables, deleted))
+    if resumed is None:
+        windows = PinnedWindows.parse(record.windows)
+        ids = {chunk.chunk for chunk in chunks}
+        check_windows(ledger.loaded, ledger.earlier, windows, ids, source.state.revision)
+    return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
 
 
-def _chunk_files(
-    state: State,
-    chosen: Mapping[TableName, _Chosen],
-    chunk: int,
-    time_range: TimeFilter | None,
-    deleted: TombstoneDeletions,
-) -> ChunkFiles:
-    rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
-    files = []
-    zone = state.header.time_zone if state.header else "UTC"
-    for known in state.live_files(chunk):
-        each = chosen.get(TableName(known.file.schema, known.file.table))
-        if each is None:
-            continue
-        has_time = each.table.time_index is not None
-        if not (chunk == UNTIMED_CHUNK and has_time and time_range is not None):
-            cut = _cut(state, chunk, time_range) if has_time else None
-            files.append(FilePlan(known.file, each.table, zone, cut, deleted.predicates(known.file)))
-    bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
-    return ChunkFiles(chunk, tuple(files), bounded)
+def _resumed(ledger: Ledger, source: RestoreSource) -> RestoreRecord | None:
+    """Return the newest restore into the tables if it restores the same revision; `check_ledger` compared the rest."""
+    newest = ledger.newest
+    return newest if newest is not None and newest.revision == source.state.revision else None
 
 
-def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeFilter | None) -> Rows | None:
-    """Return which of a table's rows a chunk holds; None for none, or where nothing tells them from others."""
-    if not each.timed:
-        return AllRows() if chunk == UNTIMED_CHUNK and not each.windowed else None
-    if chunk != UNTIMED_CHUNK:
-        window, zone = state.window(chunk), state.header.time_zone if state.header else "UTC"
-        return WindowRows(window.start, window.end, zone)
-    return None if time_range is not None else TimelessRows()
+def _deleted(source: RestoreSource, ledger: Ledger) -> TombstoneDeletions:
+    own = source.head.location_id
+    before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
+    return TombstoneDeletions(source.state, source.documents, before)
 
 
-def _cut(state: State, chunk: int, time_range: TimeFilter | None) -> TimeFilter | None:
-    if chunk == UNTIMED_CHUNK or time_range is None:
-        return None
-    window = state.window(chunk)
-    return None if time_range.covers(window.start, window.end) else time_range
-
-
-def parents_first(chunk: ChunkFiles) -> ChunkFiles:
-    """Return a chunk whose files stand in the order of foreign keys, those of a circle as they come."""
-    tables = {plan.table.table_name: plan.table for plan in chunk.files}
-    parents = {
-        name: {TableName(key.referenced_schema, key.referenced_table) for key in table.foreign_keys} & set(tables)
-        for name, table in tables.items()
-    }
-    order: dict[TableName, int] = {}
-
-    def place(name: TableName, above: frozenset[TableName]) -> None:
-        if name in order:
-            return
-        for parent in sorted(parents[name] - above - {name}):
-            place(parent, above | {name})
-        order.setdefault(name, len(order))
-
-    for name in sorted(tables):
-        place(name, frozenset())
-    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: order[plan.table.table_name])))
-
-
-def check_complete(state: State, schema: DatabaseSchema) -> None:
-    """Make sure that no file of the revision belongs to a table that nobody knows any more.
-
-    Raises:
-        RestoreError: One does.
-    """
-    known = {table.table_name for table in schema.tables}
-    unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - known
-    if unknown:
-        names = ", ".join(sorted(map(str, unknown)))
-        raise RestoreError(
-            f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
-            " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
-            tables=names,
-        )
+def _new_record(
+    source: RestoreSource, definition: Definition, contents: TargetContents, settings: RestoreSettings
+) -> RestoreRecord:
+    """Return what the ledger will record of a restore that starts."""
+    restore_id = uuid.uuid4().hex
+    tables, earlier, existing = contents.ledger.tables, contents.ledger.earlier, contents.existing
+    own: set[TableName] = set(earlier[-1].tables) if earlier else set()
+    of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
+    return RestoreRecord(
+        id=restore_id,
+        tag=restore_pins.tag_of(restore_id),
+        location_id=source.state.location_id,
+        location=source.location,
+        revision=source.state.revision,
+        checksum=source.checksum,
+        filters=settings.filters.text(),
+        tables=tables,
+        made=tuple(sorted(created_by(definition) - set(existing))),
+        into_nonempty=bool(of_others) or any(record.into_nonempty for record in earlier),
+        windows=PinnedWindows.of(source.state, source.schema).text(),
+    )

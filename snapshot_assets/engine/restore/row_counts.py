@@ -1,21 +1,24 @@
-"""Whether a target still holds the rows that its ledger says were loaded: nothing else notices that they are gone."""
+"""Compares the rows of a target with those that its ledger lists: only a count shows that rows are missing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from snapshot_assets.databases.source import AllRows
+from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.restore.decide import expected_rows, key_of
-from snapshot_assets.engine.restore.prepared import Prepared
+from snapshot_assets.engine.restore.changes import key_of
+from snapshot_assets.engine.restore.files import FilePlan
+from snapshot_assets.engine.restore.loader import ChunkOutcome
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.errors import RestoreError
+from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import Table, TableName
 
 _MOST_WINDOWS = 100
-"""Of more windows it is not looked up which ones differ: each is a query."""
+"""If there are more windows, the message does not name those that differ: each takes a query."""
 
 _AGAIN = (
     "To load them again, drop the import's tables, give --forget-ledger, and import again; single windows come back"
@@ -23,13 +26,13 @@ _AGAIN = (
 )
 
 
-def how_to_load_again(prepared: Prepared) -> str:
-    """Return how rows that are gone come back, and which other imports suffer from it."""
-    if not prepared.others:
+def how_to_load_again(plan: RestorePlan) -> str:
+    """Return how to load missing rows again, and which other restores that affects."""
+    if not plan.others:
         return _AGAIN
-    places = ", ".join(sorted({each.location for each in prepared.others}))
+    places = ", ".join(sorted({each.location for each in plan.others}))
     return (
-        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(prepared.others)} other imports too (of"
+        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(plan.others)} other imports too (of"
         f" {places}): before they run again, their tables have to be dropped as well."
     )
 
@@ -39,9 +42,9 @@ class RowCountDifference:
     """A table that does not hold the rows that were loaded.
 
     Attributes:
-        loaded: Rows that the ledger has.
-        found: Rows that are there.
-        chunks: Windows that differ, where they were looked at.
+        loaded: Rows that the ledger lists.
+        found: Rows in the table.
+        chunks: Windows that differ; empty where they were not counted.
     """
 
     table: TableName
@@ -50,63 +53,124 @@ class RowCountDifference:
     chunks: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return it as a message has it."""
+        """Return it for a message."""
         where = f" (other rows than loaded in {numbered(self.chunks)})" if self.chunks else ""
         return f"{self.table}: {self.loaded} were loaded, {self.found} are there{where}"
 
 
-def check_rows(target: RestoreTarget, prepared: Prepared, only: Collection[int] = (), *, added: bool) -> None:
-    """Count the rows of an import that are loaded, before the ledger is believed.
+def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool) -> None:
+    """Count the loaded rows of a restore, before its ledger is relied on.
 
     Args:
-        target: The import's target.
-        prepared: The import.
-        only: Chunk ids; empty for all.
-        added: Whether more rows than were loaded are an error too. They are none where rows of others may be there.
+        target: The restore's target.
+        plan: The restore, for the chunks that are counted.
+        added: Whether more rows than were loaded are an error too, unless tables may have rows of others.
 
     Raises:
-        RestoreError: Rows are gone, or more; names the tables with both numbers.
+        RestoreError: Rows are missing, or there are more; names the tables with both numbers.
     """
-    whole = set(only) >= {chunk.chunk for chunk in prepared.chunks} or not only
-    found = _whole(target, prepared) if whole else _of_chunks(target, prepared, only)
-    added = added and not prepared.record.into_nonempty
+    every = {chunk.chunk for chunk in plan.chunks}
+    found = _whole(target, plan) if not plan.only or plan.only >= every else _of_chunks(target, plan)
+    added = added and not plan.record.into_nonempty
     different = [each for each in found if added or each.found < each.loaded]
     if different:
         raise RestoreError(
-            f"The target does not hold the rows that were loaded: {'; '.join(map(str, different))}. Somebody changed"
-            f" them since; the ledger still has them, so nothing was done. {how_to_load_again(prepared)}",
+            f"The target does not hold the rows that were loaded: {'; '.join(map(str, different))}. They were changed"
+            f" since; the ledger still lists them, so nothing was done. {how_to_load_again(plan)}",
             tables=[str(each.table) for each in different],
         )
 
 
-def _whole(target: RestoreTarget, prepared: Prepared) -> Iterator[RowCountDifference]:
+def _whole(target: RestoreTarget, plan: RestorePlan) -> Iterator[RowCountDifference]:
     loaded: Counter[TableName] = Counter()
-    for (name, _), entry in prepared.done.items():
-        loaded[name] += entry.rows
-    for table in prepared.definition.tables:
+    for entry in plan.ledger.loaded:
+        loaded[entry.table] += entry.rows
+    for table in plan.definition.tables:
         name = table.table_name
         if name not in loaded:
             continue
         found = target.count(table, AllRows())
         if found != loaded[name]:
-            chunks = tuple(_windows(target, prepared, table)) if found else ()
+            chunks = tuple(_windows(target, plan, table)) if found else ()
             yield RowCountDifference(name, loaded[name], found, chunks)
 
 
-def _windows(target: RestoreTarget, prepared: Prepared, table: Table) -> Iterator[int]:
-    """Yield the chunks of a table whose rows are others, where a window tells them."""
-    if len(prepared.chunks) > _MOST_WINDOWS:
+def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator[int]:
+    """Yield the chunks whose rows of a table differ, where a window identifies them."""
+    if len(plan.chunks) > _MOST_WINDOWS:
         return
-    for chunk in prepared.chunks:
-        for held, rows in chunk.tables:
-            plans = [plan for plan in chunk.files if plan.table.table_name == table.table_name]
-            if held.table_name == table.table_name and all(key_of(plan) in prepared.done for plan in plans):
-                expected = sum(expected_rows(plan, prepared.done) for plan in plans)
-                if target.count(table, rows) != expected:
-                    yield chunk.chunk
+    for chunk in plan.chunks:
+        for bounded, rows in chunk.tables:
+            if bounded.table_name != table.table_name:
+                continue
+            files = [each for each in chunk.files if each.table.table_name == table.table_name]
+            expected = sum(_expected_rows(plan, each) for each in files)
+            loaded = all(key_of(each) in plan.ledger.files for each in files)
+            if loaded and target.count(table, rows) != expected:
+                yield chunk.chunk
 
 
-def _of_chunks(target: RestoreTarget, prepared: Prepared, only: Collection[int]) -> Iterator[RowCountDifference]:
-    for chunk in sorted(set(only)):
-        for name, (loaded, found) in prepared.differences(target, chunk).items():
+def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[RowCountDifference]:
+    for chunk in sorted(plan.only):
+        for name, (loaded, found) in chunk_differences(target, plan, chunk).items():
             yield RowCountDifference(name, loaded, found, (chunk,))
+
+
+def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> dict[TableName, tuple[int, int]]:
+    """Compare a loaded chunk's rows in the target with the manifest's.
+
+    Returns:
+        Rows expected and rows found, of the tables that differ.
+    """
+    tables = {table.table_name: table for table in plan.definition.tables}
+    bounded = {table.table_name: rows for each in plan.chunks if each.chunk == chunk for table, rows in each.tables}
+    if chunk == UNTIMED_CHUNK:  # a table whose rows no window identifies is counted once, whole
+        bounded |= {name: AllRows() for name, table in tables.items() if table.time_index is None}
+    different = {}
+    for name, rows in bounded.items():
+        expected = sum(_expected_rows(plan, each) for each in _files_of(plan, name, chunk, rows))
+        found = target.count(tables[name], rows)
+        if found != expected:
+            different[name] = (expected, found)
+    return different
+
+
+def _files_of(plan: RestorePlan, table: TableName, chunk: int, rows: Rows) -> Iterator[FilePlan]:
+    """Yield the files that bring some rows of a table; those of other chunks too if all rows are counted at once."""
+    for each in plan.chunks:
+        for file in each.files:
+            elsewhere = isinstance(rows, AllRows) and key_of(file) in plan.ledger.files
+            if file.table.table_name == table and (each.chunk == chunk or elsewhere):
+                yield file
+
+
+def _expected_rows(plan: RestorePlan, file: FilePlan) -> int:
+    """Return how many rows a file brings; for a file that is not loaded whole, only the ledger has the number."""
+    entry = plan.ledger.files.get(key_of(file))
+    return file.file.rows if file.whole or entry is None else entry.rows
+
+
+def rows_after(plan: RestorePlan, outcome: ChunkOutcome) -> int:
+    """Return how many rows the target holds of a chunk.
+
+    Args:
+        plan: The restore, as it was before the chunk was loaded.
+        outcome: What loading the chunk did.
+    """
+    files = [file for each in plan.chunks if each.chunk == outcome.chunk for file in each.files]
+    if all(file.whole for file in files):
+        return sum(file.file.rows for file in files)
+    loaded = () if outcome.status == "replaced" else {key_of(file) for file in files} & set(plan.ledger.files)
+    return sum(plan.ledger.files[key].rows for key in loaded) + outcome.rows
+
+
+def table_counts(target: RestoreTarget, plan: RestorePlan) -> dict[TableName, tuple[int, int]]:
+    """Return rows expected and rows found, for every restored table."""
+    expected: Counter[TableName] = Counter()
+    for chunk in plan.chunks:
+        for file in chunk.files:
+            expected[file.table.table_name] += _expected_rows(plan, file)
+    return {
+        table.table_name: (expected[table.table_name], target.count(table, AllRows()))
+        for table in plan.definition.tables
+    }

@@ -1,11 +1,12 @@
-"""Restoring into a Spark catalog: the driver writes DataFrames, because no task has a session of its own."""
+"""Restores into a Spark catalog: the driver writes DataFrames, because a task has no Spark session."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,46 +20,45 @@ from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.parquet.frames import file_frame
-from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.restore.decide import ChunkLoad
 from snapshot_assets.engine.restore.loader import Loader
-from snapshot_assets.engine.restore.tasks import FileResult, FileWork
+from snapshot_assets.engine.restore.tasks import FileResult, FileWork, batches_of
 from snapshot_assets.engine.session import prepare_session, spark_errors
-from snapshot_assets.errors import SnapshotError, UnknownSourceError
+from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
 
 _AS_THEY_ARE = ("string", "char(", "varchar(")
-"""Types that an insert makes of a string by itself: a cast would not check their lengths."""
+"""Types that an insert converts from a string, checking its length; a cast would not check it."""
 
 
 def is_spark(address: DatabaseAddress) -> bool:
-    """Tell whether a target is a Spark catalog."""
+    """Return whether a target is a Spark catalog."""
     return kind_of(address.uri) == "spark"
 
 
-def open_restore_target(address: DatabaseAddress, session: Session | None) -> RestoreTarget:
-    """Open a target of any kind.
+def open_restore_target(address: DatabaseAddress, session: Session | None) -> AbstractContextManager[RestoreTarget]:
+    """Open a target of any kind, and close it at the end of the context.
 
     Args:
         address: Alias and URI.
         session: Returns the Spark session; called only for a Spark catalog.
 
     Raises:
-        UnknownSourceError: A Spark catalog is to be opened without a session; see also `open_target`.
+        UnknownSourceError: The target is a Spark catalog, and there is no session; see also `open_target`.
     """
     if is_spark(address) and session is not None:
-        return SparkTarget(address, session())
-    return open_target(address)
+        return closing(SparkTarget(address, session()))
+    return closing(open_target(address))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What goes into one table from one chunk.
+    """The rows of one chunk for one table.
 
     Attributes:
         table: The table as the target holds it.
-        rows: Which of its rows are the chunk's; None where nothing tells, because the table has no time index.
+        rows: The chunk's rows in the target; None if they cannot be identified, because the table has no time index.
     """
 
     claim: Claim
@@ -67,21 +67,18 @@ class _Part:
     works: tuple[FileWork, ...]
 
 
-def _no_session() -> SparkSession:
-    raise UnknownSourceError("A Spark catalog cannot be loaded into without a Spark session.")
-
-
 @dataclass(frozen=True)
 class SparkLoader(Loader):
-    """A loader of which the driver writes each table's rows of a chunk as one DataFrame.
+    """A loader whose driver writes each table's rows of a chunk as one DataFrame.
 
     Attributes:
         session: Returns the session.
     """
 
-    session: Session = field(default=_no_session)
+    session: Session | None = None
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
+        assert self.session is not None  # the target could not be opened without one
         spark = prepare_session(self.session())
         target = SparkTarget(self.address, spark)
         parts = [part for load in loads for part in self._parts(spark, load, works[load.chunk.chunk])]
@@ -121,7 +118,7 @@ class SparkLoader(Loader):
                 yield _Part(claim, self.tables[name], rows, counted)
 
     def _counted(self, spark: SparkSession, work: FileWork) -> FileWork:
-        """Return work whose ledger row says how many rows will go in: one that is not wanted whole has fewer."""
+        """Return the work with the number of rows that will be inserted, which is less than the file's if it is cut."""
         rows = work.plan.file.rows
         if not work.plan.whole:
             with spark_errors():
@@ -146,7 +143,7 @@ class SparkLoader(Loader):
         order = target.columns(part.table)
         columns = {column.name: column for column in part.table.columns}
         kinds: dict[pa.Schema, list[FileWork]] = {}
-        for work in part.works:  # files that carry a column in different ways are read by themselves
+        for work in part.works:  # files with different carriers are read separately
             kinds.setdefault(_schema(work.table), []).append(work)
         frames = [_frame(spark, self.store, works) for works in kinds.values()]
         if not frames:
@@ -168,12 +165,6 @@ def _schema(table: Table) -> pa.Schema:
 
 
 def _frame(spark: SparkSession, store: ObjectStore, works: Sequence[FileWork]) -> DataFrame:
-    """Return the rows of files that are wanted; all have one schema."""
+    """Return the restored rows of files that have one schema."""
     schema = _schema(works[0].table)
-
-    def read(work: FileWork) -> Iterator[pa.RecordBatch]:
-        plan = work.plan
-        for rows in read_batches(store, plan.file, schema, zone=plan.zone, deleted=plan.deleted):
-            yield rows if plan.cut is None else plan.cut.filter(rows, work.table)
-
-    return file_frame(spark, works, schema, read)
+    return file_frame(spark, works, schema, lambda work: batches_of(store, work, schema))

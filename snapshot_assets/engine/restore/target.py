@@ -1,21 +1,47 @@
-"""The target before the first row: how its tables are made, and whether they may be loaded into."""
+"""The target before the first row: how its tables are created, and whether rows may be loaded into them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import kind_of, target_module
-from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreRecord
-from snapshot_assets.engine.restore.plan import Filters, described
-from snapshot_assets.engine.restore.source import RestoreSource
+from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreTarget
+from snapshot_assets.engine.restore.ledger import Ledger
+from snapshot_assets.engine.restore.settings import Filters, described
+from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
 from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
 from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
+@dataclass(frozen=True)
+class TargetContents:
+    """What a target has of a restore's tables.
+
+    Attributes:
+        existing: Tables and views that exist.
+        other_types: Columns that exist with another type.
+        ledger: The ledger.
+    """
+
+    existing: Mapping[TableName, ExistingTable]
+    other_types: Sequence[OtherType]
+    ledger: Ledger
+
+
+def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
+    """Return what a target has of a restore's tables."""
+    tables = tuple(table.table_name for table in definition.tables)
+    return TargetContents(
+        existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
+        other_types=target.other_types(definition.tables),
+        ledger=Ledger.read(target, source.state.location_id, tables),
+    )
+
+
 def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> Definition:
-    """Return how a schema is made in a target, mapped through the Arrow types where that is of another kind.
+    """Return how a target creates a schema, converted through Arrow types if the target is of another kind.
 
     Args:
         schema: What is restored.
@@ -30,24 +56,19 @@ def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> De
     return replace(definition, lost=(*lost, *definition.lost))
 
 
-def made_by(definition: Definition) -> set[TableName]:
-    """Return the tables and views that a definition makes."""
+def created_by(definition: Definition) -> set[TableName]:
+    """Return the tables and views that a definition creates."""
     statements = (*definition.before, *definition.after)
     return {statement.table for statement in statements if statement.table is not None}
 
 
-def newest_import(imports: Sequence[RestoreRecord], tables: Sequence[TableName]) -> RestoreRecord | None:
-    """Return the newest import into any of the tables."""
-    wanted = set(tables)
-    return next((record for record in reversed(imports) if wanted & set(record.tables)), None)
-
-
-def check_same_import(newest: RestoreRecord | None, source: RestoreSource, filters: Filters) -> None:
-    """Refuse tables that another import filled.
+def check_ledger(ledger: Ledger, source: RestoreSource, filters: Filters) -> None:
+    """Refuse tables that a different restore filled, or is filling.
 
     Raises:
-        OtherImportError: From another location, or with other filters; names both values.
+        OtherImportError: It is from another location, has other filters, or is unfinished at another revision.
     """
+    newest = ledger.newest
     if newest is None:
         return
     if newest.location_id != source.state.location_id:
@@ -64,52 +85,33 @@ def check_same_import(newest: RestoreRecord | None, source: RestoreSource, filte
             " and give --forget-ledger.",
             filters=newest.filters,
         )
+    check_unfinished(newest, source.state.revision)
 
 
-def check_tables(
-    existing: Mapping[TableName, ExistingTable],
-    definition: Definition,
-    others: Sequence[OtherType],
-    newest: RestoreRecord | None,
-    *,
-    into_nonempty: bool,
-) -> None:
-    """Refuse tables that have other columns, columns of other types, or rows that the ledger does not know.
+def check_tables(contents: TargetContents, definition: Definition, *, resumed: bool, into_nonempty: bool) -> None:
+    """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
+
+    Args:
+        contents: What the target has.
+        definition: How the tables are created.
+        resumed: Whether the restore has created its tables already.
+        into_nonempty: Whether tables may have rows of others.
 
     Raises:
-        RestoreError: Something else has a table's name. Or a table has other columns; names those that are missing or
-            too many. Or columns have other types; names each with both types.
-        TargetNotEmptyError: A table holds rows of others.
+        RestoreError: A table is missing, is not a table, or has other columns or types; names what differs.
+        TargetNotEmptyError: A table has rows of others.
     """
-    known = set(newest.tables) if newest else set()
+    _check_not_dropped(contents, resumed=resumed)
+    newest = contents.ledger.newest
+    restored = set(newest.tables) if newest else set()
     filled: list[str] = []
     for table in definition.tables:
-        name, found = table.table_name, existing.get(table.table_name)
-        if found is None:
-            continue
-        if found.what != "table":
-            raise RestoreError(
-                f"{name} is a {found.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
-                " or choose other tables.",
-                table=str(name),
-            )
-        wanted = {column.name for column in table.columns}
-        if wanted != set(found.columns):
-            raise RestoreError(
-                f"Table {name} is in the target with other columns: missing are"
-                f" {_names(wanted - set(found.columns))}, too many are {_names(set(found.columns) - wanted)}. Alter it,"
-                " or drop it and let the import make it.",
-                table=str(name),
-            )
-        if found.has_rows and name not in known:
-            filled.append(str(name))
-    if others:
-        some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
-        raise RestoreError(
-            f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
-            " tables and let the import make them.",
-            columns=[f"{each.table}.{each.column}" for each in others],
-        )
+        existing = contents.existing.get(table.table_name)
+        if existing is not None:
+            _check_columns(table.table_name, existing, {column.name for column in table.columns})
+            if existing.has_rows and table.table_name not in restored:
+                filled.append(str(table.table_name))
+    _check_types(contents.other_types)
     if filled and not into_nonempty:
         raise TargetNotEmptyError(
             f"Target tables hold rows that no import of this snapshot put there: {', '.join(filled)}. Empty or drop"
@@ -119,5 +121,46 @@ def check_tables(
         )
 
 
-def _names(names: set[str]) -> str:
+def _check_not_dropped(contents: TargetContents, *, resumed: bool) -> None:
+    """Refuse to continue where a table is missing that a restore created or filled."""
+    filled = {entry.table for entry in contents.ledger.loaded}
+    tables = contents.ledger.tables
+    gone = sorted(name for name in tables if name not in contents.existing and (resumed or name in filled))
+    if gone:
+        names = _names(map(str, gone))
+        raise RestoreError(
+            f"{names} is not there any more, though the target's ledger says that an import made it: it was dropped or"
+            " renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
+            " again.",
+            tables=names,
+        )
+
+
+def _check_columns(name: TableName, existing: ExistingTable, wanted: set[str]) -> None:
+    if existing.what != "table":
+        raise RestoreError(
+            f"{name} is a {existing.what} in the target; expected a table, or nothing of that name. Drop or rename it,"
+            " or choose other tables.",
+            table=str(name),
+        )
+    there = set(existing.columns)
+    if wanted != there:
+        raise RestoreError(
+            f"Table {name} is in the target with other columns: missing are {_names(wanted - there)}, too many are"
+            f" {_names(there - wanted)}. Alter it, or drop it and let the import make it.",
+            table=str(name),
+        )
+
+
+def _check_types(others: Sequence[OtherType]) -> None:
+    if others:
+        some = "; ".join(f"{each.table}.{each.column} is {each.found}, not {each.expected}" for each in others)
+        raise RestoreError(
+            f"Columns are in the target with other types than the import would make: {some}. Alter them, or drop the"
+            " tables and let the import make them.",
+            columns=[f"{each.table}.{each.column}" for each in others],
+        )
+
+
+def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"

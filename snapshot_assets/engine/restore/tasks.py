@@ -1,6 +1,6 @@
-"""What one task of a restore does, as plain functions that run without Spark too.
+"""The tasks of a restore, as plain functions that also run without Spark.
 
-A chunk is restored by two rounds of tasks: all its files are hashed, then all are loaded, each in one transaction.
+Two rounds of tasks restore a chunk: the first hashes all its files, the second loads them, each in one transaction.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.target import Load, LoadedFile, Target
+from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Target
 from snapshot_assets.engine.parquet.reader import check_hash, read_batches
-from snapshot_assets.engine.restore.plan import FilePlan
+from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
 from snapshot_assets.format.relations import Table
 from snapshot_assets.storage.base import ObjectStore
@@ -24,10 +24,11 @@ from snapshot_assets.storage.base import ObjectStore
 
 @dataclass(frozen=True)
 class FileWork:
-    """One file to be hashed and loaded.
+    """One file to hash and load.
 
     Attributes:
-        table: The table as the target holds it, each column carried as in the file.
+        table: The table as the target holds it, with the carriers of the file's columns.
+        entry: The file's ledger row.
     """
 
     plan: FilePlan
@@ -36,16 +37,8 @@ class FileWork:
 
 
 @dataclass(frozen=True)
-class HashTask:
-    """Files to be hashed."""
-
-    store: ObjectStore
-    works: tuple[FileWork, ...]
-
-
-@dataclass(frozen=True)
-class LoadTask:
-    """Files to be loaded over one connection, each in a transaction of its own."""
+class FilesTask:
+    """Files to hash, or to load over one connection, each in its own transaction."""
 
     address: DatabaseAddress
     store: ObjectStore
@@ -54,28 +47,27 @@ class LoadTask:
 
 @dataclass(frozen=True)
 class ReplaceTask:
-    """One chunk to be replaced in one transaction.
+    """One chunk to replace in one transaction.
 
     Attributes:
-        import_id: The import that replaces it.
-        tables: Tables of the chunk with the rows that are deleted; their batches come from `works`.
+        record: The restore that replaces it.
+        tables: Tables of the chunk, with the rows to delete; their new rows come from `works`.
     """
 
     address: DatabaseAddress
     store: ObjectStore
     chunk: int
-    location_id: str
-    import_id: str
+    record: RestoreRecord
     tables: tuple[tuple[Table, Rows], ...]
     works: tuple[FileWork, ...]
 
 
 @dataclass(frozen=True)
 class FileResult:
-    """What became of one file, or of a replaced chunk.
+    """The result for one file, or for a replaced chunk.
 
     Attributes:
-        rows: Rows inserted; None if the ledger had the file already, or where it was only hashed.
+        rows: Rows inserted; None if the ledger had the file already, or if it was only hashed.
     """
 
     chunk: int
@@ -85,8 +77,8 @@ class FileResult:
     seconds: float = field(default=0.0, compare=False)
 
 
-def hash_files(task: HashTask) -> Iterator[FileResult]:
-    """Hash files; one that is damaged does not stop the others, so that all are named."""
+def hash_files(task: FilesTask) -> Iterator[FileResult]:
+    """Hash files, and yield the error of every damaged one."""
     for work in task.works:
         file = work.plan.file
         try:
@@ -97,8 +89,8 @@ def hash_files(task: HashTask) -> Iterator[FileResult]:
             yield FileResult(file.chunk, file.path)
 
 
-def load_files(task: LoadTask) -> Iterator[FileResult]:
-    """Load files; one that fails does not stop the others."""
+def load_files(task: FilesTask) -> Iterator[FileResult]:
+    """Load files; after one that fails, the next is loaded."""
     try:
         target = open_target(task.address)
     except SnapshotError as error:
@@ -115,7 +107,7 @@ def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
     file, started = work.plan.file, time.monotonic()
     try:
         with _described(file.path):
-            rows = target.load(work.entry, work.table, batches_of(store, work))
+            rows = target.load(work.entry, work.table, _batches(store, work))
     except SnapshotError as error:
         return FileResult(file.chunk, file.path, error=error)
     return FileResult(file.chunk, file.path, rows, seconds=time.monotonic() - started)
@@ -123,7 +115,7 @@ def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
 
 @contextmanager
 def _described(what: str) -> Iterator[None]:
-    """Raise whatever a driver or Arrow raises as an error of this package's: it fails this file or chunk only."""
+    """Turn an error of a driver or of Arrow into one of this package, so that only this file or chunk fails."""
     try:
         yield
     except SnapshotError:
@@ -133,7 +125,7 @@ def _described(what: str) -> Iterator[None]:
 
 
 def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
-    """Delete a chunk's rows and load its files of now, in one transaction."""
+    """Delete a chunk's rows and load its current files, in one transaction."""
     started = time.monotonic()
     try:
         with _described(f"chunk {task.chunk}"), closing(open_target(task.address)) as target:
@@ -146,13 +138,16 @@ def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
 
 def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:
     works = [work for work in task.works if work.table.table_name == table.table_name]
-    files = [(work.entry, work.table, batches_of(task.store, work)) for work in works]
-    return Load(task.location_id, task.import_id, table, rows, files)
+    files = [(work.entry, work.table, _batches(task.store, work)) for work in works]
+    return Load(task.record.location_id, task.record.id, table, rows, files)
 
 
-def batches_of(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file that are wanted, in the schema that it is loaded with."""
+def _batches(store: ObjectStore, work: FileWork) -> Iterator[pa.RecordBatch]:
     stored = [column for column in work.table.columns if column.generated is None]
-    schema = pa.schema([column.arrow_field() for column in stored])
+    return batches_of(store, work, pa.schema([column.arrow_field() for column in stored]))
+
+
+def batches_of(store: ObjectStore, work: FileWork, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file that are restored, in the schema that it is loaded with."""
     for batch in read_batches(store, work.plan.file, schema, zone=work.plan.zone, deleted=work.plan.deleted):
         yield batch if work.plan.cut is None else work.plan.cut.filter(batch, work.table)

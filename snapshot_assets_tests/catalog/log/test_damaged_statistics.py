@@ -1,4 +1,4 @@
-"""One flipped bit in a checkpoint's statistics, where the log is whole: nothing stops, and the checkpoint is mended."""
+"""Damaged bytes in a checkpoint of a whole log: nothing stops, and the checkpoint is written again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def checkpoints(sealed: Writer) -> list[int]:
 
 
 @pytest.mark.parametrize("place", [-3, None])
-def test_a_rebuild_of_a_whole_log_names_the_checkpoint_and_what_mends_it(
+def test_a_rebuild_of_a_whole_log_names_the_checkpoint_and_its_repair(
     sealed: Writer, checkpoints: list[int], place: int | None
 ) -> None:
     for revision in checkpoints:
@@ -74,7 +74,7 @@ def test_a_rebuild_of_a_whole_log_names_the_checkpoint_and_what_mends_it(
 
 @pytest.mark.parametrize("place", [-3, 40])
 def test_a_rebuild_that_is_needed_passes_a_damaged_checkpoint_over(sealed: Writer, place: int) -> None:
-    """Nothing that the log says is lost by it, statistics neither."""
+    """The rebuilt log has all states and statistics."""
     before = read_state(sealed.store, statistics=True)
     newest = list_log(sealed.store).checkpoints[-1]
     flip(sealed.store, checkpoint_path(newest), place)
@@ -179,8 +179,8 @@ def test_a_checkpoint_that_nothing_else_gives_is_left_as_it_is(sealed: Writer, p
     assert damage(sealed.store) == []
 
 
-def test_the_writer_of_a_due_checkpoint_mends_a_damaged_one(sealed: Writer, checkpoints: list[int]) -> None:
-    """Before, it was said to be written, and nothing had changed."""
+def test_the_writer_of_a_due_checkpoint_replaces_a_damaged_one(sealed: Writer, checkpoints: list[int]) -> None:
+    """The create finds an object there, and replaces it."""
     path = checkpoint_path(checkpoints[-1])
     for place in (2, 40):
         flip(sealed.store, path, place)

@@ -1,4 +1,4 @@
-"""Nothing is written that readers refuse: what is too large is refused before, or goes in several commits."""
+"""Objects that readers refuse are never written: they are refused before, or split into several commits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sealed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> Writer:
     return writer
 
 
-def test_a_rollback_that_nobody_could_read_is_refused(sealed: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_that_is_too_large_is_refused(sealed: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [info.path for info in sealed.store.list()]
     monkeypatch.setattr(documents, "MAX_TRANSACTION_BYTES", LIMIT // 4)
     with pytest.raises(LimitExceededError, match=rf"10\.txn would have \d+ bytes; at most {LIMIT // 4} .* \d+ actions"):
@@ -50,23 +50,23 @@ def test_a_rollback_that_nobody_could_read_is_refused(sealed: Writer, monkeypatc
     assert read_state(sealed.store).revision == 10
 
 
-def test_what_garbage_collection_gives_up_is_told_in_as_many_commits_as_it_takes(sealed: Writer) -> None:
+def test_garbage_collection_records_what_it_deletes_in_several_commits(sealed: Writer) -> None:
     gone = set(sealed.catalog.state.files.at(SEAL).paths())
     expire(sealed.catalog, keep_last=1)
     head = sealed.catalog.state.revision
     found = collect_garbage(sealed.catalog, grace=NOW, unsafe=True)
     assert gone <= {each.path for each in found.deleted}
-    said = [entry.transaction for entry in scan_log(sealed.store).entries if entry.transaction.revision > head]
-    assert len(said) == 9  # of at most four paths: 30 files and 3 receipts
+    commits = [entry.transaction for entry in scan_log(sealed.store).entries if entry.transaction.revision > head]
+    assert len(commits) == 9  # of at most four paths: 30 files and 3 receipts
     purged = [
-        path for each in said for action in each.actions if isinstance(action, act.Purged) for path in action.paths
+        path for each in commits for action in each.actions if isinstance(action, act.Purged) for path in action.paths
     ]
     assert sorted(purged) == sorted(gone)
     assert gone.isdisjoint(info.path for info in sealed.store.list())
     assert not verify(sealed.store).faults
 
 
-def test_a_pin_whose_object_nobody_could_read_is_refused(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_whose_object_is_too_large_is_refused(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     sealed_by(writer)
     before = [info.path for info in writer.store.list()]
     with monkeypatch.context() as patch:
@@ -80,7 +80,7 @@ def test_a_pin_whose_object_nobody_could_read_is_refused(writer: Writer, monkeyp
 
 
 @pytest.mark.parametrize("limit", ["MAX_DOCUMENT_BYTES", "MAX_SECTION_BYTES"])
-def test_a_checkpoint_that_nobody_could_read_is_refused_and_no_commit_fails_by_it(
+def test_a_checkpoint_that_is_too_large_is_refused_and_no_commit_fails(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     sealed_by(writer)

@@ -1,9 +1,9 @@
-"""Absence in one listing proves nothing: what it passes over is looked for by its name before it counts as missing."""
+"""Absence from one listing proves nothing: an object is requested by its name before it counts as missing."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -116,7 +116,7 @@ def test_whatever_listings_pass_over_nothing_is_damaged_lost_or_deleted(pinned: 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_pruning_deletes_without_a_hole_whatever_listings_pass_over(pinned: Writer, seed: int) -> None:
-    """A transaction that stayed between pruned ones would let a writer that slept commit behind it."""
+    """A transaction left between pruned ones would let a writer that slept commit after it."""
     for _ in range(2):
         save_again(pinned)
         write_checkpoint(pinned.store, pinned.catalog.state)
@@ -131,7 +131,7 @@ def save_again(writer: Writer) -> None:
 
 
 def test_a_hole_below_a_rebuild_costs_no_second_listing(pinned: Writer) -> None:
-    """Verification, which reads what is left of the log, lists again; opening needs nothing of it."""
+    """Verification reads the rest of the log and lists again; opening does not."""
     store = pinned.store
     for revision in (2, 3, 4):
         store.delete(transaction_path(revision))
@@ -161,12 +161,11 @@ def test_a_deletion_leaves_nothing_whatever_listings_pass_over(pinned: Writer, s
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rebuild_takes_what_a_listing_passes_over(pinned: Writer, seed: int) -> None:
-    """The same is found as by a listing that shows all, and no more is lost."""
+    """It has the same result with a listing that shows everything."""
     pinned.store.delete(transaction_path(8))
     expected = rebuild(pinned.store, dry_run=True)
     found = rebuild(randomly_hidden(pinned.store, seed), dry_run=True)
-    told: Callable[[tuple[str, ...]], list[str]] = sorted
-    assert told(found.lost) == told(expected.lost)
+    assert sorted(found.lost) == sorted(expected.lost)
     assert (found.files, found.rows, found.tags, found.savepoints, found.sealed) == (
         expected.files,
         expected.rows,

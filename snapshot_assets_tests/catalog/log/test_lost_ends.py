@@ -1,4 +1,4 @@
-"""A log that lost its newest revisions: whatever was written for one of them proves it (FORMAT.md, "Lost ends")."""
+"""A log that lost its newest revisions: objects written for one of them prove it (FORMAT.md, "Lost ends")."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def many_chunks(writer: Writer) -> Lost:
 
 
 def replacement(writer: Writer) -> Lost:
-    """A chunk that is completed was replaced, and others' work came before: only all receipts tell."""
+    """A completed chunk was replaced after other commits: only reading all receipts reveals it."""
     writer.fill()
     writer.catalog.checkpoint()
     seal(writer.catalog)
@@ -163,8 +163,8 @@ def test_what_was_written_for_a_lost_revision_stops_whatever_deletes_and_is_repo
     ):
         with pytest.raises(LostLogError) as refused:
             change()
-        said = f"ends at revision {lost.head}, but {lost.proof} is of revision {lost.revision}"
-        assert said in str(refused.value)
+        expected = f"ends at revision {lost.head}, but {lost.proof} is of revision {lost.revision}"
+        assert expected in str(refused.value)
         assert "catalog rebuild" in str(refused.value)
     if lost.at_opening:
         with pytest.raises(LostLogError, match=lost.proof):
@@ -188,11 +188,11 @@ def test_receipts_are_found_however_many_chunks_are_not_completed(
         Catalog.open_for_writing(writer.store)
 
 
-@pytest.mark.parametrize("begun", [0, 16, 17, 150])
-def test_a_writer_that_opens_a_location_lists_few_folders(writer: Writer, begun: int) -> None:
-    """However many chunks were begun and are not completed."""
+@pytest.mark.parametrize("started", [0, 16, 17, 150])
+def test_a_writer_that_opens_a_location_lists_few_folders(writer: Writer, started: int) -> None:
+    """However many chunks were started and are not completed."""
     writer.begin(replace(HEADER, chunk_time_window=60_000_000), force=True)  # 4,320 windows
-    for chunk in range(1, begun + 1):
+    for chunk in range(1, started + 1):
         writer.receipt(chunk)
     listed: list[str] = []
 
@@ -246,7 +246,7 @@ def test_receipts_that_prove_nothing_stop_nobody(writer: Writer) -> None:
 
 @pytest.mark.parametrize("changes", [{"snapshot_id": "cd" * 16}, {"location_id": ""}])
 def test_a_receipt_of_this_location_or_of_its_snapshot_counts(writer: Writer, changes: dict[str, str]) -> None:
-    """A lost revision may have begun another snapshot."""
+    """A lost revision may have started another snapshot."""
     receipt, _ = writer.receipt(2)
     proof = write_receipt(writer.store, replace(receipt, base_revision=2, attempt=new_attempt(), **changes))
     with pytest.raises(LostLogError, match=proof.path):

@@ -1,4 +1,4 @@
-"""Objects under another name than their own: one is not the revision, tag or savepoint that its name says."""
+"""Misnamed objects: none is the revision, tag or savepoint in its name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def deleted(writer: Writer) -> Writer:
 def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
     deleted: Writer, source: int, target: int
 ) -> None:
-    """It counts as missing, so nothing that it says is taken for that revision's."""
+    """Its revision counts as missing, and its actions are not applied."""
     store, before = deleted.store, read_state(deleted.store)
     copy(store, transaction_path(source), transaction_path(target))
     with pytest.raises(DamageError, match=f"holds revision {source}; expected {target}"):
@@ -89,7 +89,7 @@ def test_a_transaction_copied_over_another_counts_as_lost(deleted: Writer, targe
     assert transaction_path(target) in {path for path, _ in scan_log(store).faults}
     done = rebuild(store, accept_undeleted=True)
     for revision in before.tombstones.keys() - read_state(store).tombstones.keys():
-        lost, unknown = f"Revision {revision} is lost", f"committed after revision {revision - 1} is not known"
+        lost, unknown = f"Revision {revision} is lost", f"unknown whether revisions after {revision - 1} were"
         named = (lost, unknown, f"deleted at revision {revision},")
         assert any(each in sentence for sentence in done.lost for each in named)
     assert damage(store) == []
@@ -160,8 +160,8 @@ def test_a_commit_behind_a_misnamed_transaction_is_taken_back(deleted: Writer, s
 
 @pytest.mark.parametrize("source", [1, 9])
 def test_a_commit_of_revision_2_before_a_misnamed_transaction_is_taken_back(writer: Writer, source: int) -> None:
-    begun = decode_transaction(writer.store.get(transaction_path(1)), "")
-    writer.store.put(transaction_path(3), encode_transaction(replace(begun, revision=source)))
+    first = decode_transaction(writer.store.get(transaction_path(1)), "")
+    writer.store.put(transaction_path(3), encode_transaction(replace(first, revision=source)))
     with pytest.raises(SupersededError, match="taken back"):
         writer.catalog.commit(rules.in_progress(writer.token, [1], "late"))
     assert list_log(writer.store).transactions == [1, 3]

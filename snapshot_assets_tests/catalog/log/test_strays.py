@@ -1,4 +1,4 @@
-"""Log objects that somebody copied into a location: none becomes its state, and nothing is deleted because of one."""
+"""Log objects that were copied into a location: none becomes its state, and nothing is deleted because of one."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def rebuilt(other: Writer) -> Writer:
 
 @pytest.fixture
 def copy(own: Writer, tmp_path: Path) -> Writer:
-    """A copy of the location of before its last two revisions, which went on by itself to revision 11."""
+    """A copy of the location without its last two revisions, with other revisions up to 11."""
     folder = tmp_path / "a copy"
     shutil.copytree(own.store.uri.removeprefix("file://").replace("%20", " "), folder)
     store = open_store(parse_location(folder.as_uri()))
@@ -178,9 +178,9 @@ def test_what_was_copied_here_is_no_state_and_nothing_is_deleted_or_committed(
     assert found & {*brought, transaction_path(HEAD + 1)}
     shown = summarize(own.store)
     assert case == OPENED or shown.error or (shown.revision, shown.snapshot_id) == (HEAD, before["snapshot_id"])
-    told = [each for each in History(own.store).revisions() if each.committed_at is not None]
+    readable = [each for each in History(own.store).revisions() if each.committed_at is not None]
     if "copy" not in case:
-        assert [each.revision for each in told] == [*range(HEAD, 0, -1)]
+        assert [each.revision for each in readable] == [*range(HEAD, 0, -1)]
 
     for path in brought:
         own.store.delete(path)
@@ -217,7 +217,7 @@ def test_a_rebuild_does_not_begin_with_a_checkpoint_of_another_past(own: Writer,
     own.store.delete(transaction_path(4))
     before = manifest_of(own.catalog.state)
     done = rebuild(own.store)
-    assert any(line.startswith(f"{checkpoint_path(revision)} does not count: ") for line in done.lost)
+    assert any(line.startswith(f"{checkpoint_path(revision)} is not of this log: ") for line in done.lost)
     assert manifest_of(read_state(own.store).at(HEAD)) == before
     assert not verify(own.store).damaged
 
@@ -286,7 +286,7 @@ def test_opening_from_a_checkpoint_reads_no_more_of_the_log_than_its_beginning_a
 
 
 def test_the_newest_revision_is_shown_without_its_checkpoint(own: Writer) -> None:
-    """It names the location that revision 1 names, so no checkpoint need be read to tell whose it is."""
+    """It names the location that revision 1 names, so no checkpoint is read."""
     write_checkpoint(own.store, own.catalog.state)
     read: list[str] = []
 

@@ -213,9 +213,9 @@ def many(writer: Writer) -> list[int]:
 def test_pruning_keeps_two_checkpoints_the_log_after_them_and_every_retained_state(writer: Writer) -> None:
     seals = many(writer)
     before = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals}
-    told = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
+    plan = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
     done = prune(writer.catalog, grace=NOW, unsafe=True)
-    assert (done, done.kept) == (told, seals[1])
+    assert (done, done.kept) == (plan, seals[1])
     expected = [path(r) for r in range(2, seals[1]) for path in (checkpoint_path, transaction_path)]
     assert set(done.deleted) == set(expected) & set(done.deleted)
     left = list_log(writer.store)

@@ -58,7 +58,7 @@ def no_damage(store) -> bool:
     return not verify(store).faults
 
 
-def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer) -> None:
+def test_a_plan_names_the_files_and_commits_nothing(sealed: Writer) -> None:
     before = sealed.catalog.state.revision
     reader = Catalog.open(sealed.store)
     found = plan_row_deletion(reader, M, "t < '2025-01-03T12:00:00Z'")
@@ -68,10 +68,10 @@ def test_a_dry_run_says_what_would_be_deleted_and_commits_nothing(sealed: Writer
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_rows_of_files_that_were_not_told_of_are_not_deleted(
+def test_rows_of_files_that_were_not_planned_are_not_deleted(
     sealed: Writer, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    told = plan_row_deletion(sealed.catalog, M, OLD)
+    plan = plan_row_deletion(sealed.catalog, M, OLD)
     other = Writer(sealed.store)
 
     def late() -> None:
@@ -83,11 +83,11 @@ def test_rows_of_files_that_were_not_told_of_are_not_deleted(
         commit = sealed.catalog.commit
         monkeypatch.setattr(sealed.catalog, "commit", lambda prepare: (late(), commit(prepare))[1])
     with pytest.raises(ConflictError, match=r"data/2/.* which may hold such rows of main\.m, was committed after"):
-        execute_row_deletion(sealed.catalog, told)
+        execute_row_deletion(sealed.catalog, plan)
     assert not read_state(sealed.store).tombstones
     monkeypatch.undo()
     again = plan_row_deletion(sealed.catalog, M, OLD)
-    assert (told.files, again.files) == (1, 2)
+    assert (plan.files, again.files) == (1, 2)
     assert execute_row_deletion(sealed.catalog, again).revision
 
 

@@ -1,4 +1,4 @@
-"""Expiry: which revisions it gives up, what nothing needs then, and what pins keep."""
+"""Expiry: which revisions expire, what nothing needs then, and what pins keep."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def sealed(writer: Writer) -> Writer:
 )
 def test_a_revision_that_either_rule_keeps_is_kept(sealed: Writer, rules: dict, expired: tuple[int, ...]) -> None:
     before = sealed.catalog.state.revision
-    told = plan_expiry(sealed.catalog, Retention(**rules))
-    assert (told.expired, told.revision, told.kept) == (expired, None, 4 - len(expired))
+    plan = plan_expiry(sealed.catalog, Retention(**rules))
+    assert (plan.expired, plan.revision, plan.kept) == (expired, None, 4 - len(expired))
     assert read_state(sealed.store).revision == before
     done = expire(sealed.catalog, **rules)
-    assert (done.expired, done.released, done.kept) == (told.expired, told.released, told.kept)
+    assert (done.expired, done.released, done.kept) == (plan.expired, plan.released, plan.kept)
     assert done.revision == (before + 1 if expired else None)
     assert readable(sealed.store) == [each for each in (5, 7, 9, 11) if each not in expired]
 
@@ -91,17 +91,17 @@ def test_keep_for_counts_from_the_commit(sealed: Writer) -> None:
 
 
 @pytest.mark.parametrize("rules", [{"keep_last": 0}, {"keep_for": -DAY}])
-def test_a_rule_that_is_none_is_refused(sealed: Writer, rules: dict) -> None:
+def test_an_invalid_rule_is_refused(sealed: Writer, rules: dict) -> None:
     with pytest.raises(PlanError, match=r"keep_(last|for)"):
         expire(sealed.catalog, **rules)
     assert readable(sealed.store) == [5, 7, 9, 11]
 
 
-def test_what_nothing_needs_after_an_expiry_is_told_and_collected_later(sealed: Writer) -> None:
+def test_what_nothing_needs_after_an_expiry_is_planned_and_collected_later(sealed: Writer) -> None:
     gone = {file_of(sealed, 5), file_of(sealed, 7)}
-    told = plan_expiry(sealed.catalog, Retention(keep_last=2))
-    assert {each.path for each in told.released if not is_receipt(each.path)} == gone
-    assert told.bytes == sum(sealed.store.head(each.path).size for each in told.released)
+    plan = plan_expiry(sealed.catalog, Retention(keep_last=2))
+    assert {each.path for each in plan.released if not is_receipt(each.path)} == gone
+    assert plan.bytes == sum(sealed.store.head(each.path).size for each in plan.released)
     assert collected(sealed) == set()
     expire(sealed.catalog, keep_last=2)
     assert all(sealed.store.head(path) for path in gone)  # expiring deletes nothing
@@ -144,7 +144,7 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_what_an_expiry_left_unneeded_stays_for_a_grace_period(sealed: Writer, reopened: bool) -> None:
+def test_what_an_expiry_releases_stays_for_a_grace_period(sealed: Writer, reopened: bool) -> None:
     """A reader may be at work on it."""
     store, gone, grace = sealed.store, file_of(sealed, 5), timedelta(seconds=2)
     time.sleep(2.1)  # longer ago than that the file was replaced
@@ -159,13 +159,13 @@ def test_what_an_expiry_left_unneeded_stays_for_a_grace_period(sealed: Writer, r
     assert gone in {each.path for each in collect_garbage(sealed.catalog, grace=grace, unsafe=True).deleted}
 
 
-def test_an_expiry_is_told_by_checkpoints_for_two_grace_periods(sealed: Writer) -> None:
+def test_checkpoints_record_an_expiry_for_two_grace_periods(sealed: Writer) -> None:
     expired = expire(sealed.catalog, keep_last=3).expired
     state = sealed.catalog.state
-    for age, told in ((2 * DAY - timedelta(seconds=5), [expired]), (2 * DAY, [])):
+    for age, recorded in ((2 * DAY - timedelta(seconds=5), [expired]), (2 * DAY, [])):
         state.committed_at = state.events[-1].committed_at + age
         actions = [action for event in needed_events(state) for action in event.actions]
-        assert [action.revisions for action in actions if isinstance(action, Expired)] == told
+        assert [action.revisions for action in actions if isinstance(action, Expired)] == recorded
 
 
 @pytest.mark.parametrize("when", ["before", "during"])

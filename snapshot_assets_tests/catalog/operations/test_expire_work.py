@@ -62,7 +62,7 @@ class Head:
     def refresh(self) -> State:
         return self.state
 
-    begun = refresh
+    require_snapshot = refresh
 
     def now(self) -> datetime:
         return NOW

@@ -38,7 +38,7 @@ from snapshot_assets_tests.catalog.tags import NOW, SEAL, Changed, collected, fi
 
 M = TableName("main", "m")
 MOVED = ("revision", "updated_at", "rolled_back")
-"""What tells a sealed state from one that was rolled back to it."""
+"""The content in which a sealed state and a rollback to it must agree."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def content(state: State) -> dict[str, object]:
 
 
 def same(one: State, other: State) -> bool:
-    """Tell whether two states are one, whatever they still know of what expired."""
+    """Return whether two states are equal apart from expired revisions."""
     return (
         same_states(one, other)
         and manifest_of(one) == manifest_of(other)
@@ -65,7 +65,7 @@ def same(one: State, other: State) -> bool:
 
 
 def check(writer: Writer) -> None:
-    """The log, its checkpoint and the hints say the same, and nothing is missing."""
+    """The log, its checkpoint and the hints agree, and nothing is missing."""
     writer.catalog.refresh()
     replayed = scan_log(writer.store)
     assert not replayed.faults
@@ -132,15 +132,15 @@ def test_a_rollback_to_what_the_head_is_commits_nothing(sealed: Writer) -> None:
     assert read_state(sealed.store).revision == 9
 
 
-def test_a_dry_run_tells_all_and_changes_nothing(sealed: Writer) -> None:
+def test_a_plan_names_every_change_and_changes_nothing(sealed: Writer) -> None:
     objects = {info.path: info.size for info in sealed.store.list()}
-    told = plan_rollback(Catalog.open(sealed.store), SEAL, discard_newer=True)
-    assert (told.revision, told.reversal.expired) == (None, (7,))
+    plan = plan_rollback(Catalog.open(sealed.store), SEAL, discard_newer=True)
+    assert (plan.revision, plan.reversal.expired) == (None, (7,))
     assert {info.path: info.size for info in sealed.store.list()} == objects
-    assert execute_rollback(sealed.catalog, told).reversal == told.reversal
+    assert execute_rollback(sealed.catalog, plan).reversal == plan.reversal
 
 
-def test_an_unsealed_head_is_given_up(sealed: Writer) -> None:
+def test_a_rollback_drops_an_unsealed_head(sealed: Writer) -> None:
     sealed.complete(1, sealed.file(1, b"not sealed"), replaces=tuple(sealed.catalog.state.files.chunk(1)))
     assert rollback(sealed.catalog, 7).revision == 9
     assert content(read_state(sealed.store)) == content(read_state(sealed.store, through=7))
@@ -227,17 +227,17 @@ def test_rows_that_were_deleted_come_back_only_when_asked_for(sealed: Writer) ->
         rollback(sealed.catalog, done.revision)
 
 
-def test_rows_that_were_deleted_stay_asked_for_after_rollbacks_to_and_fro(writer: Writer) -> None:
+def test_deleted_rows_need_undelete_after_any_number_of_rollbacks(writer: Writer) -> None:
     """A snapshot that begins ends a tombstone, but nothing forgets it: neither a rollback, nor a checkpoint."""
     deleted = delete_rows(sealed_by(writer).catalog, M, IsNull("t")).revision
     writer.begin(force=True)
     writer.fill()
-    begun = seal(writer.catalog).seal.revision
-    assert (deleted, begun) == (6, 11)
+    forced = seal(writer.catalog).seal.revision
+    assert (deleted, forced) == (6, 11)
     with pytest.raises(AcceptanceNeededError, match=r"deleted, by revision 6 \(rows"):
         rollback(writer.catalog, SEAL)
     assert rollback(writer.catalog, SEAL, undelete=True).revision == 12
-    assert rollback(writer.catalog, begun).revision == 13
+    assert rollback(writer.catalog, forced).revision == 13
     for older in (SEAL, 12):  # 12 has the rows of 5
         write_checkpoint(writer.store, writer.catalog.state)
         writer.catalog = Catalog.open_for_writing(writer.store)
@@ -245,7 +245,7 @@ def test_rows_that_were_deleted_stay_asked_for_after_rollbacks_to_and_fro(writer
             rollback(writer.catalog, older)
     assert rollback(writer.catalog, deleted).revision == 14
     with pytest.raises(AcceptanceNeededError, match=r"deleted, by revision 6 \(rows"):
-        rollback(writer.catalog, begun)  # which knows nothing of the tombstone that holds now
+        rollback(writer.catalog, forced)  # it does not have the current tombstone
     check(writer)
 
 

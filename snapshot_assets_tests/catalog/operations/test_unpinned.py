@@ -1,4 +1,4 @@
-"""What the end of a tag or savepoint leaves unneeded stays for a grace period, as what an expiry does."""
+"""What the end of a tag or savepoint releases stays for a grace period, as what an expiry releases does."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ def test_what_the_end_of_a_pin_left_unneeded_stays_for_a_grace_period(
 
 
 def of_expiries(writer: Writer) -> dict[int, list[tuple[int, ...]]]:
-    """Return what a checkpoint of the state tells of expired revisions, by the revision that it tells it of."""
-    told: dict[int, list[tuple[int, ...]]] = {}
+    """Return the expired revisions that a checkpoint of the state records, by the revision that recorded them."""
+    recorded: dict[int, list[tuple[int, ...]]] = {}
     for event in needed_events(writer.catalog.state):
         for action in event.actions:
             if isinstance(action, act.Expired):
-                told.setdefault(event.revision, []).append(action.revisions)
-    return told
+                recorded.setdefault(event.revision, []).append(action.revisions)
+    return recorded
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
@@ -123,7 +123,7 @@ def test_checkpoints_tell_which_revision_expired_with_its_last_pin(writer: Write
 
 
 def test_an_expiry_that_a_checkpoint_forgot_is_not_told_again_where_the_grace_period_grows(writer: Writer) -> None:
-    """What a checkpoint has to be must not depend on those before it."""
+    """A checkpoint must not depend on earlier ones."""
     pinned(writer, "tag")
     delete_tag(working(writer, 7 * DAY).catalog, "kept")
     working(writer, 4 * DAY).catalog.commit(rules.in_progress(writer.catalog.token(), [2], "run"))

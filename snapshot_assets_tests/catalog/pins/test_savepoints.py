@@ -57,16 +57,16 @@ def test_a_savepoint_is_one_object_and_one_revision_that_names_it(sealed):
 
 @pytest.mark.parametrize("automatic", [False, True])
 def test_the_object_of_a_savepoint_is_the_literal_document_of_the_format(sealed, automatic):
-    """Literal text, so that nobody changes the format by accident."""
+    """Literal text, so that the format does not change by accident."""
     sealed.catalog._clock = lambda: datetime(2025, 2, 1, 12, 0, 0, 123456, tzinfo=UTC)
     path = save(sealed.catalog, automatic=automatic).savepoint.object.path
     manifest = sealed.store.get("manifest.json").decode().removesuffix("\n").replace("\n", "\n  ")
-    said = '\n  "automatic": true,' if automatic else ""
+    automatic_line = '\n  "automatic": true,' if automatic else ""
     expected = f"""{{
   "version": 1,
   "id": 1,
   "created_at": "2025-02-01T12:00:00.123Z",
-  "created_by": "{sealed.catalog.writer_id}",{said}
+  "created_by": "{sealed.catalog.writer_id}",{automatic_line}
   "manifest": {manifest}
 }}
 """

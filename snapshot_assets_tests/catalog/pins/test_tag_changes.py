@@ -124,7 +124,7 @@ def test_nothing_is_renamed_or_replaced_where_there_is_no_snapshot_or_a_deleted_
     catalog = Catalog.open_for_writing(store)
     with pytest.raises(NoSnapshotError):
         rename_tag(catalog, "a", "b")
-    writer = sealed_by(begun(store))
+    writer = sealed_by(empty_snapshot(store))
     create_tag(writer.catalog, "a", SEAL)
     writer.catalog.commit(rules.delete(writer.token, with_tags=True))
     with pytest.raises(LocationDeletedError):
@@ -133,7 +133,7 @@ def test_nothing_is_renamed_or_replaced_where_there_is_no_snapshot_or_a_deleted_
         replace_tag(writer.catalog, "a", SEAL)
 
 
-def begun(store) -> Writer:
+def empty_snapshot(store) -> Writer:
     writer = Writer(store)
     writer.begin()
     return writer

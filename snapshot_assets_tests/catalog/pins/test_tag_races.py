@@ -61,12 +61,12 @@ def test_of_writers_that_create_one_tag_at_once_one_wins_and_the_others_are_told
         )
     )
     won = [result for result in results if not isinstance(result, TagExistsError)]
-    told = [result for result in results if isinstance(result, TagExistsError)]
-    assert (len(won), len(told)) == (1, 2)
+    taken = [result for result in results if isinstance(result, TagExistsError)]
+    assert (len(won), len(taken)) == (1, 2)
     assert won[0].new
     winner = read_state(sealed.store).tags["nightly"]
     assert winner == won[0].known
-    assert {error.attributes["revision"] for error in told} == {winner.tag.revision}
+    assert {error.attributes["revision"] for error in taken} == {winner.tag.revision}
     assert tag_objects(sealed.store) == [winner.tag.object.path]
     assert faults(sealed.store) == set()
 
@@ -81,7 +81,7 @@ def test_writers_that_create_an_equal_tag_at_once_share_it(sealed):
 
 
 def test_a_new_snapshot_that_begins_while_a_tag_is_created_is_ordered_before_it_by_the_log(sealed):
-    """The tag's writer checked and wrote its object, then another began anew: the sealed revision outlives that."""
+    """Another snapshot begins after the tag's writer wrote its object: the sealed revision is kept."""
     other = Writer(sealed.store)
     created = []
 

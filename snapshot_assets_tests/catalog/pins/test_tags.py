@@ -42,7 +42,7 @@ def test_a_tag_is_one_object_and_one_revision_that_names_it(sealed):
 
 
 def test_the_object_of_a_tag_is_the_literal_document_of_the_format(sealed):
-    """Literal text, so that nobody changes the format by accident."""
+    """Literal text, so that the format does not change by accident."""
     sealed.catalog._clock = lambda: datetime(2025, 2, 1, 12, 0, 0, 123456, tzinfo=UTC)
     create_tag(sealed.catalog, "nightly", SEAL, timedelta(days=7))
     create_tag(sealed.catalog, "for-ever", SEAL)

@@ -151,15 +151,15 @@ class Rebuilt:
         self._head_is_the_base_or_what_differs_is_named()
         self._deleted_rows_stay_deleted_or_are_named()
         last = self.before.pins.last_savepoint
-        assert self.after.pins.last_savepoint >= last or self._untold
+        assert self.after.pins.last_savepoint >= last or self._unnamed_end
 
     @property
-    def _untold(self) -> bool:
+    def _unnamed_end(self) -> bool:
         """Whether the log's end is lost, and nothing names it."""
         return self.done.revision <= self.before.revision
 
     def _is_lost(self, revision: int) -> bool:
-        """Tell whether a revision was named as lost, or is of an end that nothing names."""
+        """Return whether a revision was named as lost, or belongs to an end that nothing names."""
         runs = (_LOST.match(line) for line in self.done.lost)
         spans = [(int(run[1]), int(run[2] or run[1])) for run in runs if run]
         return revision >= self.done.revision or any(first <= revision <= last for first, last in spans)
@@ -175,7 +175,7 @@ class Rebuilt:
             kept = name in now and _terms(now[name]) == _terms(known)
             path = known.pin.object.path
             assert kept or self._naming(name, path) or self._is_lost(known.committed), name
-            if path not in self.spoiled and not self._untold:
+            if path not in self.spoiled and not self._unnamed_end:
                 assert kept or self._naming(name), name
         for name, known in now.items():
             assert name in was or self._naming(name), name
@@ -199,7 +199,7 @@ class Rebuilt:
         if proved and after.snapshot_id == before.snapshot_id:
             for chunk, known in before.chunks.items():
                 same = _files(after, chunk) == _files(before, chunk)
-                if known.exported > proved and before.completed(chunk) and not self._untold and not same:
+                if known.exported > proved and before.completed(chunk) and not self._unnamed_end and not same:
                     assert chunk in self.done.missing or self._naming(f"Chunk {chunk}"), chunk
                 assert same or known.revision > proved or before.rolled_back > proved, chunk
 

@@ -1,4 +1,4 @@
-"""Rows that were deleted do not come back silently, whatever was lost of the log."""
+"""Deleted rows do not come back silently, whatever part of the log is lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def two(writer: Writer) -> Writer:
 
 
 def test_a_copied_transaction_at_the_end_brings_no_deleted_row_back(two: Writer) -> None:
-    """`cp 1.txn 26.txn`: what is not what its name says counts as missing."""
+    """`cp 1.txn 26.txn`: a misnamed transaction counts as missing."""
     before = pending_tombstones(two.catalog.state)
     assert before.keys() == {19, 25}
     two.store.put(transaction_path(26), two.store.get(transaction_path(1)))
@@ -86,7 +86,7 @@ def test_a_deletion_that_is_lost_itself_is_named_with_its_revision(two: Writer) 
     assert named.startswith(
         "Revision 25 is lost (transactions/00000000000000000025.txn does not match its own checksum"
     )
-    assert "rows that they deleted" in named
+    assert "the rows they deleted" in named
 
 
 def test_deletions_come_back_from_manifests_at_their_own_revisions(writer: Writer) -> None:

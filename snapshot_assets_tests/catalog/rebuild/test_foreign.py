@@ -71,6 +71,6 @@ def test_a_manifest_of_another_past_does_not_count(writer: Writer) -> None:
     writer.store.put("manifest.json", past)
     writer.store.delete(transaction_path(4))
     done = rebuild(writer.store, accept_undeleted=True)
-    assert any("manifest.json does not count: " in line for line in done.lost)
+    assert any("manifest.json is not used: " in line for line in done.lost)
     assert (done.proved, done.revision) == (3, 8)
     assert damage(writer.store) == []

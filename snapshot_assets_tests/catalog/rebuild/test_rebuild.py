@@ -58,7 +58,7 @@ def flip(store: ObjectStore, path: str) -> None:
 
 
 def facts(state: State) -> dict:
-    """What a rebuild has to bring back: everything of the manifest but revision, times and writers."""
+    """Return the manifest without revision, times and writers: a rebuild must recover all of this."""
     left_out = ("revision", "updated_at", "created_at", "created_by", "consistency", "checksum")
     return {name: value for name, value in manifest_of(state).items() if name not in left_out}
 
@@ -106,7 +106,7 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
         "Transactions 1 to 5 are lost; the state at revision 5 is recovered from tag/tag-old-"
     )
     assert done.lost[1].startswith("Transactions 6 to 7 are lost; the state at revision 7 is recovered from ")
-    assert any("tag 'old' is kept, as tag/tag-old-" in sentence for sentence in done.lost)
+    assert any("tag 'old' is kept because tag/tag-old-" in sentence for sentence in done.lost)
 
 
 def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) -> None:
@@ -234,10 +234,10 @@ def test_what_was_committed_behind_the_base_is_named_and_not_guessed(tagged: Wri
     rebuilt = rebuild(tagged.store)
     assert (rebuilt.proved, rebuilt.revision, rebuilt.sealed) == (9, 12, True)
     sentences = " ".join(rebuilt.lost)
-    assert "Revisions 10 to 11 are lost; chunks that they replaced, rows that they deleted and their pins" in sentences
+    assert "Revisions 10 to 11 are lost; the chunks they replaced, the rows they deleted and their pins" in sentences
     assert f"Chunk 1 may have been exported again ({ref.path}); its older version stays." in sentences
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in sentences
-    assert f"Snapshot {tagged.catalog.state.snapshot_id} began after revision 9 and is lost." in sentences
+    assert f"Snapshot {tagged.catalog.state.snapshot_id} starts after revision 9 and is lost." in sentences
     assert damage(tagged.store) == []
 
 
@@ -398,7 +398,7 @@ def test_a_rebuilt_log_needs_its_checkpoint_and_says_so(tagged: Writer) -> None:
     lose(tagged.store, "transactions/")
     rebuild(tagged.store)
     tagged.store.delete(checkpoint_path(8))
-    with pytest.raises(DamageError, match="began the log anew later, and its checkpoint cannot be read"):
+    with pytest.raises(DamageError, match="a later rebuild started a new log, and its checkpoint is unreadable"):
         read_state(tagged.store)
     tagged.store.delete(transaction_path(1))
     with pytest.raises(DamageError, match=transaction_path(1)):
@@ -410,7 +410,7 @@ def test_a_rebuilt_log_needs_its_checkpoint_and_says_so(tagged: Writer) -> None:
 
 def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_is_over(writer: Writer) -> None:
     writer.fill()
-    orphan = writer.file(1, b"nobody's").path
+    orphan = writer.file(1, b"an orphan").path
     lose(writer.store, "transactions/", "manifest.json")
     rebuild(writer.store, accept_undeleted=True)
     when = writer.store.head(transaction_path(read_state(writer.store).revision)).modified

@@ -130,7 +130,7 @@ def test_receipts_that_the_base_names_and_that_are_gone_are_named(writer: Writer
     writer.store.delete(gone)
     writer.store.put(transaction_path(6), b"torn")
     done = rebuild(writer.store)
-    assert f"Receipts that are missing or damaged are not named any more: {gone}." in done.lost
+    assert f"Receipts are missing or damaged and no longer named: {gone}." in done.lost
     assert damage(writer.store) == []
 
 

@@ -52,7 +52,7 @@ def test_receipts_that_prove_nothing_are_left_alone(writer):
     assert adoptable(writer) == {}
 
 
-def test_a_receipt_older_than_the_chunks_last_commit_is_none(writer):
+def test_a_receipt_older_than_the_chunks_last_commit_is_not_adopted(writer):
     writer.receipt(1, writer.file(1))
     other = Writer(writer.store)
     other.begin()
@@ -63,7 +63,7 @@ def test_a_receipt_older_than_the_chunks_last_commit_is_none(writer):
     assert list(adoptable(writer)) == [1]
 
 
-def test_a_receipt_whose_paths_leave_its_chunk_is_none(writer):
+def test_a_receipt_whose_paths_leave_its_chunk_is_not_adopted(writer):
     writer.receipt(1, writer.file(2))
     assert adoptable(writer) == {}
 

@@ -1,7 +1,7 @@
-"""What may be committed on a newer head: every action against every other, in one table.
+"""The conflict table: every action against every other that another writer commits first.
 
-Row: what a writer does, who planned it on some head. Column: what another one commits before the first one's commit
-arrives. The cell is what becomes of the first. A new action is one function in `ROWS`, one row and one column.
+Row: the action that a writer planned on some head. Column: the action that another writer commits before it. Cell: the
+outcome of the first action. A new action needs one function in `ROWS`, one row and one column.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.schema_documents import write_schema
 
 TABLE = """
-          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
-begin     =     exists =      =       =       =       =    =     =       =      =    =      =      =     =       gone
-force     .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-extend    .     newer  =      =       +       +       +    +     +       +      +    +      +      +     +       gone
-schema    .     newer  +      +       =       differs +    +     +       +      +    +      +      +     +       gone
-work      .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-chunk     .     newer  +      +       +       +       +    =     +       +      =    +      +      +     +       gone
-replace   .     newer  +      +       +       +       +    +     differs +      +    +      +      +     +       gone
-compact   .     newer  +      +       +       +       +    +     differs +      +    +      +      +     +       gone
-tombstone .     newer  +      +       differs differs +    +     +       +      +    +      +      +     +       gone
-fail      .     newer  +      +       +       +       +    =     +       +      =    +      +      +     +       gone
-seal      .     newer  misses misses  +       +       +    +     +       misses =    +      +      +     +       gone
-tag       .     +      +      +       +       +       +    +     +       +      +    =      taken  +     +       gone
-untag     .     +      +      +       +       +       +    +     +       +      +    +      +      =     +       =
-rename    .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
-retag     .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
-save      .     open   open   open    open    open    +    open  open    open   .    +      +      +     +       gone
-unsave    .     +      +      +       +       +       +    +     +       +      .    +      +      +     +       =
-collect   .     +      +      +       +       +       +    +     +       +      +    +      +      +     =       gone
-upgrade   .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-delete    .     newer  +      +       +       +       +    +     +       +      +    pinned pinned +     +       =
+          begin force  extend further schema other work chunk replace fail   seal  tag    taken  untag collect delete
+begin     =     exists =      =       =      =     =    =     =       =      =     =      =      =     =       gone
+force     .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+extend    .     newer  =      =       +      +     +    +     +       +      +     +      +      +     +       gone
+schema    .     newer  +      +       =      stale +    +     +       +      +     +      +      +     +       gone
+work      .     newer  +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+chunk     .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+replace   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+compact   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+tombstone .     newer  +      +       stale  stale +    stale stale   +      stale +      +      +     +       gone
+fail      .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+seal      .     newer  misses misses  +      +     +    +     +       misses =     +      +      +     +       gone
+tag       .     +      +      +       +      +     +    +     +       +      +     =      taken  +     +       gone
+untag     .     +      +      +       +      +     +    +     +       +      +     +      +      =     +       =
+rename    .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+retag     .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+save      .     open   open   open    open   open  +    open  open    open   .     +      +      +     +       gone
+unsave    .     +      +      +       +      +     +    +     +       +      .     +      +      +     +       =
+collect   .     +      +      +       +      +     +    +     +       +      +     +      +      +     =       gone
+upgrade   .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+delete    .     newer  +      +       +      +     +    +     +       +      +     pinned pinned +     +       =
 
           compact tombstone upgrade rebuild
 begin     =       =         .       =
@@ -86,8 +86,8 @@ schema    +       +         newer   newer
 work      +       +         newer   newer
 chunk     +       +         newer   newer
 replace   merged  +         newer   newer
-compact   differs +         newer   newer
-tombstone +       =         newer   newer
+compact   stale   +         newer   newer
+tombstone stale   =         newer   newer
 fail      +       +         newer   newer
 seal      +       +         newer   newer
 tag       +       +         newer   =
@@ -100,29 +100,29 @@ collect   +       +         +       +
 upgrade   +       +         =       +
 delete    +       +         newer   newer
 
-          rename  retag   renamed save    unsave
-begin     =       =       =       =       =
-force     +       +       +       +       +
-extend    +       +       +       +       +
-schema    +       +       +       +       +
-work      +       +       +       +       +
-chunk     +       +       +       =       =
-replace   +       +       +       +       +
-compact   +       +       +       +       +
-tombstone +       +       +       +       +
-fail      +       +       +       =       =
-seal      +       +       +       =       =
-tag       +       +       =       +       +
-untag     =       +       =       +       +
-rename    none    +       none    +       +
-retag     none    +       none    +       +
-save      +       +       +       +       +
-unsave    +       +       +       +       =
-collect   +       +       +       +       +
-rollback  +       +       +       +       +
-expire    +       +       +       +       +
-upgrade   +       +       +       +       +
-delete    pinned  pinned  pinned  pinned  +
+          rename retag  renamed save   unsave
+begin     =      =      =       =      =
+force     +      +      +       +      +
+extend    +      +      +       +      +
+schema    +      +      +       +      +
+work      +      +      +       +      +
+chunk     +      +      +       =      =
+replace   +      +      +       +      +
+compact   +      +      +       +      +
+tombstone +      +      +       stale  stale
+fail      +      +      +       =      =
+seal      +      +      +       =      =
+tag       +      +      =       +      +
+untag     =      =      =       +      +
+rename    none   +      none    +      +
+retag     none   +      none    +      +
+save      +      +      +       +      +
+unsave    +      +      +       +      =
+collect   +      +      +       +      +
+rollback  +      +      +       stale  stale
+expire    +      +      +       +      +
+upgrade   +      +      +       +      +
+delete    pinned pinned pinned  pinned +
 
           rollback expire
 begin     =        =
@@ -148,25 +148,25 @@ expire    +        =
 upgrade   +        +
 delete    newer    +
 
-          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
-rollback  .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-expire    .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+          begin force extend further schema other work chunk replace fail  seal  tag taken untag collect delete
+rollback  .     newer stale  stale   stale  stale +    stale stale   stale stale +   +     +     +       gone
+expire    .     +     +      +       +      +     +    +     +       +     +     +   +     +     +       gone
 
           compact tombstone upgrade rebuild
-rollback  +       undoes    newer   none
+rollback  stale   undoes    newer   none
 expire    +       +         newer   =
 """
-"""`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
-snapshot begun, sealed, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it.
-Columns without a row are variants of the one before: `further` than the row extends, an `other` schema, a tag whose
-name is `taken` with another life, or one that is `renamed` to that name; and `rebuild`, of a log that lost a
-transaction (as a row it has tests of its own), which takes a tag whose object lies there for one that was committed."""
+"""`+`: committed on the newer head. `=`: nothing is left to do. `.`: the other writer has nothing to do and commits
+nothing. Every other cell is a refusal in `REFUSALS`. `stale` refuses a plan whose files or data changed since.
+Columns without a row are variants of the column before: `further` extends more than the row, `other` adds another
+schema, `taken` creates the tag with another time to live, `renamed` renames a tag to that name. `rebuild` rebuilds a
+log that lost a transaction, and commits a tag whose object exists; as a row it has its own tests."""
 
 REFUSALS: dict[str, type[SnapshotError]] = {
     "exists": SnapshotExistsError,
     "newer": SupersededError,
     "gone": LocationDeletedError,
-    "differs": ConflictError,
+    "stale": ConflictError,
     "merged": CompactedMeanwhileError,
     "misses": IncompleteError,
     "taken": TagExistsError,
@@ -181,7 +181,7 @@ REFUSALS: dict[str, type[SnapshotError]] = {
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
 
 
-# What is done; a column may do it at any of the starts
+# The actions; a column may run from any start
 
 
 def _begin(writer: Writer) -> None:
@@ -206,7 +206,7 @@ def _work(writer: Writer) -> None:
 
 
 def _missing(writer: Writer) -> int:
-    """Return a chunk that is not completed, of a window of its own if there is none."""
+    """Return a chunk that is not completed, of a new window if all are."""
     if not writer.catalog.state.missing():
         _extend(writer, 4)
     return writer.catalog.state.missing()[0]
@@ -247,7 +247,7 @@ def _tag(writer: Writer, ttl: timedelta | None = None) -> None:
 
 
 def _with_old(writer: Writer) -> Catalog:
-    """Return the catalog of a location that has the tag `old`: a column makes it first."""
+    """Return the catalog after creating the tag `old` unless it exists, as a column must."""
     if "old" not in writer.catalog.state.tags:
         create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
     return writer.catalog
@@ -270,7 +270,7 @@ def _save(writer: Writer) -> None:
 
 
 def _sealed_save(writer: Writer) -> None:
-    """As a column, which seals first where the head is not."""
+    """Create a savepoint as a column, which seals the head first."""
     if not writer.catalog.state.sealed:
         _seal(writer)
     save(writer.catalog)
@@ -306,7 +306,7 @@ def _rebuild(writer: Writer) -> None:
 
 
 def _delete(writer: Writer) -> None:
-    """As a column, tags or not; a row's delete is refused where tags pin revisions."""
+    """Delete with tags as a column. As a row, deletion is refused while tags pin revisions."""
     writer.catalog.commit(rules.delete(writer.token, with_tags=writer.catalog.state.pins.revisions() != set()))
 
 
@@ -343,14 +343,14 @@ VARIANTS: dict[str, Callable[[Writer], None]] = {
 }
 COLUMNS = ROWS | VARIANTS | {"save": _sealed_save}
 WITHOUT_ROW = {"Rebuilt"}
-"""Actions that have tests of their own instead."""
+"""Actions that have their own tests instead."""
 
 
-# Where it starts
+# The starts
 
 
 def _history(writer: Writer) -> None:
-    """Two sealed revisions, a file that no retained one has, and a window that was added since and is missing."""
+    """Make two sealed revisions, an unreferenced file, and a new window without a chunk."""
     writer.begin(PLAN)
     for chunk in (1, 2):
         writer.complete(chunk, writer.file(chunk))
@@ -390,11 +390,11 @@ STARTS = {
     "save": _sealed_history,
     "unsave": _saved_history,
 }
-"""Where what a row does is possible and still to be done, if not at `_history`."""
+"""The starts of rows that cannot start at `_history`."""
 
 
 class Interrupted:
-    """A store at which another writer is quicker, once, with the first transaction."""
+    """A store at which another writer commits before the first transaction."""
 
     def __init__(self, store: ObjectStore, other: Callable[[], None]) -> None:
         self._store, self._other, self.met = store, other, False
@@ -410,7 +410,7 @@ class Interrupted:
 
 
 class Counted(Catalog):
-    """A catalog that counts what it won."""
+    """A catalog that counts its commits."""
 
     won = 0
 
@@ -434,7 +434,7 @@ def _store(folder: Path) -> ObjectStore:
 
 @pytest.fixture(scope="module")
 def starts(scratch) -> dict[str, Path]:
-    """Every row's start."""
+    """The folder of each row's start."""
     made = {}
     for row in ROWS:
         make = STARTS.get(row, _history)
@@ -450,12 +450,12 @@ def cells() -> dict[tuple[str, str], str]:
     found = {}
     for block in TABLE.strip().split("\n\n"):
         head, *lines = [line.split() for line in block.splitlines()]
-        found |= {(row, column): cell for row, *said in lines for column, cell in zip(head, said, strict=True)}
+        found |= {(row, column): cell for row, *cells in lines for column, cell in zip(head, cells, strict=True)}
     return found
 
 
 def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectStore]:
-    """Let a writer plan, another one commit, and the first one commit; returns what became of the first."""
+    """Let one writer plan, another one commit, and the first one commit. Return the outcome of the first."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(start, folder)
     store = _store(folder)
@@ -485,7 +485,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_what_was_planned_on_an_older_head_is_committed_adopted_or_refused(starts, scratch, row):
+def test_an_action_planned_on_an_older_head_has_the_outcome_in_the_table(starts, scratch, row):
     wrong = {}
     for column in COLUMNS:
         cell = cells()[row, column]
@@ -494,7 +494,7 @@ def test_what_was_planned_on_an_older_head_is_committed_adopted_or_refused(start
             _check(store, f"{row} after {column}")
         if found != (REFUSALS[cell].__name__ if cell in REFUSALS else cell):
             wrong[column] = (found, cell)
-    assert not wrong
+    assert wrong == {}
 
 
 def _check(store: ObjectStore, what: str) -> None:
@@ -504,11 +504,11 @@ def _check(store: ObjectStore, what: str) -> None:
         assert not [fault for fault in verify(store, depth="quick").faults if fault.is_damage], what
 
 
-def test_every_pair_of_actions_stands_in_the_table():
+def test_the_table_has_every_pair_of_actions():
     assert set(cells()) == {(row, column) for row in ROWS for column in COLUMNS}
 
 
-def test_every_action_that_a_transaction_can_have_has_a_row(starts, scratch):
+def test_every_action_of_the_format_has_a_row(starts, scratch):
     seen = set()
     for row in ROWS:
         with next_version() if row == "upgrade" else nullcontext():

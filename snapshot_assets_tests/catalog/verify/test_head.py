@@ -1,4 +1,4 @@
-"""What a seal, and whatever reports that a sealed snapshot is whole, looks at."""
+"""What is read before a snapshot is sealed, or reported as whole."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def files(*sizes: int) -> list[DataFile]:
 
 @pytest.mark.parametrize("interval", [1, 2, 7, 10, 30, 365])
 @pytest.mark.parametrize("parts", [2, 7, 10, 30, 73])
-def test_every_file_has_its_turn_at_whatever_interval(interval: int, parts: int) -> None:
+def test_every_file_is_due_at_any_interval(interval: int, parts: int) -> None:
     some, most = files(*[10] * parts * 10), 100
     seen: set[str] = set()
     for call in range((2 if interval == 1 else 5) * parts):
@@ -140,7 +140,7 @@ def test_what_is_due_is_the_same_all_day_and_never_more_than_is_allowed() -> Non
     assert due_files(some, morning, 0) == due_files([], morning, 100) == set()
 
 
-def test_a_seal_without_chunk_0_says_which_asset_exports_it(store) -> None:
+def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
     writer = Writer(store)
     writer.begin(HEADER.__class__(**(vars(HEADER) | {"untimed_tables": "export"})))
     writer.fill()

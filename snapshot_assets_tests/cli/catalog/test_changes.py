@@ -1,37 +1,25 @@
-"""`snapshots catalog tombstone | upgrade | compact`: what they tell, what they ask, and what they commit."""
+"""`snapshots catalog tombstone | upgrade | compact`: what they print, ask and commit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.upgrade import UpgradePlan
-from snapshot_assets.format.layout import new_attempt
-from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+from snapshot_assets_tests.cli.helpers import Result, Snapshots, catalog, contents, store_of
 
 WHERE = "moment >= '2025-01-02T00:00:00Z' and value < 36"
 """All rows of day 2, before noon: those of no other day, by its file's statistics."""
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
 
 
 def tombstone(snapshots: Snapshots, location: Path, where: str, *arguments: str) -> Result:
     return catalog(snapshots, "tombstone", location, "--table", "main.readings", "--where", where, *arguments)
 
 
-def contents(location: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
-
-
-def test_a_dry_run_of_tombstone_tells_which_files_and_touches_nothing(snapshots: Snapshots, exported: Path) -> None:
+def test_a_dry_run_of_tombstone_names_the_files_and_changes_nothing(snapshots: Snapshots, exported: Path) -> None:
     before = contents(exported)
     found = tombstone(snapshots, exported, WHERE, "--dry-run", "--json").json
     assert contents(exported) == before
@@ -85,29 +73,6 @@ def test_no_row_is_deleted_unless_the_answer_is_exactly_yes(
     assert contents(exported) == before
 
 
-def test_rows_of_files_that_come_while_the_answer_is_awaited_are_not_deleted(
-    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer() -> str:
-        """Write the same files once more, under new names."""
-        other = Catalog.open_for_writing(store_of(exported))
-        live = [known.file for known in other.state.live_files(2)]
-        attempt = new_attempt()
-        files = [replace(f, path=f.path.replace(f.attempt, attempt), attempt=attempt, columns=()) for f in live]
-        for file, old in zip(files, live, strict=True):
-            other.store.put(file.path, other.store.get(old.path))
-        token, replaced = other.token(), tuple(file.path for file in live)
-        finished = rules.FinishedChunk(2, tuple(files), (), datetime.now(UTC), replaces=replaced)
-        other.commit(rules.complete_chunk(token, finished, other.now))
-        return "yes"
-
-    monkeypatch.setattr("builtins.input", answer)
-    refused = tombstone(snapshots, exported, WHERE)
-    assert refused.status == 1
-    assert "was committed after the deletion was planned" in refused.err
-    assert read_state(store_of(exported)).tombstones == {}
-
-
 def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, exported: Path) -> None:
     before = contents(exported)
     done = tombstone(snapshots, exported, "value < -1")
@@ -117,7 +82,7 @@ def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, 
 
 
 @pytest.mark.parametrize(
-    ("table", "where", "told"),
+    ("table", "where", "message"),
     [
         ("main.reading", "value < 3", "readings"),
         ("readings", "value < 3", "'readings'"),
@@ -128,12 +93,12 @@ def test_rows_that_no_file_can_hold_are_nothing_to_delete(snapshots: Snapshots, 
     ],
 )
 def test_a_tombstone_that_fits_no_table_is_a_wrong_call(
-    snapshots: Snapshots, exported: Path, table: str, where: str, told: str
+    snapshots: Snapshots, exported: Path, table: str, where: str, message: str
 ) -> None:
     before = contents(exported)
     shown = catalog(snapshots, "tombstone", exported, "--table", table, "--where", where, "--yes")
     assert (shown.status, shown.out) == (2, "")
-    assert told in shown.err
+    assert message in shown.err
     assert {path for path in contents(exported) if "probe" not in path} == set(before)
 
 
@@ -155,7 +120,7 @@ def test_an_upgrade_beyond_this_code_is_a_wrong_call(snapshots: Snapshots, expor
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_upgrade_is_told(
+def test_an_upgrade_is_reported(
     snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ) -> None:
     """There is one format version so far: what the command makes of the next one's answer."""
@@ -169,7 +134,7 @@ def test_an_upgrade_is_told(
 
 
 @pytest.mark.parametrize("size", ["0", "1MB", "5GB", "much"])
-def test_a_compaction_to_a_size_that_is_none_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
+def test_a_compaction_to_an_invalid_size_is_refused(snapshots: Snapshots, exported: Path, size: str) -> None:
     before = contents(exported)
     refused = catalog(snapshots, "compact", exported, "--chunk", "1", "--target-size", size)
     assert refused.status == 2

@@ -1,4 +1,4 @@
-"""`snapshots catalog gc | prune`: what they tell, what they ask, and what they delete."""
+"""`snapshots catalog gc | prune`: what they print, ask and delete."""
 
 from __future__ import annotations
 
@@ -11,22 +11,14 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
-from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
 NOW = ("--grace", "0s", "--unsafe")
 
 
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
-
-
-def contents(location: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
-
-
 @pytest.fixture
 def littered(location: Path) -> Writer:
-    """A sealed location with one replaced file, one orphan, and a file of somebody else's."""
+    """A sealed location with one replaced file, one orphan, and a foreign file."""
     writer = Writer(store_of(location))
     writer.begin()
     writer.fill()
@@ -73,12 +65,12 @@ def test_a_dry_run_of_gc_lists_and_deletes_nothing(snapshots: Snapshots, locatio
 
 
 def test_gc_deletes_exactly_what_its_dry_run_listed(snapshots: Snapshots, location: Path, littered: Writer) -> None:
-    told = catalog(snapshots, "gc", location, *NOW, "--dry-run", "--json").json["garbage"]
+    preview = catalog(snapshots, "gc", location, *NOW, "--dry-run", "--json").json["garbage"]
     before = contents(location)
     done = catalog(snapshots, "gc", location, *NOW, "--yes", "--json")
-    assert (done.status, done.json["deleted"], done.json["garbage"]) == (0, True, told)
+    assert (done.status, done.json["deleted"], done.json["garbage"]) == (0, True, preview)
     gone = {Path(path).relative_to(location).as_posix() for path in before.keys() - contents(location).keys()}
-    assert gone == {each["path"] for each in told}
+    assert gone == {each["path"] for each in preview}
     assert snapshots("export", "verify", "--snapshot", location.as_uri()).status == 0
     again = catalog(snapshots, "gc", location, *NOW)  # nothing to delete, nothing to ask
     assert (again.status, again.out) == (0, "0 objects, 0 B, deleted\n")
@@ -112,9 +104,9 @@ def test_a_checkpoint_of_another_location_deletes_nothing_and_is_shown_nowhere(
     assert stray in damage.out
     lines = catalog(snapshots, "show", location).out.splitlines()
     assert [line for line in lines if "checkpoint: revision 12" not in line] == shown[0].splitlines()
-    told = catalog(snapshots, "log", location).out
-    assert shown[1].splitlines()[-1] in told
-    assert other.catalog.writer_id not in told
+    log = catalog(snapshots, "log", location).out
+    assert shown[1].splitlines()[-1] in log
+    assert other.catalog.writer_id not in log
 
 
 def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
@@ -133,14 +125,14 @@ def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
 
 @pytest.mark.parametrize("command", ["gc", "prune"])
 @pytest.mark.parametrize(
-    ("arguments", "told"), [(["--grace", "1h"], "shorter than the plan's 1d"), (["--grace", "soon"], "'soon'")]
+    ("arguments", "message"), [(["--grace", "1h"], "shorter than the plan's 1d"), (["--grace", "soon"], "'soon'")]
 )
 def test_a_grace_that_will_not_do_is_a_wrong_call(
-    snapshots: Snapshots, location: Path, littered: Writer, command: str, arguments: list[str], told: str
+    snapshots: Snapshots, location: Path, littered: Writer, command: str, arguments: list[str], message: str
 ) -> None:
     shown = catalog(snapshots, command, location, *arguments)
     assert (shown.status, shown.out) == (2, "")
-    assert told in shown.err
+    assert message in shown.err
 
 
 @pytest.mark.parametrize("answer", ["y", "YES", "", "no"])
@@ -187,13 +179,13 @@ def test_what_becomes_due_while_the_answer_is_awaited_is_not_deleted(
         write_checkpoint(checkpointed.store, checkpointed.catalog.state)
         return "yes"
 
-    told = catalog(snapshots, command, location, *NOW, "--dry-run", "--json").json
+    preview = catalog(snapshots, command, location, *NOW, "--dry-run", "--json").json
     before = contents(location).keys()
     monkeypatch.setattr("builtins.input", answer)
     done = catalog(snapshots, command, location, *NOW, "--json").json
     gone = {Path(path).relative_to(location).as_posix() for path in before - contents(location).keys()}
-    assert gone == {each["path"] for each in told["unneeded" if command == "prune" else "garbage"]}
-    assert (done["objects"], done["bytes"]) == (told["objects"], told["bytes"])
+    assert gone == {each["path"] for each in preview["unneeded" if command == "prune" else "garbage"]}
+    assert (done["objects"], done["bytes"]) == (preview["objects"], preview["bytes"])
     assert (location / orphan.path).exists() is (command == "prune")
     assert (location / young[0].path).exists()
 
@@ -222,9 +214,9 @@ def test_a_dry_run_of_prune_lists_and_deletes_nothing(
 def test_prune_deletes_exactly_what_its_dry_run_listed(
     snapshots: Snapshots, location: Path, checkpointed: Writer
 ) -> None:
-    told = catalog(snapshots, "prune", location, *NOW, "--dry-run", "--json").json
+    preview = catalog(snapshots, "prune", location, *NOW, "--dry-run", "--json").json
     done = catalog(snapshots, "prune", location, *NOW, "--yes", "--json")
-    assert (done.status, done.json) == (0, told | {"dry_run": False, "deleted": True})
+    assert (done.status, done.json) == (0, preview | {"dry_run": False, "deleted": True})
     assert list_log(checkpointed.store).transactions == [1, 7, 8, 9]
     for version in ("rev:5", "rev:7", "rev:9"):
         assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--at", version).status == 0

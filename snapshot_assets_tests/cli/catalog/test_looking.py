@@ -1,4 +1,4 @@
-"""`snapshots catalog log | show | checkpoint`: what a location tells of itself."""
+"""`snapshots catalog log | show | checkpoint`: what they print."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.cli.helpers import Snapshots, store_of
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str):
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, store_of
 
 
 @pytest.fixture
@@ -66,7 +62,7 @@ def test_log_as_json_has_the_actions(snapshots: Snapshots, location: Path, write
     create_tag(writer.catalog, "friday", 5, 7 * DAY)
     found = catalog(snapshots, "log", location, "--json").json
     assert (found["uri"], found["head"], found["pruned"]) == (location.as_uri(), 7, 0)
-    tagged, replaced, sealed, *_, begun = found["revisions"]
+    tagged, replaced, sealed, *_, first = found["revisions"]
     assert [revision["revision"] for revision in found["revisions"]] == [7, 6, 5, 4, 3, 2, 1]
     assert tagged["actions"][0] | {"object": {}, "created_at": ""} == {
         "kind": "tag_created",
@@ -80,19 +76,19 @@ def test_log_as_json_has_the_actions(snapshots: Snapshots, location: Path, write
     assert tagged["what"] == ["tag 'friday' pins 5 for 7d"]
     assert (replaced["files_added"], replaced["files_removed"], replaced["bytes_added"]) == (1, 1, 9)
     assert sealed["actions"][0]["checksum"] == writer.catalog.state.seals[0].seal.checksum
-    assert begun["actions"][0]["header"]["start"] == "2025-01-01T00:00:00Z"
+    assert first["actions"][0]["header"]["start"] == "2025-01-01T00:00:00Z"
     assert {revision["writer_id"] for revision in found["revisions"]} == {writer.catalog.writer_id}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "revisions"),
     [(["--limit", "2"], [5, 4]), (["--since", "4"], [5, 4]), (["--since", "2", "--limit", "1"], [5])],
 )
 def test_log_of_some_revisions(
-    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], told: list[int]
+    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], revisions: list[int]
 ) -> None:
     found = catalog(snapshots, "log", location, *arguments, "--json").json
-    assert [revision["revision"] for revision in found["revisions"]] == told
+    assert [revision["revision"] for revision in found["revisions"]] == revisions
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "last", "²"])
@@ -102,7 +98,7 @@ def test_log_wants_whole_numbers(snapshots: Snapshots, location: Path, value: st
     assert value in shown.err
 
 
-def test_of_pruned_revisions_the_log_shows_what_a_checkpoint_still_tells_and_marks_it(
+def test_log_shows_and_marks_what_a_checkpoint_records_of_pruned_revisions(
     snapshots: Snapshots, location: Path, pruned: Writer
 ) -> None:
     shown = catalog(snapshots, "log", location)
@@ -113,15 +109,15 @@ def test_of_pruned_revisions_the_log_shows_what_a_checkpoint_still_tells_and_mar
     assert "3 revisions of this log are pruned" in shown.err
 
     found = catalog(snapshots, "log", location, "--json").json
-    told = {revision["revision"]: revision for revision in found["revisions"]}
-    assert [number for number, revision in told.items() if revision["pruned"]] == [4, 3, 2]
-    assert (found["pruned"], told[4]["checkpoint"], told[9]["checkpoint"]) == (3, 5, None)
-    assert "files_added" not in told[4]
+    by_number = {revision["revision"]: revision for revision in found["revisions"]}
+    assert [number for number, revision in by_number.items() if revision["pruned"]] == [4, 3, 2]
+    assert (found["pruned"], by_number[4]["checkpoint"], by_number[9]["checkpoint"]) == (3, 5, None)
+    assert "files_added" not in by_number[4]
     some = catalog(snapshots, "log", location, "--since", "4", "--limit", "7", "--json").json["revisions"]
     assert [revision["revision"] for revision in some] == [9, 8, 7, 6, 5, 4]
 
 
-def test_the_pruned_part_is_told_by_the_next_checkpoint_if_the_oldest_is_damaged(
+def test_log_reads_the_pruned_part_from_the_next_checkpoint_if_the_oldest_is_damaged(
     snapshots: Snapshots, location: Path, pruned: Writer
 ) -> None:
     (location / checkpoint_path(5)).write_bytes(b"no checkpoint")
@@ -174,8 +170,15 @@ def test_show_of_the_newest_state(snapshots: Snapshots, location: Path, pruned: 
 
     text = catalog(snapshots, "show", location)
     assert text.status == 0
-    for told in ("revision 10", "sealed", "3 Completed", "tag: friday, revision 9", "checkpoint: revision 7", "main.m"):
-        assert told in text.out
+    for part in (
+        "revision 10",
+        "sealed",
+        "3 Completed",
+        "tag: friday, revision 9",
+        "checkpoint: revision 7",
+        "main.m",
+    ):
+        assert part in text.out
 
 
 def test_show_lists_files_when_asked(snapshots: Snapshots, location: Path, writer: Writer) -> None:
@@ -259,6 +262,8 @@ def test_an_unfit_location_is_refused(snapshots: Snapshots, command: str, uri: s
     assert shown.err
 
 
-def test_log_says_when_there_is_nothing_so_late(snapshots: Snapshots, location: Path, writer: Writer) -> None:
+def test_log_since_a_later_revision_than_the_head_prints_the_newest(
+    snapshots: Snapshots, location: Path, writer: Writer
+) -> None:
     shown = catalog(snapshots, "log", location, "--since", "9")
     assert (shown.status, shown.out, shown.err) == (0, "", "nothing since revision 9; the newest is 5\n")

@@ -1,4 +1,4 @@
-"""`snapshots catalog table` and `snapshots export diff`: literally what they tell."""
+"""`snapshots catalog table` and `snapshots export diff`: their literal output."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ def test_a_difference_has_the_same_rows_as_json_and_as_a_table(
     removed, added = _files(writer, 5)[1].path, _files(writer, 8)[1].path
     gone = dict.fromkeys(NO_NUMBERS, 0) | {"files_removed": 1, "rows_removed": 2, "bytes_removed": 4}
     came = dict.fromkeys(NO_NUMBERS, 0) | {"files_added": 1, "rows_added": 2, "bytes_added": 9}
-    told = 'revision 8: "t" is null'
+    detail = 'revision 8: "t" is null'
     expected = [
-        {"kind": "tombstone", "change": "added", **PLACE, "chunk": None, "path": None, "detail": told, **NO_NUMBERS},
+        {"kind": "tombstone", "change": "added", **PLACE, "chunk": None, "path": None, "detail": detail, **NO_NUMBERS},
         {"kind": "chunk", "change": "rewritten", **PLACE, "path": None, "detail": None}
         | {name: came[name] + gone[name] for name in NO_NUMBERS},
         {"kind": "chunk", "change": "deleted", **PLACE, "chunk": 3, "path": None, "detail": None}
@@ -204,7 +204,7 @@ def test_deleted_rows_are_told_though_no_file_changed(snapshots: Snapshots, loca
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["diff"], "$diff shows what changed since a version: name it, such as --since rev:12 or --since tag:friday"),
         (["files", "--since", "5"], "$files shows no changes: leave --since out, or show the table diff"),
@@ -214,11 +214,11 @@ def test_deleted_rows_are_told_though_no_file_changed(snapshots: Snapshots, loca
     ids=str,
 )
 def test_a_wrong_call_is_refused(
-    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], told: str
+    snapshots: Snapshots, location: Path, writer: Writer, arguments: list[str], message: str
 ) -> None:
     refused = snapshots("catalog", "table", *arguments, "--snapshot", location.as_uri())
     assert (refused.status, refused.out) == (2, "")
-    assert told in refused.err
+    assert message in refused.err
 
 
 def test_a_table_for_people_leaves_out_what_is_none(snapshots: Snapshots, location: Path, writer: Writer) -> None:

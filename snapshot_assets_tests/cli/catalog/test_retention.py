@@ -1,4 +1,4 @@
-"""`snapshots catalog expire | rollback`: what they tell, what they ask, and what they commit."""
+"""`snapshots catalog expire | rollback`: what they print, ask and commit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
-from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
-
-
-def catalog(snapshots: Snapshots, command: str, location: Path, *arguments: str) -> Result:
-    return snapshots("catalog", command, "--snapshot", location.as_uri(), *arguments)
-
-
-def contents(location: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
+from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
 
 def readable(location: Path) -> list[int]:
@@ -41,7 +33,7 @@ def sealed(location: Path) -> Writer:
     return writer
 
 
-def test_a_dry_run_of_expire_tells_what_expires_why_some_stays_and_what_is_not_needed_then(
+def test_a_dry_run_of_expire_reports_what_expires_what_pins_keep_and_what_is_released(
     snapshots: Snapshots, location: Path, sealed: Writer
 ) -> None:
     before, [gone] = contents(location), sealed.catalog.state.files.at(5).chunk(1)
@@ -86,25 +78,25 @@ def test_expire_commits_is_logged_and_gc_then_deletes(snapshots: Snapshots, loca
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--keep-for", "a month"), "is not a duration"),
         (("--keep-last", "0"), "is not a whole number from 1 up"),
     ],
 )
-def test_a_rule_that_is_none_is_refused(
-    snapshots: Snapshots, location: Path, sealed: Writer, arguments: tuple[str, ...], said: str
+def test_an_invalid_rule_is_refused(
+    snapshots: Snapshots, location: Path, sealed: Writer, arguments: tuple[str, ...], message: str
 ) -> None:
     refused = catalog(snapshots, "expire", location, *arguments, "--yes")
-    assert (refused.status, said in refused.err) == (2, True)
+    assert (refused.status, message in refused.err) == (2, True)
     assert readable(location) == [5, 7, 9]
 
 
 def test_without_a_rule_no_revision_expires(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
     before = contents(location)
     done = catalog(snapshots, "expire", location, "--dry-run")
-    said = "nothing to expire; 3 sealed revisions can be read; no rule was given: --keep-last, --keep-for or --plan\n"
-    assert (done.status, done.out, contents(location)) == (0, said, before)
+    text = "nothing to expire; 3 sealed revisions can be read; no rule was given: --keep-last, --keep-for or --plan\n"
+    assert (done.status, done.out, contents(location)) == (0, text, before)
 
 
 @pytest.fixture
@@ -120,20 +112,20 @@ def planned(location: Path, tmp_path: Path) -> Callable[[str], list[str]]:
     return write
 
 
-def test_a_plan_says_where_and_what_expires(
+def test_a_plan_gives_location_and_retention(
     snapshots: Snapshots, location: Path, sealed: Writer, planned: Callable[[str], list[str]]
 ) -> None:
-    told = snapshots(*planned("{keep_last: 2, keep_for: 0s}"), "--dry-run", "--json")
-    assert told.status == 2  # a plan's time is one
-    told = snapshots(*planned("{keep_last: 2, keep_for: 1s}"), "--dry-run", "--json").json
-    assert told["uri"] == location.as_uri()
+    preview = snapshots(*planned("{keep_last: 2, keep_for: 0s}"), "--dry-run", "--json")
+    assert preview.status == 2  # a plan's keep_for is at least 1s
+    preview = snapshots(*planned("{keep_last: 2, keep_for: 1s}"), "--dry-run", "--json").json
+    assert preview["uri"] == location.as_uri()
     assert snapshots(*planned("{keep_last: 2, keep_for: 1d}"), "--dry-run", "--json").json["expired"] == []
     assert snapshots(*planned("{keep_last: 2}"), "--yes", "--json").json["expired"] == [5]
     assert readable(location) == [7, 9]
 
 
 @pytest.mark.parametrize(
-    ("retention", "arguments", "said"),
+    ("retention", "arguments", "message"),
     [
         ("{}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
         ("{tag: {}}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
@@ -143,17 +135,17 @@ def test_a_plan_says_where_and_what_expires(
         ("{keep_last: 1}", ("--plan", "nightl"), "has no plan 'nightl'"),
     ],
 )
-def test_a_plan_that_does_not_say_what_expires_is_refused(
+def test_a_plan_without_retention_or_with_options_beside_it_is_refused(
     snapshots: Snapshots,
     location: Path,
     sealed: Writer,
     planned: Callable[[str], list[str]],
     retention: str,
     arguments: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     refused = snapshots(*planned(retention), *arguments, "--yes")
-    assert (refused.status, said in refused.err) == (2, True), refused.err
+    assert (refused.status, message in refused.err) == (2, True), refused.err
     assert readable(location) == [5, 7, 9]
 
 
@@ -170,12 +162,12 @@ def test_nothing_changes_unless_the_answer_is_exactly_yes(
     assert {path: data for path, data in contents(location).items() if "probe" not in path} == before
 
 
-def test_a_rollback_is_told_asked_for_done_and_logged(
+def test_a_rollback_is_reported_confirmed_committed_and_logged(
     snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [now], [then] = (sealed.catalog.state.files.at(revision).chunk(1) for revision in (9, 7))
-    told = catalog(snapshots, "rollback", location, "tag:nightly", "--dry-run").out
-    assert told.splitlines() == [
+    preview = catalog(snapshots, "rollback", location, "tag:nightly", "--dry-run").out
+    assert preview.splitlines() == [
         f"- {now}",
         f"+ {then}",
         "to revision 7, from 10: 1 file will leave it, 1 file will return",
@@ -210,8 +202,8 @@ def test_deleted_rows_come_back_only_with_undelete(snapshots: Snapshots, locatio
     delete_rows(Catalog.open_for_writing(sealed.store), TableName("main", "m"), "t is not null")
     refused = catalog(snapshots, "rollback", location, "9", "--yes")
     assert (refused.status, "revision 11 (rows of main.m)" in refused.err) == (2, True)
-    told = catalog(snapshots, "rollback", location, "9", "--undelete", "--dry-run")
-    assert """back: rows of main.m where not ("t" is null), deleted at revision 11""" in told.out
+    preview = catalog(snapshots, "rollback", location, "9", "--undelete", "--dry-run")
+    assert """back: rows of main.m where not ("t" is null), deleted at revision 11""" in preview.out
     done = catalog(snapshots, "rollback", location, "9", "--undelete", "--yes", "--json").json
     assert ([each["revision"] for each in done["undeleted"]], done["revision"]) == ([11], 12)
     assert read_state(store_of(location)).tombstones == {}
@@ -221,12 +213,12 @@ def test_deleted_rows_come_back_only_with_undelete(snapshots: Snapshots, locatio
 
 
 def test_newer_revisions_are_discarded_when_asked_for(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
-    told = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run")
-    assert "expires: 7, 9\n" in told.out  # 7 stays readable by its tag
+    preview = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run")
+    assert "expires: 7, 9\n" in preview.out  # 7 stays readable by its tag
     [gone], [receipt] = sealed.catalog.state.files.at(9).chunk(1), sealed.catalog.state.chunks[1].chunk.receipts
     found = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--dry-run", "--json").json
     assert {each["path"]: each["bytes"] for each in found["unneeded"]} == {gone: 9, receipt.path: receipt.bytes}
     assert found["reasons"] == {"expired": {"objects": 2, "bytes": 9 + receipt.bytes}}
-    assert "2 objects, 1.0 kB, needed by nothing then" in told.out
+    assert "2 objects, 1.0 kB, needed by nothing then" in preview.out
     done = catalog(snapshots, "rollback", location, "5", "--discard-newer", "--yes", "--json").json
     assert (done["expired"], readable(location)) == ([7, 9], [5, 7, 11])

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, export, make_plan, make_source, store_of
+from snapshot_assets_tests.cli.helpers import (
+    RANGE,
+    Result,
+    Snapshots,
+    contents,
+    export,
+    make_plan,
+    make_source,
+    store_of,
+)
 
 TOKEN = "kite-ladder-42"
 
 
 def create(snapshots: Snapshots, *arguments: str) -> Result:
     return snapshots("export", "create", *arguments)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def assert_refused(result: Result, folder: Path, *told: str, status: int = 2) -> None:

@@ -119,7 +119,7 @@ def test_the_newest_seal_needs_what_is_damaged_and_the_head_does_not(
     writer.complete(1, writer.file(1, b"anew"), replaces=(path,))
     shown = verified(snapshots, location)
     assert "is whole; what is damaged is needed only by revision 5." in shown.out
-    assert "Or seal the newest state (run the export to its end), then give up what needs them" in shown.out
+    assert "Or seal the newest state (run the export to its end), then expire and delete what needs them" in shown.out
     seal(writer.catalog)
     obey(snapshots, location)
     assert is_whole(snapshots, location)

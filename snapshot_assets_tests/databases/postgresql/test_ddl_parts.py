@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
-from snapshot_assets.databases.postgresql import type_for
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
-from snapshot_assets.errors import RestoreError, UnsupportedTypeError
+from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
 
 
@@ -233,59 +231,6 @@ def test_existing_types_schemas_and_extensions_do_not_change(
     assert lines(postgresql_server, postgresql_database, query) == ["mine|mine too|more"]
 
 
-# Sequences
-
-
-SEQUENCES = """
-CREATE TABLE t (
-  never serial, used serial, by_hand serial, recorded serial, reset serial, i bigint GENERATED ALWAYS AS IDENTITY,
-  beyond smallserial, down int, stepped int, cycled int, shared int, made text);
-CREATE SEQUENCE down INCREMENT -2 START -1; ALTER TABLE t ALTER down SET DEFAULT nextval('down');
-CREATE SEQUENCE stepped START 10 INCREMENT 10; ALTER TABLE t ALTER stepped SET DEFAULT nextval('stepped');
-CREATE SEQUENCE cycled MAXVALUE 5 CYCLE; ALTER TABLE t ALTER cycled SET DEFAULT nextval('cycled');
-CREATE SEQUENCE shared; ALTER TABLE t ALTER shared SET DEFAULT nextval('shared');
-CREATE TABLE u (shared int DEFAULT nextval('shared'));
-CREATE SEQUENCE made; ALTER TABLE t ALTER made SET DEFAULT 'no ' || nextval('made');
-ALTER TABLE t ALTER beyond TYPE int;
-SELECT nextval('t_used_seq'), nextval('t_recorded_seq'), nextval('t_recorded_seq');
-SELECT setval('cycled', 2), nextval('made');
-ALTER SEQUENCE t_reset_seq RESTART WITH 50;
-"""
-ROWS = """
-INSERT INTO t OVERRIDING SYSTEM VALUE VALUES
-  (NULL, 1, 7, 1, 3, 4, 100000, -4, 11, 5, 6, 'x'), (NULL, 1, 8, 1, 4, 5, 9, -1, 15, 4, 5, 'y')
-"""
-
-
-def test_sequences_continue_after_all_returned_and_restored_values(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
-) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.psql_script(source, SEQUENCES)
-    definition = define(extracted(source))
-    run(target, definition.before)
-    postgresql_server.psql(target, "ALTER TABLE t ALTER never DROP NOT NULL", ROWS, "INSERT INTO u VALUES (9)")
-    run(target, definition.after)
-    found = lines(postgresql_server, target, "SELECT sequencename, last_value FROM pg_sequences")
-    assert dict(line.split("|") for line in found) == {
-        "t_never_seq": "",
-        "t_used_seq": "1",
-        "t_by_hand_seq": "8",
-        "t_recorded_seq": "2",
-        "t_reset_seq": "49",
-        "t_i_seq": "5",
-        "t_beyond_seq": "9",  # it cannot reach 100000
-        "down": "-5",
-        "stepped": "20",
-        "cycled": "2",
-        "shared": "9",
-        "made": "1",
-    }
-
-
-# Versions and types of others
-
-
 def test_a_database_of_version_16_is_restored_into_16_and_18(
     postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
@@ -305,24 +250,3 @@ def test_a_database_of_version_16_is_restored_into_16_and_18(
         restore(schema, postgresql_database)
         created = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
         assert lines(postgresql_server, postgresql_database, created) == lines(old, source, created)
-
-
-def test_the_type_for_an_arrow_type_loses_nothing() -> None:
-    assert {str(kind): type_for(kind) for kind in (pa.uint8(), pa.uint32(), pa.uint64(), pa.int8())} == {
-        "uint8": "smallint",
-        "uint32": "bigint",
-        "uint64": "numeric(20,0)",
-        "int8": "smallint",
-    }
-    assert type_for(pa.decimal128(38, 10)) == "numeric(38,10)"
-    assert type_for(pa.decimal256(76, 0)) == "numeric(76,0)"
-    assert type_for(pa.decimal128(3, -2)) == "numeric(5,0)"
-    assert type_for(pa.decimal128(2, 5)) == "numeric(5,5)"
-    assert type_for(pa.timestamp("ns", "UTC")) == type_for(pa.time64("ns")) == "text"
-    assert type_for(pa.timestamp("ms")) == "timestamp without time zone"
-    assert (type_for(pa.binary(16)), type_for(pa.binary(4))) == ("uuid", "bytea")
-    assert type_for(pa.list_(pa.uint16())) == "integer[]"
-    assert type_for(pa.list_(pa.list_(pa.int32()))) == "json"
-    assert type_for(pa.struct([("a", pa.int32())])) == type_for(pa.map_(pa.string(), pa.int32())) == "json"
-    with pytest.raises(UnsupportedTypeError, match="month_day_nano"):
-        type_for(pa.month_day_nano_interval())

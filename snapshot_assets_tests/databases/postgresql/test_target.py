@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, time
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-from snapshot_assets.databases.source import AllRows, DatabaseAddress, TimelessRows, WindowRows
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
@@ -46,10 +46,20 @@ CREATE_STAGED = Statement(
 )
 
 
+DAY_1 = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
+
+
 @pytest.fixture
 def target(postgresql_database: str) -> Iterator[PostgresqlTarget]:
     with closing(open_at(postgresql_database)) as opened:
         yield opened
+
+
+@pytest.fixture
+def started(target: PostgresqlTarget) -> PostgresqlTarget:
+    """A target with table `t` and a started import into it."""
+    target.begin(record(), [CREATE], "")
+    return target
 
 
 def open_at(uri: str) -> PostgresqlTarget:
@@ -84,6 +94,13 @@ def stored(uri: str) -> list[int]:
         return sorted(row[0] for row in run("SELECT n FROM public.t"))
 
 
+def replaced(
+    target: PostgresqlTarget, batches: Iterable[pa.RecordBatch], rows: Rows = DAY_1, path: str = "data/1/b.parquet"
+) -> int:
+    """Replace rows of chunk 1 by one file."""
+    return target.replace(1, [Load("loc", record().id, TABLE, rows, [(entry(path), TABLE, batches)])])
+
+
 def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgresql_database):
     broken = Statement("index public.x", "CREATE INDEX x ON public.nowhere (n)")
     with pytest.raises(RestoreError, match=r"index public\.x could not be made: .*nowhere"):
@@ -96,39 +113,36 @@ def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgr
     assert not target.existing([T])[T].has_rows
 
 
-def test_a_second_import_into_the_same_tables_returns_the_newest_one_and_changes_nothing(target):
-    target.begin(record(), [CREATE], "")
-    assert target.begin(record(2), [CREATE], "") == record()
-    assert target.begin(record(2), [], record().id) == record(2)
-    assert [each.id for each in target.imports()] == [record().id, record(2).id]
+def test_a_second_import_into_the_same_tables_returns_the_newest_one_and_changes_nothing(started):
+    assert started.begin(record(2), [CREATE], "") == record()
+    assert started.begin(record(2), [], record().id) == record(2)
+    assert [each.id for each in started.imports()] == [record().id, record(2).id]
 
 
-def test_a_file_in_the_ledger_is_not_read_again(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
-    assert target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
+def test_a_file_in_the_ledger_is_not_read_again(started, postgresql_database):
+    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
 
     def never() -> Iterator[pa.RecordBatch]:
         raise AssertionError("read again")
         yield
 
-    assert target.load(entry("data/1/a.parquet"), TABLE, never()) is None
+    assert started.load(entry("data/1/a.parquet"), TABLE, never()) is None
     assert stored(postgresql_database) == [1, 2, 3]
-    [loaded] = target.loaded("loc")
+    [loaded] = started.loaded("loc")
     assert (loaded.path, loaded.rows, loaded.chunk) == ("data/1/a.parquet", 3, 1)
 
 
-def test_an_error_of_the_batches_is_raised_and_rolls_the_file_back(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
+def test_an_error_of_the_batches_is_raised_and_rolls_the_file_back(started, postgresql_database):
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(1)
         raise DatabaseError("the file broke off")
 
     with pytest.raises(DatabaseError, match="the file broke off"):
-        target.load(entry("data/1/a.parquet"), TABLE, failing())
+        started.load(entry("data/1/a.parquet"), TABLE, failing())
     assert stored(postgresql_database) == []
-    assert target.loaded("loc") == []
-    assert target.load(entry("data/1/a.parquet"), TABLE, [rows(1)]) == 1
+    assert started.loaded("loc") == []
+    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1)]) == 1
 
 
 def test_columns_that_the_driver_cannot_write_go_through_a_staging_table(target, postgresql_database):
@@ -141,8 +155,7 @@ def test_columns_that_the_driver_cannot_write_go_through_a_staging_table(target,
     assert found == [(7, *same), (8, *same)]
 
 
-def test_two_connections_that_load_one_file_at_once_insert_it_once(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
+def test_two_connections_that_load_one_file_at_once_insert_it_once(started, postgresql_database):
     entered, go = threading.Event(), threading.Event()
 
     def slow() -> Iterator[pa.RecordBatch]:
@@ -170,78 +183,65 @@ def test_two_connections_that_load_one_file_at_once_insert_it_once(target, postg
     assert stored(postgresql_database) == [1, 2]
 
 
-def test_a_replace_deletes_the_windows_rows_and_loads_the_new_files_in_one_transaction(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
-    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
-    target.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(20, day=2)])
-    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
+def test_a_replace_deletes_the_windows_rows_and_loads_the_new_files_in_one_transaction(started, postgresql_database):
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2)])
+    started.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(20, day=2)])
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield rows(3)
         raise DatabaseError("broke off")
 
     with pytest.raises(DatabaseError, match="broke off"):
-        target.replace(1, [Load("loc", record().id, TABLE, window, [(entry("data/1/b.parquet"), TABLE, failing())])])
+        replaced(started, failing())
     assert stored(postgresql_database) == [1, 2, 20]
-    new = (entry("data/1/b.parquet"), TABLE, [rows(1, 3, 4)])
-    assert target.replace(1, [Load("loc", record().id, TABLE, window, [new])]) == 3
+    assert replaced(started, [rows(1, 3, 4)]) == 3
     assert stored(postgresql_database) == [1, 3, 4, 20]
-    assert [each.path for each in target.loaded("loc")] == ["data/1/b.parquet", "data/2/a.parquet"]
-
-
-def replaced(target: PostgresqlTarget, path: str = "data/1/b.parquet") -> int:
-    """Replace day 1 by the one row 1."""
-    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
-    return target.replace(1, [Load("loc", record().id, TABLE, window, [(entry(path), TABLE, [rows(1)])])])
+    assert [each.path for each in started.loaded("loc")] == ["data/1/b.parquet", "data/2/a.parquet"]
 
 
 @pytest.mark.parametrize("action", ["NO ACTION", "CASCADE", "SET NULL"])
-def test_rows_to_which_other_tables_refer_are_not_deleted(target, postgresql_database, action):
-    target.begin(record(), [CREATE], "")
-    target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
-    target.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(2, day=2)])
+def test_rows_to_which_other_tables_refer_are_not_deleted(started, postgresql_database, action):
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+    started.load(entry("data/2/a.parquet", chunk=2), TABLE, [rows(2, day=2)])
     with client(postgresql_database) as run:
         run("ALTER TABLE public.t ADD UNIQUE (n)")
         run("CREATE TABLE public.theirs (day date, n integer) PARTITION BY RANGE (day)")
         run("CREATE TABLE public.part PARTITION OF public.theirs DEFAULT")
         run(f"ALTER TABLE public.part ADD FOREIGN KEY (n) REFERENCES public.t (n) ON DELETE {action}")
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 2), ('2025-01-01', NULL)")
-    assert replaced(target) == 1  # no row refers to that window
+    assert replaced(started, [rows(1)]) == 1  # no row refers to that window
     with client(postgresql_database) as run:
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
     with pytest.raises(RestoreError, match=r"foreign key part_n_fkey of public\.theirs refers to rows of public\.t"):
-        replaced(target, "data/1/c.parquet")
+        replaced(started, [rows(1)], path="data/1/c.parquet")
     with client(postgresql_database) as run:
         assert run("SELECT n FROM public.theirs ORDER BY n") == [(1,), (2,), (None,)]
 
 
-def test_a_row_of_another_chunk_that_refers_to_its_own_table_keeps_its_parent(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
-    target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+def test_a_row_of_another_chunk_that_refers_to_its_own_table_keeps_its_parent(started, postgresql_database):
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     with client(postgresql_database) as run:
         run("ALTER TABLE public.t ADD UNIQUE (n), ADD up integer REFERENCES public.t (n) ON DELETE CASCADE")
         run("UPDATE public.t SET up = 1")
-        assert replaced(target) == 1
+        assert replaced(started, [rows(1)]) == 1
         run("INSERT INTO public.t (ts, n, up) VALUES (NULL, 2, 1)")
     with pytest.raises(RestoreError, match=r"foreign key t_up_fkey of public\.t refers to rows of public\.t"):
-        replaced(target, "data/1/c.parquet")
+        replaced(started, [rows(1)], path="data/1/c.parquet")
     assert stored(postgresql_database) == [1, 2]
 
 
-def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
-    target.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
-    target.begin(record(3, tables=(TableName("public", "other"),)), [], "")
+def test_rows_of_an_import_that_is_not_the_newest_one_are_refused(started, postgresql_database):
+    started.begin(record(2, tables=(T, TableName("public", "new"))), [], record().id)
+    started.begin(record(3, tables=(TableName("public", "other"),)), [], "")
     with pytest.raises(OtherImportError, match=f"loads nothing more into public.t: import {record(2).id} was started"):
-        target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
+        started.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     with pytest.raises(OtherImportError, match="loads nothing more"):
-        replaced(target)
-    assert target.load(entry("data/1/a.parquet", number=2), TABLE, [rows(1)]) == 1
+        replaced(started, [rows(1)])
+    assert started.load(entry("data/1/a.parquet", number=2), TABLE, [rows(1)]) == 1
     assert stored(postgresql_database) == [1]
 
 
-def test_an_import_waits_for_a_running_load(target, postgresql_database):
-    target.begin(record(), [CREATE], "")
+def test_an_import_waits_for_a_running_load(started, postgresql_database):
     recorded: list[RestoreRecord] = []
 
     def begin() -> None:
@@ -256,17 +256,15 @@ def test_an_import_waits_for_a_running_load(target, postgresql_database):
         assert recorded == []
         yield rows(1)
 
-    assert target.load(entry("data/1/a.parquet"), TABLE, batches()) == 1
+    assert started.load(entry("data/1/a.parquet"), TABLE, batches()) == 1
     thread.join(30)
     assert recorded == [record(2)]
 
 
-def test_rows_are_counted_by_window_and_without_a_time(target):
-    target.begin(record(), [CREATE], "")
+def test_rows_are_counted_by_window_and_without_a_time(started):
     timeless = pa.RecordBatch.from_pydict({"ts": [None], 'näme "x"': ["-"], "n": [0]}, schema=TABLE.arrow_schema())
-    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
-    window = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
-    assert [target.count(TABLE, each) for each in (AllRows(), window, TimelessRows())] == [4, 2, 1]
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3, day=2), timeless])
+    assert [started.count(TABLE, each) for each in (AllRows(), DAY_1, TimelessRows())] == [4, 2, 1]
 
 
 def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postgresql_database):
@@ -278,10 +276,7 @@ def test_rows_of_a_table_that_inherits_do_not_belong_to_its_parent(target, postg
     assert [each.has_rows for each in target.existing([T, child]).values()] == [True, False]  # sorted by name
     target.load(entry("data/1/a.parquet"), TABLE, [rows(1)])
     assert (target.count(TABLE, AllRows()), target.count(child_table, AllRows())) == (1, 2)
-    assert (
-        target.replace(1, [Load("loc", record().id, TABLE, AllRows(), [(entry("data/1/b.parquet"), TABLE, [rows(2)])])])
-        == 1
-    )
+    assert replaced(target, [rows(2)], AllRows()) == 1
     assert stored(postgresql_database) == [2, 8, 9]
 
 
@@ -296,25 +291,23 @@ def test_rows_of_partitions_belong_to_their_table(target, postgresql_database):
     assert stored(postgresql_database) == []
 
 
-def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(target):
-    target.begin(record(), [CREATE], "")
-    target.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
+def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(started):
+    started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 1)])
     index = Statement("index public.i", "CREATE INDEX i ON public.t (n)", table=T)
     key = Statement("primary key of public.t", "ALTER TABLE public.t ADD PRIMARY KEY (n)", table=T)
     with pytest.raises(RestoreError, match=r"primary key of public\.t could not be made: .*duplicated"):
-        target.finish(record(), [index, key])
-    assert not target.imports()[0].finished
-    target.finish(record(), [index])
-    assert target.imports()[0].finished
-    target.finish(record(), [index])  # nothing is made twice
+        started.finish(record(), [index, key])
+    assert not started.imports()[0].finished
+    started.finish(record(), [index])
+    assert started.imports()[0].finished
+    started.finish(record(), [index])  # nothing is made twice
 
 
-def test_forgetting_drops_only_the_ledger(target):
-    target.begin(record(), [CREATE], "")
-    target.forget()
-    assert target.imports() == []
-    assert T in target.existing([T])
-    target.forget()
+def test_forgetting_drops_only_the_ledger(started):
+    started.forget()
+    assert started.imports() == []
+    assert T in started.existing([T])
+    started.forget()
 
 
 def test_rows_without_columns_are_loaded(target):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried
+from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, type_for
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
 from snapshot_assets_tests.databases.postgresql.helpers import client, load, opened, read, table_of
@@ -149,3 +149,24 @@ def test_a_native_carrier_that_does_not_exist_is_refused() -> None:
 def test_a_users_type_of_a_builtin_types_name_is_not_native() -> None:
     assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
     assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)
+
+
+def test_the_type_for_an_arrow_type_loses_nothing() -> None:
+    assert {str(kind): type_for(kind) for kind in (pa.uint8(), pa.uint32(), pa.uint64(), pa.int8())} == {
+        "uint8": "smallint",
+        "uint32": "bigint",
+        "uint64": "numeric(20,0)",
+        "int8": "smallint",
+    }
+    assert type_for(pa.decimal128(38, 10)) == "numeric(38,10)"
+    assert type_for(pa.decimal256(76, 0)) == "numeric(76,0)"
+    assert type_for(pa.decimal128(3, -2)) == "numeric(5,0)"
+    assert type_for(pa.decimal128(2, 5)) == "numeric(5,5)"
+    assert type_for(pa.timestamp("ns", "UTC")) == type_for(pa.time64("ns")) == "text"
+    assert type_for(pa.timestamp("ms")) == "timestamp without time zone"
+    assert (type_for(pa.binary(16)), type_for(pa.binary(4))) == ("uuid", "bytea")
+    assert type_for(pa.list_(pa.uint16())) == "integer[]"
+    assert type_for(pa.list_(pa.list_(pa.int32()))) == "json"
+    assert type_for(pa.struct([("a", pa.int32())])) == type_for(pa.map_(pa.string(), pa.int32())) == "json"
+    with pytest.raises(UnsupportedTypeError, match="month_day_nano"):
+        type_for(pa.month_day_nano_interval())

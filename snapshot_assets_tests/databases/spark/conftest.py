@@ -12,10 +12,9 @@ from pyspark.sql import SparkSession
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.spark.ledger import Ledger
 from snapshot_assets.databases.spark.target import SparkTarget
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
@@ -54,7 +53,8 @@ class Lake:
         self, place: Place, *chunks: int, tables: tuple[TableName, ...] = (), **settings: bool
     ) -> dict[int, ChunkOutcome]:
         run = self.run(place, Filters(tables=tables), **settings)
-        outcomes = {each.chunk: each for each in run.restore(chunks)}
+        run.begin(chunks)
+        outcomes = {each.chunk: each for each in run.restore()}
         run.finish()
         return outcomes
 

@@ -16,7 +16,7 @@ from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent, claim_eve
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.parquet.frames import FrameChunk
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
     OtherImportError,
@@ -153,12 +153,13 @@ def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lak
     record = run.begin().record
     other = Claim("f" * 32, record.location_id, READINGS, 1, (), owner=("elsewhere", 7, "other"))
     lake.ledger.append([claim_event(other)])
+    run.begin([1])
     with pytest.raises(RestoreFailedError, match="being loaded by process 7 on elsewhere"):
-        list(run.restore([1]))
+        list(run.restore())
     assert list(lake.ledger.read().claims) == [other.id]
     assert lake.table("readings").num_rows == 0
     lake.ledger.append([LedgerEvent("undone", other.id)])
-    assert [outcome.status for outcome in run.restore([1])] == ["loaded"]
+    assert [outcome.status for outcome in run.restore()] == ["loaded"]
 
 
 def test_of_two_imports_that_begin_at_once_one_goes_on(
@@ -202,12 +203,13 @@ def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off
     assert lake.target.imports()[0].finished
 
 
+@pytest.mark.slow
 def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
     stalled = lake.run(exported)
     record = stalled.begin().record
     lake.ledger.append([restore_event(replace(record, id="e" * 32, tables=(READINGS,)))])
     with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was begun"):
-        list(stalled.restore([1]))
+        list(stalled.restore())
     assert lake.table("readings").num_rows == 0
     assert lake.ledger.read().claims == {}
 
@@ -217,11 +219,13 @@ def test_changed_chunks_are_not_replaced_where_the_format_cannot_delete(own: Pla
     lake.restore(own, 0, 1, 2)
     before = lake.table("readings").num_rows
     run = lake.run(own)
+    run.begin([2], [2])
     with pytest.raises(RestoreFailedError, match=r"chunk 2: Rows of chunk 2 .* cannot be deleted"):
-        list(run.restore([2], again=True))
+        list(run.restore())
     assert lake.table("readings").num_rows == before
 
 
+@pytest.mark.slow
 def test_only_rows_of_a_time_range_come_back_and_other_filters_are_refused(exported: Place, lake: Lake) -> None:
     half_days = Filters(
         tables=(READINGS,), start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC)
@@ -258,7 +262,7 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
 
 def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
-    assert [each.makes for each in prepared.to_make()] == [f"table main.{name}" for name in sorted(TIMES)]
+    assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
 
 

@@ -191,12 +191,12 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
     "no Parquet": (b"PAR1 of nothing PAR1", 1, "cannot be read as Parquet"),
     "nothing": (b"", 1, "cannot be read as Parquet"),
     "a broken page header": (flipped(ints(1, 2)), 2, "broken page header"),
-    "more rows": (ints(1, 2, 3), 2, "holds 3 rows; the log says 2"),
-    "fewer rows": (ints(1), 2, "holds 1 rows; the log says 2"),
+    "more rows": (ints(1, 2, 3), 2, "has 3 rows; the log records 2"),
+    "fewer rows": (ints(1), 2, "has 1 rows; the log records 2"),
     "fewer values than rows": (
         parquet({"a": [Page(zeros(8), 8, 1)]}, 2),
         2,
-        "holds 1 rows; its footer says 2",
+        "has 1 rows; its footer records 2",
     ),
     "a page that is shorter than it says": (parquet({"a": [Page(zeros(8), 16, 2)]}, 2), 2, "cannot be read as Parquet"),
     "a page that is longer than it says": (

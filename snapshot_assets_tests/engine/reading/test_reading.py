@@ -194,7 +194,7 @@ def test_a_time_that_travelled_as_text_is_cut_only_at_the_bounds_of_chunks(hourl
     uri = hourly(carriers={"main.hourly.moment": "text"})
     store = open_store(parse_location(uri))
     assert numbers(planned(store, uri, start="2025-01-02T00:00:00Z")) == [*range(24, 72)]
-    with pytest.raises(PlanError, match=r"main\.hourly\.moment travelled as string.*bounds of chunks"):
+    with pytest.raises(PlanError, match=r"main\.hourly\.moment is carried as string.*bounds of chunks"):
         planned(store, uri, start="2025-01-02T00:00:01Z")
 
 

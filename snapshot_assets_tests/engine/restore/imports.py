@@ -1,4 +1,4 @@
-"""One import in this process, and the comparison of its target with the source."""
+"""Restores in this process, and the comparison of their target with the source."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 from snapshot_assets.databases.open import open_database, open_target
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA, RestoreRecord
-from snapshot_assets.engine.restore.check import RestoreSettings
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.storage.base import ObjectStore
@@ -26,7 +26,7 @@ from snapshot_assets_tests.faults.source import TIMES
 
 @dataclass
 class CountingRunner:
-    """Runs tasks in this process and remembers which functions were called how often."""
+    """Runs tasks in this process and records every function that is called."""
 
     calls: list[str] = field(default_factory=list)
 
@@ -37,12 +37,13 @@ class CountingRunner:
 
 @dataclass
 class Restored:
-    """What one import did."""
+    """The result of one restore."""
 
     outcomes: dict[int, ChunkOutcome]
     finished: bool
     run: RestoreRun
     calls: list[str]
+    plan: RestorePlan
 
     @property
     def rows(self) -> int:
@@ -51,7 +52,7 @@ class Restored:
 
 @dataclass
 class Into:
-    """A target, and imports into it."""
+    """A target, and restores into it."""
 
     uri: str
 
@@ -74,11 +75,12 @@ class Into:
         finish: bool = True,
         **settings: Any,
     ) -> Restored:
-        """Prepare, begin, load and finish."""
+        """Plan, begin, load and finish."""
         runner = CountingRunner()
         run = self.run(store, runner, **settings)
-        outcomes = {each.chunk: each for each in run.restore(chunks, again=again)}
-        return Restored(outcomes, finish and run.finish(), run, runner.calls)
+        plan = run.begin(chunks, chunks if again else ())
+        outcomes = {each.chunk: each for each in run.restore()}
+        return Restored(outcomes, finish and run.finish(), run, runner.calls, plan)
 
     def imports(self) -> list[RestoreRecord]:
         with closing(open_target(self.address)) as target:
@@ -96,7 +98,7 @@ class Into:
         return found
 
     def differences(self, source: str, where: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:
-        """Return, by table, the rows that source and target do not have equally often; none if all is well.
+        """Return, by table, the rows that source and target do not have equally often; empty if there are none.
 
         Args:
             source: URI of the DuckDB source.
@@ -125,7 +127,7 @@ IN_RANGE = {
 
 
 def execute(into: Into, statement: str) -> None:
-    """Run a statement in a target as somebody else would."""
+    """Run a statement in a target as another user."""
     if into.uri.startswith("duckdb"):
         with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
             connection.execute(statement)

@@ -1,9 +1,8 @@
-"""A second import after a compaction: rows that only lie in other files are not loaded again."""
+"""A second restore after a compaction: rows that only lie in other files are not loaded again."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NoReturn
 
 import pytest
 
@@ -13,8 +12,8 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.target import LoadedFile
-from snapshot_assets.engine.restore.plan import Filters
-from snapshot_assets.errors import ObjectNotFoundError, OtherImportError, RestoreError
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.errors import OtherImportError, RestoreError
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.engine.compact.compactions import add_schema, compact, scatter
 from snapshot_assets_tests.engine.exports import Place
@@ -82,22 +81,17 @@ def test_several_compactions_are_followed_and_older_versions_too(scattered: Plac
     assert duck.differences(scattered.source, IN_RANGE) == {}
 
 
-@pytest.mark.parametrize("doubtful", ["receipts", "history", "schema"])
+@pytest.mark.parametrize("doubtful", ["history", "schema"])
 @pytest.mark.slow
-def test_what_is_not_proved_counts_as_changed(
-    scattered: Place, duck: Into, doubtful: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_count_as_changed_without_proof(scattered: Place, duck: Into, doubtful: str) -> None:
     duck.restore(scattered.store)
-    if doubtful == "history":  # a checkpoint keeps no word on a chunk that no sealed state has
+    if doubtful == "history":  # a checkpoint drops the transactions of chunks that no sealed state has
         scatter(scattered.store, sealed=False)
     if doubtful == "schema":
         add_schema(scattered.store, _commented)
     compact(scattered.store)
-    if doubtful == "receipts":
-        monkeypatch.setattr("snapshot_assets.engine.restore.compactions.read_receipt", _collected)
-    else:
-        seal(Catalog.open_for_writing(scattered.store))
-        write_checkpoint(scattered.store, read_state(scattered.store))
+    seal(Catalog.open_for_writing(scattered.store))
+    write_checkpoint(scattered.store, read_state(scattered.store))
     with pytest.raises(RestoreError, match="loaded from other files"):
         duck.restore(scattered.store)
     assert duck.restore(scattered.store, replace=True).finished
@@ -111,12 +105,8 @@ def _commented(schema: DatabaseSchema) -> DatabaseSchema:
     return schema.model_copy(update={"tables": (changed, *others)})
 
 
-def _collected(_: object, path: str) -> NoReturn:
-    raise ObjectNotFoundError(f"{path} is not there.")
-
-
-def test_rows_of_a_range_in_a_compacted_file_are_not_counted_on(scattered: Place, duck: Into) -> None:
-    """The ledger would have to say how many of a new file's rows lie in the range."""
+def test_rows_of_a_time_range_in_a_compacted_file_count_as_changed(scattered: Place, duck: Into) -> None:
+    """The ledger does not record how many of a new file's rows lie in the range."""
     filters = Filters(start=datetime(2025, 1, 2, 12, tzinfo=UTC), end=datetime(2025, 1, 7, tzinfo=UTC))
     duck.restore(scattered.store, filters=filters)
     compact(scattered.store)
@@ -127,12 +117,12 @@ def test_rows_of_a_range_in_a_compacted_file_are_not_counted_on(scattered: Place
     assert done.finished
 
 
-def test_the_ledger_is_changed_whole_once_and_only_by_the_newest_import(scattered: Place, into: Into) -> None:
-    first = into.restore(scattered.store).run.begin()
+def test_the_ledger_is_renewed_at_once_and_only_by_the_newest_restore(scattered: Place, into: Into) -> None:
+    first = into.restore(scattered.store).plan
     compact(scattered.store)
     run = into.run(scattered.store)
-    prepared = run.begin([])
-    [*renewals] = [load.renewal for load in prepared.loads() if load.renewal]
+    prepared = run.begin()
+    [*renewals] = [load.renewal for load in prepared.loads if load.renewal]
     old = [entry for each in renewals for entry in each.old]
     new = [entry for each in renewals for entry in each.new]
     target, before = open_target(into.address), ledger(into, scattered)

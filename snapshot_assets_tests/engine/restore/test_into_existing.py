@@ -1,4 +1,4 @@
-"""Imports into tables that are there already: made by an earlier import, or by somebody else."""
+"""Restores into existing tables, of an earlier restore or of another user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.row_counts import chunk_differences
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.databases.postgresql.helpers import client
@@ -82,7 +83,9 @@ def test_a_column_of_another_type_is_refused_by_name_before_anything_is_recorded
     assert into.imports() == []
 
 
-def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_database: MakeDatabase, tmp_path) -> None:
+def test_types_that_differ_in_name_or_length_only_are_accepted(
+    make_postgresql_database: MakeDatabase, tmp_path
+) -> None:
     place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(make_postgresql_database())
     execute(
         place.source,
@@ -119,7 +122,7 @@ def test_types_of_other_names_and_lengths_are_no_other_types(make_postgresql_dat
         ("text", "text GENERATED ALWAYS AS (id::text) STORED"),
     ],
 )
-def test_columns_that_would_round_values_or_take_none_are_refused(
+def test_columns_that_would_round_or_reject_values_are_refused(
     make_postgresql_database: MakeDatabase, tmp_path: Path, wanted: str, there: str
 ) -> None:
     place, into = Place(make_postgresql_database(), tmp_path / "location"), Into(make_postgresql_database())
@@ -131,7 +134,7 @@ def test_columns_that_would_round_values_or_take_none_are_refused(
     assert into.imports() == []
 
 
-def test_a_view_of_a_tables_name_is_refused_as_what_it_is(pair: tuple[Place, Into]) -> None:
+def test_a_view_with_the_name_of_a_table_is_refused_as_a_view(pair: tuple[Place, Into]) -> None:
     place, into = pair
     execute(place.source, "CREATE TABLE s.orders (t TIMESTAMPTZ, id BIGINT)")
     place.export()
@@ -145,7 +148,7 @@ AS_TEXTS = {"schemas": ("s",), "carriers": {"s.orders.t": "text"}, "null_time": 
 
 
 def with_times_as_texts(source: str, folder: Path) -> tuple[Place, Into]:
-    """Return a source of a timed and an untimed table, of which `AS_TEXTS` exports the times as text, and a DuckDB."""
+    """Return a source whose times `AS_TEXTS` exports as text, with an untimed table, and an empty DuckDB target."""
     execute(
         source,
         "CREATE SCHEMA s",
@@ -171,18 +174,16 @@ def test_tables_whose_times_become_texts_are_counted_whole_and_never_replaced(
     assert any("Chunks of s.orders cannot be replaced" in each for each in prepared.lost)
     assert all(expected == found for expected, found in restored.run.check_counts().values())
     with restored.run.target() as target:
-        assert {chunk: prepared.differences(target, chunk) for chunk in (0, 1, 2)} == {0: {}, 1: {}, 2: {}}
+        assert {chunk: chunk_differences(target, prepared, chunk) for chunk in (0, 1, 2)} == {0: {}, 1: {}, 2: {}}
     execute(into.uri, "DELETE FROM s.orders WHERE id = 2")
     with restored.run.target() as target:
-        assert prepared.differences(target, 0) == {TableName("s", "orders"): (4, 3)}
-        assert prepared.differences(target, 3) == {}
+        assert chunk_differences(target, prepared, 0) == {TableName("s", "orders"): (4, 3)}
+        assert chunk_differences(target, prepared, 3) == {}
     with pytest.raises(RestoreError, match=r"Chunk 1 cannot be replaced: s\.orders has no time index"):
         into.restore(place.store, [1], again=True)
 
 
-def test_replacing_what_lies_in_no_window_spares_the_rows_of_windows(
-    make_postgresql_database: MakeDatabase, tmp_path: Path
-) -> None:
+def test_replacing_chunk_0_keeps_the_rows_of_windows(make_postgresql_database: MakeDatabase, tmp_path: Path) -> None:
     place, into = with_times_as_texts(make_postgresql_database(), tmp_path)
     place.export(**AS_TEXTS)
     assert into.restore(place.store).finished

@@ -1,4 +1,4 @@
-"""Imports: every row comes back exactly once, and whatever could break that is refused before it does."""
+"""Restores: every row comes back exactly once, and what could break that is refused first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import (
     DamageError,
     NoSnapshotError,
@@ -41,7 +41,7 @@ def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported, into)
     assert len(into.imports()) == 1
 
 
-def test_a_run_that_was_cut_off_goes_on_with_the_revision_that_was_pinned(exported, into):
+def test_an_interrupted_restore_resumes_with_the_pinned_revision(exported, into):
     first = into.restore(exported.store, [1, 2])
     assert not first.finished
     pinned = into.imports()[0]
@@ -51,7 +51,7 @@ def test_a_run_that_was_cut_off_goes_on_with_the_revision_that_was_pinned(export
     assert read_state(exported.store).seals[-1].revision > pinned.revision
     second = into.restore(exported.store)
     assert second.finished
-    assert second.run.begin().state.revision == pinned.revision
+    assert second.plan.state.revision == pinned.revision
     late = "(sensor IS DISTINCT FROM 'late' OR t >= '2025-01-07')"
     assert into.differences(exported.source, IN_RANGE | {"readings": f"({IN_RANGE['readings']}) AND {late}"}) == {}
     assert read_state(exported.store).tags == {}
@@ -71,7 +71,7 @@ def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, i
     assert [record.finished for record in into.imports()] == [True, True]
 
 
-def test_chunks_that_came_later_are_added(place, into):
+def test_later_chunks_are_added(place, into):
     place.export(chunks=[0, 1, 2, 3], end_time="2025-01-04T00:00:00Z")
     into.restore(place.store)
     place.export(kind="once", chunks=CHUNKS, settings={"force": True})
@@ -114,7 +114,7 @@ def test_tables_with_rows_of_others_are_refused_and_cannot_be_replaced_later(exp
         into.restore(exported.store, [0], again=True)
 
 
-def test_an_empty_table_that_is_there_is_used_as_it_is_if_its_columns_fit(exported, into):
+def test_an_existing_empty_table_is_used_if_its_columns_fit(exported, into):
     execute(into, "CREATE SCHEMA IF NOT EXISTS main")
     execute(into, "CREATE TABLE main.places (name varchar(10), id integer)")
     assert into.restore(exported.store).finished
@@ -162,7 +162,7 @@ def test_another_version_is_refused_while_an_import_is_unfinished(exported, into
 def test_a_time_range_reads_only_chunks_that_overlap_it_and_cuts_its_edges(exported, into):
     start, end = datetime(2025, 1, 1, 6, tzinfo=UTC), datetime(2025, 1, 3, 12, tzinfo=UTC)
     for path in exported.folder.glob("data/5/*.parquet"):
-        path.write_bytes(path.read_bytes()[::-1])  # not read, so not missed: only its size is looked at
+        path.write_bytes(path.read_bytes()[::-1])  # only its size is checked, because it is not loaded
     done = into.restore(exported.store, filters=Filters(start=start, end=end))
     assert sorted(done.outcomes) == [0, 1, 2, 3]
     inside = {
@@ -173,7 +173,7 @@ def test_a_time_range_reads_only_chunks_that_overlap_it_and_cuts_its_edges(expor
     assert all(expected == found for expected, found in done.run.check_counts().values())
 
 
-def test_a_flipped_byte_keeps_every_row_of_its_chunk_out_and_names_the_file(exported, into):
+def test_a_flipped_byte_loads_no_row_of_its_chunk_and_names_the_file(exported, into):
     [victim] = exported.folder.glob("data/3/main.readings*.parquet")
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 1
@@ -207,7 +207,7 @@ def test_a_damaged_log_or_manifest_is_refused_before_the_target_is_touched(expor
     assert duck.imports() == []
 
 
-def test_what_is_not_sealed_cannot_be_restored(place, duck):
+def test_an_unsealed_snapshot_cannot_be_restored(place, duck):
     with pytest.raises(NoSnapshotError):
         duck.restore(place.store)
     place.export(chunks=[1], seal=False)
@@ -224,13 +224,13 @@ def test_preparing_changes_nothing(exported, into):
     before = read_state(exported.store).revision
     prepared = into.run(exported.store).prepare(depth="full")
     assert not prepared.resumed
-    assert [statement.makes for statement in prepared.to_make()]
+    assert [statement.makes for statement in prepared.to_create()]
     assert sum(len(prepared.missing(chunk)) for chunk in prepared.chunks) > 0
     assert into.imports() == []
     assert read_state(exported.store).revision == before
 
 
-def test_a_location_that_may_only_be_read_is_restored_with_a_warning(exported, duck, monkeypatch, caplog):
+def test_a_read_only_location_is_restored_with_a_warning(exported, duck, monkeypatch, caplog):
     from snapshot_assets.engine.restore import pin as restore_pins
     from snapshot_assets.errors import StoreDeniedError
 
@@ -275,7 +275,7 @@ def test_columns_that_came_went_and_widened_between_chunks(place, into):
     assert {row["who"] for row in events if row["what"] != "first"} == {"nobody"}
 
 
-def test_a_carrier_that_changed_between_chunks_is_followed_file_by_file(place, duck, postgresql_database):
+def test_each_file_is_read_with_the_carriers_that_it_was_written_with(place, duck, postgresql_database):
     place.export(chunks=[1, 2], seal=False)
     place.export(carriers={"main.readings.value": "text"})
     assert duck.restore(place.store).finished
@@ -309,7 +309,7 @@ def test_a_time_column_that_was_given_a_zone_between_chunks_keeps_its_instants(p
     assert middle == datetime(2025, 1, 3, 11, tzinfo=UTC)
 
 
-def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported, into):
+def test_a_stalled_run_loads_no_row_after_a_newer_restore_started(exported, into):
     stalled = into.run(exported.store)
     stalled.begin()
     assert into.restore(exported.store).finished
@@ -318,8 +318,9 @@ def test_a_run_that_stalled_puts_no_row_beside_those_of_a_newer_import(exported,
     assert into.restore(exported.store, replace=True).finished
     with pytest.raises(RestoreFailedError, match=r"nothing more into main\.\w+: import \w+ was started into it since"):
         list(stalled.restore())
+    stalled.begin([2], [2])
     with pytest.raises(RestoreFailedError, match="loads nothing more"):
-        list(stalled.restore([2], again=True))
+        list(stalled.restore())
     assert into.differences(exported.source, IN_RANGE) == {}
 
 

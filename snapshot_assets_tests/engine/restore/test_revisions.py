@@ -1,4 +1,4 @@
-"""A second import into the same tables: another revision, another snapshot, or the same one after something broke."""
+"""A second restore into the same tables: of another revision or snapshot, or after a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.loader import ChunkOutcome
-from snapshot_assets.engine.restore.plan import Filters
+from snapshot_assets.engine.restore.row_counts import chunk_differences, rows_after
+from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import PlanError, RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
@@ -21,7 +22,7 @@ READINGS = "CREATE TABLE main.readings (t timestamptz, sensor varchar(10), value
 THEIRS = "INSERT INTO main.readings VALUES ('2025-01-02 05:00:00Z', 'theirs', 0)"
 
 
-def anew(place: Place, windows: int, **plan: Any) -> None:
+def new_snapshot(place: Place, windows: int, **plan: Any) -> None:
     """Begin a new snapshot at the same location, export it and seal it."""
     place.export(chunks=range(windows + 1), settings={"force": True}, **plan)
 
@@ -29,7 +30,7 @@ def anew(place: Place, windows: int, **plan: Any) -> None:
 # Rows of others
 
 
-def test_that_rows_of_others_were_there_is_known_to_every_later_import(exported, into):
+def test_later_restores_remember_that_rows_of_others_were_there(exported, into):
     execute(into, "CREATE SCHEMA IF NOT EXISTS main")
     execute(into, READINGS)
     execute(into, THEIRS)
@@ -45,7 +46,7 @@ def test_that_rows_of_others_were_there_is_known_to_every_later_import(exported,
 def test_a_table_that_came_later_and_holds_rows_of_others_is_remembered(exported, duck):
     duck.restore(exported.store)
     exported.sql("CREATE TABLE more (id INTEGER); INSERT INTO more VALUES (1)")
-    anew(exported, 6)
+    new_snapshot(exported, 6)
     execute(duck, "CREATE TABLE main.more (id INTEGER); INSERT INTO main.more VALUES (2)")
     with pytest.raises(RestoreError, match=r"Chunk 0 cannot be replaced.*--into-nonempty"):
         duck.restore(exported.store, into_nonempty=True, replace=True)
@@ -58,25 +59,25 @@ def test_a_snapshot_of_other_windows_is_refused_before_anything_is_recorded(plac
     place.export(chunks=[0, 1, 2], chunk_time_window="3d")
     assert duck.restore(place.store).finished
     before = duck.tables()["readings"].num_rows
-    anew(place, 6)
+    new_snapshot(place, 6)
     with pytest.raises(RestoreError, match=r"windows of 3d from 2025-01-01T00:00:00Z.*windows of 1d.*--forget-ledger"):
         duck.restore(place.store, replace=True)
-    anew(place, 5, start_time="2025-01-02T00:00:00Z")
+    new_snapshot(place, 5, start_time="2025-01-02T00:00:00Z")
     with pytest.raises(RestoreError, match=r"windows of 1d from 2025-01-02T00:00:00Z"):
         duck.restore(place.store, replace=True)
     assert duck.tables()["readings"].num_rows == before
     assert len(duck.imports()) == 1
 
 
-def test_windows_that_a_revision_does_not_have_are_refused(exported, duck):
+def test_loaded_windows_that_a_revision_lacks_are_refused(exported, duck):
     assert duck.restore(exported.store).finished
-    anew(exported, 3, end_time="2025-01-04T00:00:00Z")
+    new_snapshot(exported, 3, end_time="2025-01-04T00:00:00Z")
     with pytest.raises(RestoreError, match=r"chunks 5, 6.*does not have.*--forget-ledger"):
         duck.restore(exported.store, replace=True)
-    anew(exported, 6, end_time="2025-01-06T12:00:00Z")  # the last window is half of what it was
+    new_snapshot(exported, 6, end_time="2025-01-06T12:00:00Z")  # the last window is half of what it was
     with pytest.raises(RestoreError, match=r"Chunk 6.*2025-01-07T00:00:00Z.*2025-01-06T12:00:00Z"):
         duck.restore(exported.store, replace=True)
-    anew(exported, 7, end_time="2025-01-08T00:00:00Z")
+    new_snapshot(exported, 7, end_time="2025-01-08T00:00:00Z")
     done = duck.restore(exported.store, replace=True)
     assert done.finished
     assert set(done.run.check_counts().values()) == {(n, n) for n, _ in done.run.check_counts().values()}
@@ -86,18 +87,18 @@ def test_a_table_that_was_given_a_time_index_is_refused(place, duck):
     place.sql("CREATE TABLE logs (a TIMESTAMPTZ, b TIMESTAMPTZ); INSERT INTO logs VALUES ('2025-01-02', '2025-01-03')")
     place.export(time_columns={"main.logs": "a"})
     assert duck.restore(place.store).finished
-    anew(place, 6, time_columns={"main.logs": "b"})
+    new_snapshot(place, 6, time_columns={"main.logs": "b"})
     with pytest.raises(RestoreError, match=r"main\.logs.*time index a.*now b.*--forget-ledger"):
         duck.restore(place.store, replace=True)
 
 
-def test_a_record_that_does_not_say_its_windows_is_resumed_but_not_built_upon(exported, duck):
+def test_a_record_without_windows_is_resumed_but_not_superseded(exported, duck):
     duck.restore(exported.store, [1])
     execute(duck, "ALTER TABLE snapshot_assets_ledger.imports DROP COLUMN windows")
     assert duck.restore(exported.store).finished
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
-    with pytest.raises(RestoreError, match=r"does not say which windows.*--forget-ledger"):
+    with pytest.raises(RestoreError, match=r"does not record the windows.*--forget-ledger"):
         duck.restore(exported.store, replace=True)
     execute(duck, "CREATE TABLE main.kept AS FROM main.places; DROP TABLE main.places")
     execute(duck, "DELETE FROM snapshot_assets_ledger.files; DROP TABLE main.readings; DROP TABLE main.events")
@@ -105,10 +106,10 @@ def test_a_record_that_does_not_say_its_windows_is_resumed_but_not_built_upon(ex
     assert [bool(record.windows) for record in duck.imports()] == [False, True]
 
 
-# What is refused is refused before it is recorded
+# Refused before anything is recorded
 
 
-def test_what_would_be_refused_is_refused_by_preparing_and_leaves_no_import_begun(exported, into):
+def test_preparing_refuses_a_changed_chunk_and_records_nothing(exported, into):
     assert into.restore(exported.store).finished
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
@@ -118,23 +119,23 @@ def test_what_would_be_refused_is_refused_by_preparing_and_leaves_no_import_begu
         into.restore(exported.store)
     assert len(into.imports()) == 1
     assert read_state(exported.store).tags == {}
-    assert [load.replace for load in into.run(exported.store, replace=True).prepare().loads()].count(True) == 1
+    assert [load.replace for load in into.run(exported.store, replace=True).prepare().loads].count(True) == 1
 
 
-def test_a_time_range_over_times_that_travelled_as_text_is_refused_by_preparing(place, duck):
+def test_preparing_refuses_a_time_range_over_times_carried_as_text(place, duck):
     place.export(carriers={"main.events.moment": "text"})
     noon = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC))
-    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+    with pytest.raises(PlanError, match=r"events\.moment is carried as"):
         duck.run(place.store, filters=noon).prepare()
-    with pytest.raises(PlanError, match=r"events\.moment travelled as"):
+    with pytest.raises(PlanError, match=r"events\.moment is carried as"):
         duck.restore(place.store, filters=noon)
     assert duck.imports() == []
 
 
-# A ledger that is right no more, and tags
+# An outdated ledger, and tags
 
 
-def test_a_file_that_the_ledger_lost_is_loaded_though_the_import_was_finished(exported, into):
+def test_a_file_that_the_ledger_lost_is_loaded_again(exported, into):
     assert into.restore(exported.store).finished
     execute(into, "DELETE FROM snapshot_assets_ledger.files WHERE chunk = 2 AND table_name = 'readings'")
     execute(into, "DELETE FROM main.readings WHERE t >= '2025-01-02 00:00:00Z' AND t < '2025-01-03 00:00:00Z'")
@@ -148,7 +149,7 @@ def test_a_file_that_the_ledger_lost_is_loaded_though_the_import_was_finished(ex
     assert read_state(exported.store).tags == {}
 
 
-def test_a_table_that_was_dropped_after_its_import_is_missed(exported, into):
+def test_a_table_dropped_after_its_restore_is_reported(exported, into):
     assert into.restore(exported.store).finished
     execute(into, "DROP TABLE main.places")
     with pytest.raises(RestoreError, match=r"main\.places.*not there any more.*--forget-ledger"):
@@ -162,16 +163,16 @@ def test_a_table_that_was_dropped_after_its_import_is_missed(exported, into):
 def test_the_revision_is_pinned_while_a_window_of_a_finished_import_is_restored_again(exported, duck):
     assert duck.restore(exported.store).finished
     done = duck.restore(exported.store, [2], again=True, finish=False)
-    assert list(read_state(exported.store).tags) == [done.run.begin().record.tag]
+    assert list(read_state(exported.store).tags) == [done.plan.record.tag]
     assert done.run.finish()
     assert read_state(exported.store).tags == {}
 
 
-def test_a_chunk_that_the_pinned_revision_does_not_have_is_refused_naming_it(place, duck):
+def test_a_chunk_that_the_pinned_revision_lacks_is_refused_naming_it(place, duck):
     place.export(chunks=[0, 1, 2, 3], end_time="2025-01-04T00:00:00Z")
     duck.restore(place.store, [1])
     pinned = duck.imports()[0].revision
-    anew(place, 6)
+    new_snapshot(place, 6)
     with pytest.raises(RestoreError, match=f"Revision {pinned}, .*has no chunks 5, 9.*Finish it first"):
         duck.restore(place.store, [0, 5, 9])
     assert duck.restore(place.store).finished
@@ -179,7 +180,7 @@ def test_a_chunk_that_the_pinned_revision_does_not_have_is_refused_naming_it(pla
         duck.restore(place.store, [9], replace=True)
 
 
-def test_the_tag_of_an_import_that_was_killed_after_its_end_goes_with_the_next_one(exported, duck, monkeypatch):
+def test_the_next_restore_deletes_the_tag_that_a_killed_one_left(exported, duck, monkeypatch):
     with monkeypatch.context() as killed:
         killed.setattr(restore_pins, "unpin", lambda *_: None)
         assert duck.restore(exported.store).finished
@@ -201,27 +202,27 @@ def test_counts_are_compared_with_the_revision_that_was_restored_chunk_by_chunk(
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     run = into.run(exported.store)
-    prepared = run.prepare(recorded=True)
+    prepared = run.current(recorded=True)
     assert prepared.resumed
     with run.target() as target:
-        assert [prepared.differences(target, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
+        assert [chunk_differences(target, prepared, chunk) for chunk in CHUNKS] == [{}] * len(CHUNKS)
     execute(into, "DELETE FROM main.places WHERE id = 1")
     execute(into, "DELETE FROM main.readings WHERE t IS NULL OR (t >= '2025-01-03' AND t < '2025-01-04')")
     with run.target() as target:
-        assert {chunk for chunk in CHUNKS if prepared.differences(target, chunk)} == {0, 3}
+        assert {chunk for chunk in CHUNKS if chunk_differences(target, prepared, chunk)} == {0, 3}
         places, readings = TableName("main", "places"), TableName("main", "readings")
-        assert prepared.differences(target, 0) == {places: (4, 2), readings: (2, 0)}
+        assert chunk_differences(target, prepared, 0) == {places: (4, 2), readings: (2, 0)}
 
 
 def test_counts_of_windows_that_a_time_range_cuts_are_those_of_the_rows_in_it(exported, duck):
     noons = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC), end=datetime(2025, 1, 2, 12, tzinfo=UTC))
     done = duck.restore(exported.store, filters=noons)
     assert done.finished
-    begun = done.run.begin()
-    later = duck.run(exported.store, filters=noons).prepare(recorded=True)
+    plan = done.plan
+    later = duck.run(exported.store, filters=noons).current(recorded=True)
     with done.run.target() as target:
-        assert [later.differences(target, chunk) for chunk in (0, 1, 2)] == [{}] * 3
+        assert [chunk_differences(target, later, chunk) for chunk in (0, 1, 2)] == [{}] * 3
     for chunk, outcome in done.outcomes.items():
-        assert begun.rows_after(outcome) == outcome.rows
-        assert later.rows_after(ChunkOutcome(chunk, "skipped")) == outcome.rows
-    assert begun.rows_after(done.outcomes[1]) == 8
+        assert rows_after(plan, outcome) == outcome.rows
+        assert rows_after(later, ChunkOutcome(chunk, "skipped")) == outcome.rows
+    assert rows_after(plan, done.outcomes[1]) == 8

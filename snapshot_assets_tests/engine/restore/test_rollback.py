@@ -1,4 +1,4 @@
-"""An import after a rollback: the target gets the rows of the older revision, or is told what it takes."""
+"""A restore after a rollback: the target gets the rows of the older revision, or the error names --replace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from snapshot_assets_tests.faults.source import add_rows
 
 @pytest.fixture
 def then(exported: Place, tmp_path: Path) -> str:
-    """The source as the first export saw it."""
+    """The source as it was at the first export."""
     copy = tmp_path / "then.duckdb"
     shutil.copy(exported.source.removeprefix("duckdb://"), copy)
     return f"duckdb://{copy}"
@@ -58,7 +58,7 @@ def test_rows_that_were_replaced_since_are_replaced_again(exported: Place, duck:
     assert nothing_was_loaded(duck.restore(exported.store))
 
 
-def test_a_target_that_never_saw_what_was_undone_loads_nothing(exported: Place, duck: Into, then: str) -> None:
+def test_a_target_without_the_undone_changes_loads_nothing(exported: Place, duck: Into, then: str) -> None:
     first = head(exported)
     duck.restore(exported.store)
     replaced(exported)
@@ -98,7 +98,7 @@ def test_rows_that_a_compaction_left_out_come_back(scattered: Place, duck: Into,
 
 
 @pytest.mark.slow
-def test_a_rollback_to_a_compaction_knows_its_rows_again(scattered: Place, duck: Into, then: str) -> None:
+def test_a_rollback_to_a_compaction_restores_its_rows(scattered: Place, duck: Into, then: str) -> None:
     duck.restore(scattered.store)
     compact(scattered.store)
     compacted = head(scattered)
@@ -110,7 +110,7 @@ def test_a_rollback_to_a_compaction_knows_its_rows_again(scattered: Place, duck:
     assert done.finished
 
 
-def test_an_import_that_was_cut_off_goes_on_with_its_own_revision(exported: Place, duck: Into, then: str) -> None:
+def test_an_interrupted_restore_resumes_with_its_own_revision(exported: Place, duck: Into, then: str) -> None:
     first = head(exported)
     replaced(exported)
     newer = head(exported)

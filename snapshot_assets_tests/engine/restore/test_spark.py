@@ -1,4 +1,4 @@
-"""What the driver writes into a Spark catalog, as far as it is decided without one."""
+"""Which rows the driver writes into a Spark catalog; needs no catalog."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.loader import ChunkLoad
-from snapshot_assets.engine.restore.plan import ChunkFiles, FilePlan
 from snapshot_assets.engine.restore.spark_loader import SparkLoader
 from snapshot_assets.engine.restore.tasks import FileWork
 from snapshot_assets.format.files import DataFile
@@ -19,7 +19,7 @@ from snapshot_assets.storage.base import ObjectStore
 NOTES, READINGS = TableName("main", "notes"), TableName("main", "readings")
 
 
-def test_a_window_s_files_of_a_table_without_a_time_are_loaded_beside_those_of_others() -> None:
+def test_a_window_s_files_of_timed_and_untimed_tables_are_loaded_together() -> None:
     table = Table(schema="main", name="notes", columns=(Column(name="note", type="string", arrow_type="string"),))
     timed = table.model_copy(update={"name": "readings", "time_index": "note"})
     record = RestoreRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", (NOTES, READINGS))

@@ -1,4 +1,4 @@
-"""Tasks of a restore: whatever goes wrong in one is the result of its file or chunk."""
+"""Tasks of a restore: every error becomes the result of its file or chunk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore import tasks as restore_tasks
 from snapshot_assets.engine.restore.tasks import ReplaceTask, replace_chunk
 from snapshot_assets.errors import TaskFailedError
@@ -25,10 +26,11 @@ class Broken:
         self.closed = True
 
 
-def test_what_a_driver_raises_fails_the_chunk_that_is_replaced_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_driver_fails_only_the_chunk_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Broken()
+    record = RestoreRecord("a" * 32, "0" * 32, "file:///x", 1, "c" * 64, "{}", ())
     monkeypatch.setattr(restore_tasks, "open_target", lambda _: target)
-    task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), 3, "0" * 32, "a" * 32, (), ())
+    task = ReplaceTask(DatabaseAddress("target", "duckdb:///x"), cast(ObjectStore, None), 3, record, (), ())
     [result] = replace_chunk(task)
     assert (result.chunk, result.rows, type(result.error)) == (3, None, TaskFailedError)
     assert str(result.error) == "chunk 3: ValueError: not of this package"

@@ -6,7 +6,7 @@ accepted only where they cannot end the clause around them (`checked_sql`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import keys, sequences, tables, types, views
@@ -82,6 +82,15 @@ def _after(context: RestoreContext, restored: list[Table], used: sequences.Uses)
     yield from views.create(context, views.restorable(context))
 
 
+def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
+    """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
+    row_types = types.needed_tables(context, table.options.get("row_types", ()))
+    # A table creates the sequence of its identity column; another table's default may draw from it too.
+    used = (TableName(each.schema_name, each.name) for each in table.sequences)
+    drawn_from = [owners[each] for each in used if owners.get(each, table.table_name) != table.table_name]
+    return [*row_types, *tables.parents_of(context, table), *drawn_from]
+
+
 def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
     """Yield every type and table once, each after those that it depends on.
 
@@ -101,11 +110,7 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
         if name in visited:
             return
         visited.add(name)
-        row_types = types.needed_tables(context, table.options.get("row_types", ()))
-        # A table creates the sequence of its identity column; another table's default may draw from it too.
-        used = (TableName(each.schema_name, each.name) for each in table.sequences)
-        drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
-        for needed in (*row_types, *tables.parents_of(context, table), *drawn_from):
+        for needed in _needed_tables(context, table, owners):
             if needed not in context.tables:
                 raise RestoreError(
                     f"Table {name} cannot be created: it holds rows of the type of {needed}, which is not restored as a"

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 

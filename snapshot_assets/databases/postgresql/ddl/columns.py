@@ -10,8 +10,8 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.sequences import settings
 from snapshot_assets.databases.postgresql.ddl.statements import alter
 from snapshot_assets.databases.postgresql.ddl.types import collate
-from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, TableName
 

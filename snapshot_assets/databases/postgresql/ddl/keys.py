@@ -8,8 +8,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, alter, capital, comment, part_name
 from snapshot_assets.databases.postgresql.ddl.tables import inheritance
-from snapshot_assets.databases.postgresql.sql import qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Index, Table, TableName
 

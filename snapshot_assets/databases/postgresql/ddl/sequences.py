@@ -11,8 +11,8 @@ import pyarrow as pa
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, comment, part_name
-from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 

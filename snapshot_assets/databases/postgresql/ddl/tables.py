@@ -19,8 +19,7 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     storage,
     unlogged,
 )
-from snapshot_assets.databases.postgresql.sql import qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import Column, Table, TableName

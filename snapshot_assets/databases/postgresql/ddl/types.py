@@ -7,8 +7,8 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment, part_name
-from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName, UserType
 

@@ -14,8 +14,8 @@ from snapshot_assets.databases.postgresql.ddl.statements import (
     comment,
     storage,
 )
-from snapshot_assets.databases.postgresql.sql import literal, qualified
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.postgresql.sql import literal
+from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Index, TableName, View
 

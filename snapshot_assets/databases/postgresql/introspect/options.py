@@ -5,7 +5,7 @@ An option that has no value is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
@@ -63,6 +63,7 @@ def view_options(relation: SourceRelation, results: QueryResults, indexes: list[
 def _partition_options(relation: SourceRelation, results: QueryResults) -> dict[str, Any]:
     """Return a partition as an entry of its table's options: its name, parent and bounds, and its differences."""
     columns = results.columns.get(relation.oid, [])
+    constraints = results.constraints.get(relation.oid, [])
     row = relation.row
     table = {column.name: column.row for column in results.columns.get(_table_oid(relation, results), [])}
     comments = {column.name: column.row["comment"] for column in columns if column.row["comment"] is not None}
@@ -90,15 +91,8 @@ def _partition_options(relation: SourceRelation, results: QueryResults) -> dict[
             not_null=[
                 column.name for column in columns if column.row["not_null"] and not table[column.name]["not_null"]
             ],
-            constraints=[
-                present(name=each["name"], definition=each["definition"], parent=each["parent"])
-                for each in results.constraints.get(relation.oid, [])
-                if each["kind"] in "puxcf"
-            ],
-            indexes=[
-                present(name=each["name"], definition=each["definition"], parent=each["parent"])
-                for each in results.indexes.get(relation.oid, [])
-            ],
+            constraints=_definitions(each for each in constraints if each["kind"] in "puxcf"),
+            indexes=_definitions(results.indexes.get(relation.oid, [])),
             sequences=[
                 sequence.document.model_dump(mode="json", by_alias=True)
                 for sequence in results.sequences.get(relation.oid, [])
@@ -166,6 +160,10 @@ def _column_options(
             not_null_not_valid=row["name"] if row and not row["valid"] else None,
         )
     return present(**options)
+
+
+def _definitions(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [present(name=row["name"], definition=row["definition"], parent=row["parent"]) for row in rows]
 
 
 def _table_oid(partition: SourceRelation, results: QueryResults) -> int:

@@ -64,17 +64,13 @@ def read_results(
     every = [*with_rows, *(view.oid for view in views)]
     columns = read_columns(session, every)
     queries = read_views(session, [view.oid for view in views])
-    row_types = {relation.oid: relation.row["of_type_oid"] for relation in relations}
-    types = {
-        oid: {
-            *(column.row["type_oid"] for column in columns.get(oid, ())),
-            *(queries[oid]["types"] if oid in queries else ()),
-            *([row_types[oid]] if row_types[oid] else ()),
-        }
-        for oid in every
-    }
+    by_oid = {relation.oid: relation for relation in relations}
+    types = {oid: {column.row["type_oid"] for column in columns.get(oid, ())} for oid in every}
+    for oid, used in types.items():
+        used.update(queries[oid]["types"] if oid in queries else ())
+        used.update([by_oid[oid].row["of_type_oid"]] if by_oid[oid].row["of_type_oid"] else ())
     return QueryResults(
-        relations={relation.oid: relation for relation in relations},
+        relations=by_oid,
         partitions=partitions,
         columns=columns,
         constraints=read_by_relation(session, CONSTRAINTS, with_rows, "reading constraints"),

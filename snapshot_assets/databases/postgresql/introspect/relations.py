@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal, oid_array, qualified
+from snapshot_assets.databases.postgresql.sql import literal, oid_array
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName, UserType
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import oid_array, qualified
+from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError
 from snapshot_assets.format.relations import Sequence, TableName
 

@@ -61,7 +61,7 @@ def run(project: Project, job: str, **config: object) -> dg.ExecuteInProcessResu
     )
 
 
-def told(project: Project, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+def metadata_of(project: Project, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """Return the metadata of the run's one op, as the instance has recorded it."""
     assert result.success
     events = [
@@ -72,7 +72,7 @@ def told(project: Project, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project, writer: Writer) -> None:
-    first = told(project, run(project, "demo_checkpoint"))
+    first = metadata_of(project, run(project, "demo_checkpoint"))
     head = writer.catalog.state.revision
     size = (project.location / checkpoint_path(head)).stat().st_size
     assert first == {
@@ -82,24 +82,24 @@ def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project
         "newly_written": True,
     }
     assert list_log(writer.store).checkpoints == [head]
-    assert told(project, run(project, "demo_checkpoint")) == first | {"newly_written": False}
+    assert metadata_of(project, run(project, "demo_checkpoint")) == first | {"newly_written": False}
     assert read_state(writer.store).checkpointed == head
 
 
 def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, writer: Writer, old: str) -> None:
-    found = told(project, run(project, "demo_gc"))
+    found = metadata_of(project, run(project, "demo_gc"))
     assert not (project.location / old).exists()
     assert (found["dry_run"], found["objects"], found["bytes"], found["orphan_bytes"]) == (False, 1, 9, 9)
     assert found["waiting_objects"] == 2  # the replaced file, and its receipt
     [row] = found["garbage"].records
     assert (row.data["object"], row.data["reason"], row.data["bytes"]) == (old, "orphan", 9)
     assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
-    assert told(project, run(project, "demo_gc"))["objects"] == 0
+    assert metadata_of(project, run(project, "demo_gc"))["objects"] == 0
 
 
 def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Writer, old: str) -> None:
     before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
-    found = told(project, run(project, "demo_gc", dry_run=True))
+    found = metadata_of(project, run(project, "demo_gc", dry_run=True))
     assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, 1, old)
     assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
 

@@ -1,4 +1,4 @@
-"""Tags as partitions, and the jobs that keep what a plan's `retention` says, as Dagster runs them."""
+"""Tags as partitions, and the jobs that apply a plan's `retention`, as Dagster runs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.pipeline import keeping
+from snapshot_assets.pipeline import jobs
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -120,16 +120,16 @@ def test_the_retention_job_makes_the_tag_that_is_due_and_expires_what_no_rule_ke
     receipts = [state(writer).at(each).chunks[1].chunk.receipts[0] for each in (first, second)]
     third, newest = reseal(writer, b"rows of the third"), reseal(writer, b"rows of the newest")
     create_tag(writer.catalog, "kept", third)
-    told = {
+    expected = {
         "tag_created": TODAY,
         "tags_deleted": ["outlived"],
         "revisions_expired": [second, third],
         "revisions_kept_by_pins": 1,
         "bytes_unneeded": len(b"rows") + len(b"late rows") + sum(each.bytes for each in receipts),
     }
-    assert job(project, "demo_retention", "demo_retain", dry_run=True) == told | {"dry_run": True}
+    assert job(project, "demo_retention", "demo_retain", dry_run=True) == expected | {"dry_run": True}
     assert set(state(writer).tags) == {"outlived", "kept"}
-    assert job(project, "demo_retention", "demo_retain") == told | {"dry_run": False}
+    assert job(project, "demo_retention", "demo_retain") == expected | {"dry_run": False}
     found = state(writer)
     assert (found.tags[TODAY].tag.revision, found.tags[TODAY].tag.ttl) == (newest, timedelta(days=7))
     assert found.tags[TODAY].tag.automatic
@@ -156,7 +156,7 @@ def test_a_tag_that_is_renewed_while_the_retention_job_is_at_work_stays(
         replace_tag(Catalog.open_for_writing(writer.store), "outlived", newest, timedelta(hours=1))
         return create_tag(catalog, *arguments, **options)
 
-    monkeypatch.setattr(keeping, "create_tag", create_late)
+    monkeypatch.setattr(jobs, "create_tag", create_late)
     assert job(project, "demo_retention", "demo_retain")["tags_deleted"] == []
     assert set(state(writer).tags) == {"outlived", TODAY}
 
@@ -187,8 +187,8 @@ def test_a_savepoint_that_is_due_is_made_once_and_the_oldest_automatic_ones_go(
     project = with_rules(project, savepoint={"num_retained_max": 1})
     save(writer.catalog)
     save(writer.catalog, automatic=True)
-    told = job(project, "demo_savepoint", "demo_save", dry_run=True)
-    assert told == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
+    expected = job(project, "demo_savepoint", "demo_save", dry_run=True)
+    assert expected == {"dry_run": True, "due": True, "savepoints_deleted": [2]}
     assert set(state(writer).pins.savepoints) == {1, 2}
     made = job(project, "demo_savepoint", "demo_save")
     assert (made["due"], made["chunks_compacted"], made["savepoint"]) == (True, 0, 3)
@@ -219,7 +219,7 @@ def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Projec
 
     old = state(writer).seals[-1].revision
     keys, asked = set(), None
-    for _ in range(2):  # the first run is not begun, or fails: what is sealed next asks again
+    for _ in range(2):  # the first run does not start, or fails: the next seal requests it again
         writer.catalog = Catalog.open_for_writing(writer.store)
         sealed = reseal(writer, b"rows of today")
         project.instance.report_runless_asset_event(dg.AssetMaterialization(project.key("manifest")))

@@ -1,4 +1,4 @@
-"""A restored identity column draws from its own sequence, whatever other sequences it owns."""
+"""Restored sequences continue after all used values, and every identity column draws from its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets_tests.databases.postgresql.restored import extracted, restore, schema_dump
+from snapshot_assets_tests.databases.postgresql.restored import extracted, restore, run, schema_dump
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 SERIAL = """
@@ -135,3 +135,50 @@ def test_another_kind_of_database_draws_from_the_same_sequence(
     mapped, _ = converted(extracted(postgresql_database), "duckdb", duckdb_type_for)
     assert [each.name for each in mapped.tables[0].sequences] == [own]
     assert mapped.tables[0].columns[0].default == f"""nextval('"public"."{own}"')"""
+
+
+SEQUENCES = """
+CREATE TABLE t (
+  never serial, used serial, by_hand serial, recorded serial, reset serial, i bigint GENERATED ALWAYS AS IDENTITY,
+  beyond smallserial, down int, stepped int, cycled int, shared int, made text);
+CREATE SEQUENCE down INCREMENT -2 START -1; ALTER TABLE t ALTER down SET DEFAULT nextval('down');
+CREATE SEQUENCE stepped START 10 INCREMENT 10; ALTER TABLE t ALTER stepped SET DEFAULT nextval('stepped');
+CREATE SEQUENCE cycled MAXVALUE 5 CYCLE; ALTER TABLE t ALTER cycled SET DEFAULT nextval('cycled');
+CREATE SEQUENCE shared; ALTER TABLE t ALTER shared SET DEFAULT nextval('shared');
+CREATE TABLE u (shared int DEFAULT nextval('shared'));
+CREATE SEQUENCE made; ALTER TABLE t ALTER made SET DEFAULT 'no ' || nextval('made');
+ALTER TABLE t ALTER beyond TYPE int;
+SELECT nextval('t_used_seq'), nextval('t_recorded_seq'), nextval('t_recorded_seq');
+SELECT setval('cycled', 2), nextval('made');
+ALTER SEQUENCE t_reset_seq RESTART WITH 50;
+"""
+ROWS = """
+INSERT INTO t OVERRIDING SYSTEM VALUE VALUES
+  (NULL, 1, 7, 1, 3, 4, 100000, -4, 11, 5, 6, 'x'), (NULL, 1, 8, 1, 4, 5, 9, -1, 15, 4, 5, 'y')
+"""
+
+
+def test_sequences_continue_after_all_returned_and_restored_values(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    postgresql_server.psql_script(source, SEQUENCES)
+    definition = define(extracted(source))
+    run(target, definition.before)
+    postgresql_server.psql(target, "ALTER TABLE t ALTER never DROP NOT NULL", ROWS, "INSERT INTO u VALUES (9)")
+    run(target, definition.after)
+    values = postgresql_server.psql(target, "SELECT sequencename, last_value FROM pg_sequences")
+    assert dict(line.split("|") for line in values.splitlines()) == {
+        "t_never_seq": "",
+        "t_used_seq": "1",
+        "t_by_hand_seq": "8",
+        "t_recorded_seq": "2",
+        "t_reset_seq": "49",
+        "t_i_seq": "5",
+        "t_beyond_seq": "9",  # it cannot reach 100000
+        "down": "-5",
+        "stepped": "20",
+        "cycled": "2",
+        "shared": "9",
+        "made": "1",
+    }

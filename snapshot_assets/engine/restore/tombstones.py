@@ -1,4 +1,4 @@
-"""Which rows tombstones delete of restored files: at the restored revision, and when earlier imports loaded them."""
+"""Which rows tombstones delete of restored files: at the restored revision, and when earlier restores loaded them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 
 class TombstoneDeletions:
-    """What tombstones delete of a revision's files. One that a file's statistics exclude deletes nothing of it.
+    """What tombstones delete of a revision's files. A tombstone that a file's statistics exclude deletes nothing of it.
 
     Args:
         state: The state at the restored revision.
         documents: Every schema that a file was written with, by id.
-        before: By revision that was imported once, older or newer than this one, the tombstones that it had.
+        before: Tombstones by number, for each revision that the target's ledger names; older or newer than this one.
     """
 
     def __init__(
@@ -29,32 +29,32 @@ class TombstoneDeletions:
     ) -> None:
         every = {number: each for some in (*before.values(), state.tombstones) for number, each in some.items()}
         names = {TableName(each.schema, each.table) for each in every.values()}
-        self._found = {name: deletions(state, name, written_schemas(documents, name), every) for name in names}
+        self._deletions = {name: deletions(state, name, written_schemas(documents, name), every) for name in names}
         self._now = frozenset(state.tombstones)
         self._before = {revision: frozenset(some) for revision, some in before.items()} | {state.revision: self._now}
 
     def predicates(self, file: DataFile) -> tuple[Predicate, ...]:
-        """Return the predicates of which one is true for each row of a file that is not restored."""
+        """Return the predicates of a file's deleted rows: a row of which one is true is not restored."""
         return tuple(predicate for number, predicate in self._of(file).items() if number in self._now)
 
     def differ(self, file: DataFile, revision: int | None) -> bool:
-        """Tell whether other tombstones concern a file than when it was loaded.
+        """Return whether other tombstones apply to a file now than when it was loaded.
 
         Args:
             file: A file of the restored revision.
-            revision: The revision that the import restored which loaded it; None if nobody knows.
+            revision: The revision from which the file was loaded; None if the ledger lost that restore.
         """
         then = self._before.get(revision, frozenset()) if revision is not None else frozenset()
-        concerned = self._of(file).keys()
-        return concerned & then != concerned & self._now
+        applying = self._of(file).keys()
+        return applying & then != applying & self._now
 
     def _of(self, file: DataFile) -> Mapping[int, Predicate]:
-        found = self._found.get(TableName(file.schema, file.table))
+        found = self._deletions.get(TableName(file.schema, file.table))
         return found.predicates.get(file.path, {}) if found else {}
 
 
-def imported_tombstones(head: State, revisions: Iterable[int]) -> dict[int, Mapping[int, Tombstone]]:
-    """Return the tombstones that imported revisions had, as the head's log tells; nothing where it has none at all."""
+def tombstones_at(head: State, revisions: Iterable[int]) -> dict[int, Mapping[int, Tombstone]]:
+    """Return the tombstones of older revisions, as the head's log has them; nothing where the log has no tombstone."""
     if not any(isinstance(action, Tombstone) for event in head.events for action in event.actions):
         return {}
-    return {revision: head.at(revision).tombstones for revision in set(revisions)}
+    return {revision: head.without_files_at(revision).tombstones for revision in set(revisions)}

@@ -1,0 +1,144 @@
+"""Whether a chunk's rows changed since they were loaded into a target.
+
+A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
+if the chunk was exported before the earlier of the two revisions: then only compactions lie between these. Compactions
+and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they are the same.
+Every other chunk counts as changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
+from snapshot_assets.engine.restore.ledger import FileKey, Ledger, Renewal
+from snapshot_assets.engine.restore.tombstones import TombstoneDeletions
+from snapshot_assets.format import actions as act
+from snapshot_assets.format.relations import TableName
+
+_OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
+"""After one of these, a chunk may have rows or columns that it did not have before."""
+
+
+def key_of(plan: FilePlan) -> FileKey:
+    """Return what identifies a file in the ledger."""
+    return plan.table.table_name, plan.file.path
+
+
+def entry_of(plan: FilePlan, record: RestoreRecord, rows: int = 0) -> LoadedFile:
+    """Return the ledger row of a file that a restore loads."""
+    name, path = key_of(plan)
+    return LoadedFile(record.location_id, name, path, plan.file.chunk, plan.file.sha256, record.id, rows)
+
+
+@dataclass(frozen=True)
+class ChunkChange:
+    """How a chunk's rows differ from those that were loaded.
+
+    Attributes:
+        reason: The difference, as the end of a sentence; "" if the rows are the same, or none were loaded.
+        renewal: The ledger rows to replace, where the same rows lie in other files now; None for none.
+    """
+
+    reason: str = ""
+    renewal: Renewal | None = None
+
+
+@dataclass(frozen=True)
+class ChunkChanges:
+    """Compares chunks of the restored revision with what a target's ledger has of them.
+
+    Attributes:
+        head: The newest state.
+        state: The state at the restored revision.
+        deleted: What tombstones delete, at this revision and at those of the ledger.
+        record: The restore that the comparison is for.
+    """
+
+    head: State
+    state: State
+    ledger: Ledger
+    deleted: TombstoneDeletions
+    record: RestoreRecord
+
+    def of(self, chunk: ChunkFiles) -> ChunkChange:
+        """Return how a chunk's rows differ from those that were loaded."""
+        loaded = self.ledger.by_chunk.get(chunk.chunk, frozenset())
+        current = {key_of(plan) for plan in chunk.files}
+        if any(self._outdated(plan) for plan in chunk.files if key_of(plan) in loaded):
+            return ChunkChange("was loaded when other rows of its files were deleted")
+        moved = sorted({table for table, _ in loaded - current})
+        if not moved:
+            return ChunkChange()
+        old = [self.ledger.files[key] for key in sorted(loaded) if key[0] in moved]
+        new = [plan for plan in chunk.files if plan.table.table_name in moved]
+        reason = self._not_the_same(chunk.chunk, moved, old, new)
+        if reason is not None:
+            return ChunkChange(f"was loaded from other files{reason}")
+        entries = tuple(entry_of(plan, self.record, plan.file.rows) for plan in new)
+        return ChunkChange(renewal=Renewal(tuple(old), entries))
+
+    def _outdated(self, plan: FilePlan) -> bool:
+        """Return whether a file was loaded without rows that are live now, or with rows that are deleted now."""
+        entry = self.ledger.files[key_of(plan)]
+        fewer = plan.whole and entry.rows != plan.file.rows  # also where the log lost the tombstone that deleted them
+        return fewer or self.deleted.differ(plan.file, self.ledger.revisions.get(entry.import_id))
+
+    def _not_the_same(
+        self, chunk: int, moved: Iterable[TableName], old: list[LoadedFile], new: list[FilePlan]
+    ) -> str | None:
+        """Return why rows may not be the same, as the end of a sentence; None if they are the same.
+
+        Args:
+            chunk: The chunk.
+            moved: Tables whose rows were loaded from files that the revision lacks.
+            old: What the ledger has of these tables.
+            new: The files that the tables have now.
+        """
+        finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
+        revisions = {finished.get(entry.import_id) for entry in old}
+        compacted = self._compacted(chunk, {revision for revision in revisions if revision is not None})
+        if compacted is None:
+            return ""
+        # An unfinished restore may have loaded only some of a chunk's files.
+        if not compacted or None in revisions or not all(plan.whole for plan in new):
+            return " (they were compacted, and nothing proves that they hold the same rows)"
+        different = []
+        for table in moved:
+            there = sum(entry.rows for entry in old if entry.table == table)
+            here = sum(plan.file.rows for plan in new if plan.table.table_name == table)
+            if there != here:
+                different.append(f"the target has {there} rows of {table}, this revision {here}")
+        return f" (compactions left out rows: {' and '.join(different)})" if different else None
+
+    def _compacted(self, chunk: int, revisions: set[int]) -> bool | None:
+        """Return whether compactions are all that changed a chunk between its loading and the restored revision.
+
+        Args:
+            chunk: The chunk.
+            revisions: The revisions that its rows were loaded from.
+
+        Returns:
+            None where the newer of the revisions has no compaction of the chunk.
+        """
+        first, last = min(revisions | {self.state.revision}), max(revisions | {self.state.revision})
+        newer = self._readable(last)
+        known = newer.chunks.get(chunk) if newer is not None else None
+        if known is None or not known.chunk.exported:
+            return None
+        between = (event for event in self.head.events if first < event.revision <= last)
+        if any(isinstance(action, _OTHER_ROWS) for event in between for action in event.actions):
+            return False
+        # Rows of a chunk that were loaded from revisions on both sides of this one have lost different rows.
+        one_way = bool(revisions) and self.state.revision in (first, last)
+        return one_way and known.exported <= first and self.head.rolled_back <= first
+
+    def _readable(self, revision: int) -> State | None:
+        """Return the state at a revision, without its files; None where it expired."""
+        if revision == self.state.revision:
+            return self.state
+        sealed = any(seal.revision == revision for seal in self.head.seals)
+        return self.head.without_files_at(revision) if sealed and revision not in self.head.expired else None

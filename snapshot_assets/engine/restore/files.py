@@ -1,0 +1,177 @@
+"""Which files a restore loads, and which of the target's rows belong to each chunk. Pure: touches no target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.databases.references import Reference
+from snapshot_assets.databases.references import parents_first as tables_parents_first
+from snapshot_assets.databases.source import AllRows, Rows, TimelessRows, WindowRows
+from snapshot_assets.engine.restore.settings import Filters
+from snapshot_assets.engine.restore.tombstones import TombstoneDeletions
+from snapshot_assets.engine.time_range import TimeFilter
+from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import UNTIMED_CHUNK
+from snapshot_assets.format.predicates import Predicate
+from snapshot_assets.format.relations import Table, TableName
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """One data file, and which of its rows are restored.
+
+    Attributes:
+        table: The table as the newest schema has it.
+        zone: IANA zone of times without one.
+        cut: Time range that its rows are filtered by; None to restore them all.
+        deleted: Predicates of tombstones: a row of which one is true is not restored.
+    """
+
+    file: DataFile
+    table: Table
+    zone: str = "UTC"
+    cut: TimeFilter | None = None
+    deleted: tuple[Predicate, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of the file are restored."""
+        return self.cut is None and not self.deleted
+
+
+@dataclass(frozen=True)
+class ChunkFiles:
+    """The files of one chunk that are restored.
+
+    Attributes:
+        files: Empty where the window has no row of the selected tables.
+        tables: Each table, with the target's rows that belong to the chunk: a replace deletes these.
+    """
+
+    chunk: int
+    files: tuple[FilePlan, ...] = ()
+    tables: tuple[tuple[Table, Rows], ...] = ()
+
+    @property
+    def unbounded(self) -> set[TableName]:
+        """Tables without a time index in the target, whose rows cannot be assigned to this chunk.
+
+        Such are tables that a user's own DataFrames made, and those whose times are text in another kind of database.
+        """
+        return {plan.table.table_name for plan in self.files} - {table.table_name for table, _ in self.tables}
+
+
+def chunk_files(
+    state: State,
+    tables: Sequence[Table],
+    filters: Filters,
+    target_tables: Sequence[Table],
+    deleted: TombstoneDeletions,
+) -> list[ChunkFiles]:
+    """Return the files to load of each chunk, in order of chunks.
+
+    A time range leaves untimed tables whole. Rows without a time lie in no range.
+
+    Args:
+        state: The state at the restored revision.
+        tables: The selected tables, as the newest schema has them.
+        filters: What restricts the restore.
+        target_tables: The tables as the target will hold them; those that are left out are not loaded.
+        deleted: What tombstones delete of the files.
+    """
+    header = state.header
+    assert header is not None
+    time_range = None
+    if filters.start is not None or filters.end is not None:
+        time_range = TimeFilter(filters.start, filters.end, header.time_zone)
+    chosen = _chosen(state, tables, target_tables)
+    chunks = []
+    for chunk in sorted(state.chunks):
+        if chunk != UNTIMED_CHUNK and time_range is not None:
+            window = state.window(chunk)
+            if not time_range.overlaps(window.start, window.end):
+                continue
+        chunks.append(_chunk_files(state, chosen, chunk, time_range, deleted))
+    return chunks
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A table that is restored.
+
+    Attributes:
+        table: As the newest schema has it.
+        timed: Whether the target's table has a time index too.
+        windowed: Whether windows have rows of it.
+    """
+
+    table: Table
+    timed: bool
+    windowed: bool
+
+
+def _chosen(state: State, tables: Sequence[Table], target_tables: Sequence[Table]) -> dict[TableName, _Chosen]:
+    timed = {table.table_name: table.time_index is not None for table in target_tables}
+    windowed = {
+        TableName(known.file.schema, known.file.table)
+        for known in state.live_files()
+        if known.file.chunk != UNTIMED_CHUNK
+    }
+    return {
+        table.table_name: _Chosen(table, timed[table.table_name], table.table_name in windowed)
+        for table in tables
+        if table.table_name in timed
+    }
+
+
+def _chunk_files(
+    state: State,
+    chosen: Mapping[TableName, _Chosen],
+    chunk: int,
+    time_range: TimeFilter | None,
+    deleted: TombstoneDeletions,
+) -> ChunkFiles:
+    rows = {name: _rows_of(state, each, chunk, time_range) for name, each in chosen.items()}
+    files = []
+    zone = state.header.time_zone if state.header else "UTC"
+    for known in state.live_files(chunk):
+        each = chosen.get(TableName(known.file.schema, known.file.table))
+        if each is None:
+            continue
+        has_time = each.table.time_index is not None
+        if not (chunk == UNTIMED_CHUNK and has_time and time_range is not None):
+            cut = _cut(state, chunk, time_range) if has_time else None
+            files.append(FilePlan(known.file, each.table, zone, cut, deleted.predicates(known.file)))
+    bounded = tuple((chosen[name].table, which) for name, which in rows.items() if which is not None)
+    return ChunkFiles(chunk, tuple(files), bounded)
+
+
+def _rows_of(state: State, each: _Chosen, chunk: int, time_range: TimeFilter | None) -> Rows | None:
+    """Return which of a table's rows belong to a chunk; None for none, or where they cannot be identified."""
+    if not each.timed:
+        return AllRows() if chunk == UNTIMED_CHUNK and not each.windowed else None
+    if chunk != UNTIMED_CHUNK:
+        window, zone = state.window(chunk), state.header.time_zone if state.header else "UTC"
+        return WindowRows(window.start, window.end, zone)
+    return None if time_range is not None else TimelessRows()
+
+
+def _cut(state: State, chunk: int, time_range: TimeFilter | None) -> TimeFilter | None:
+    if chunk == UNTIMED_CHUNK or time_range is None:
+        return None
+    window = state.window(chunk)
+    return None if time_range.covers(window.start, window.end) else time_range
+
+
+def parents_first(chunk: ChunkFiles) -> ChunkFiles:
+    """Return a chunk whose files stand in the order of foreign keys, parents before children."""
+    tables = {plan.table.table_name: plan.table for plan in chunk.files}
+    references = []
+    for name, table in tables.items():
+        for key in table.foreign_keys:
+            parent = TableName(key.referenced_schema, key.referenced_table)
+            references.append(Reference(key.name, name, name, parent, parent, match=""))
+    order = tables_parents_first(sorted(tables), references)
+    return replace(chunk, files=tuple(sorted(chunk.files, key=lambda plan: order.index(plan.table.table_name))))

@@ -1,0 +1,81 @@
+"""The ledger of a target, as far as it concerns a restore: earlier restores, and the files that they loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from snapshot_assets.databases.target import LoadedFile, RestoreRecord, RestoreTarget
+from snapshot_assets.format.relations import TableName
+
+FileKey = tuple[TableName, str]
+"""Identifies a file in the ledger: its table and its path."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """Ledger rows whose table rows now lie in other files.
+
+    Attributes:
+        old: Rows of the ledger.
+        new: The rows that replace them.
+    """
+
+    old: tuple[LoadedFile, ...]
+    new: tuple[LoadedFile, ...]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a target's ledger has of some tables.
+
+    Attributes:
+        tables: The tables.
+        records: Every restore into the target, oldest first.
+        loaded: Files of one location that were loaded into the tables.
+    """
+
+    tables: tuple[TableName, ...]
+    records: tuple[RestoreRecord, ...] = ()
+    loaded: tuple[LoadedFile, ...] = ()
+
+    @classmethod
+    def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> Ledger:
+        """Read it from a target."""
+        loaded = [each for each in target.loaded(location_id) if each.table in set(tables)]
+        return cls(tuple(tables), tuple(target.imports()), tuple(loaded))
+
+    @property
+    def earlier(self) -> tuple[RestoreRecord, ...]:
+        """The restores into any of the tables, oldest first."""
+        return tuple(record for record in self.records if set(self.tables) & set(record.tables))
+
+    @property
+    def newest(self) -> RestoreRecord | None:
+        """The newest restore into any of the tables."""
+        return self.earlier[-1] if self.earlier else None
+
+    @cached_property
+    def files(self) -> Mapping[FileKey, LoadedFile]:
+        """The loaded files by table and path."""
+        return {(each.table, each.path): each for each in self.loaded}
+
+    @cached_property
+    def by_chunk(self) -> Mapping[int, frozenset[FileKey]]:
+        """The loaded files of each chunk."""
+        chunks: dict[int, set[FileKey]] = {}
+        for key, entry in self.files.items():
+            chunks.setdefault(entry.chunk, set()).add(key)
+        return {chunk: frozenset(keys) for chunk, keys in chunks.items()}
+
+    @cached_property
+    def revisions(self) -> Mapping[str, int]:
+        """The revision of each restore, by its id."""
+        return {record.id: record.revision for record in self.records}
+
+    def renewed(self, renewals: Collection[Renewal]) -> Ledger:
+        """Return the ledger after renewals."""
+        old = {entry for each in renewals for entry in each.old}
+        new = [entry for each in renewals for entry in each.new]
+        return replace(self, loaded=(*(entry for entry in self.loaded if entry not in old), *new))

@@ -1,0 +1,68 @@
+"""What a restore is asked for: tables, a time range, a version, and how it treats rows that are in the target."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from snapshot_assets.format.checksums import canonical_json
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import time_text
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What restricts a restore; empty means all.
+
+    Attributes:
+        start: Rows from this time on; None for all.
+        end: Rows before this time; None for all.
+        expressions: Whether SQL text of the snapshot (defaults, checks, views) is restored.
+    """
+
+    schemas: tuple[str, ...] = ()
+    tables: tuple[TableName, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    expressions: bool = True
+
+    def text(self) -> str:
+        """Return the filters as canonical JSON: equal filters have equal text."""
+        values = {
+            "schemas": sorted(self.schemas),
+            "tables": [list(name) for name in sorted(self.tables)],
+            "start": time_text(self.start) if self.start else None,
+            "end": time_text(self.end) if self.end else None,
+            "expressions": self.expressions,
+        }
+        return canonical_json(values).decode()
+
+
+def described(filters: str) -> str:
+    """Return for people what filters, given as canonical JSON, select."""
+    values = json.loads(filters)
+    names = {"schemas": values["schemas"], "tables": [str(TableName(*each)) for each in values["tables"]]}
+    parts = [f"{what} {', '.join(chosen)}" for what, chosen in names.items() if chosen]
+    if values["start"] or values["end"]:
+        parts.append(f"times from {values['start'] or 'the first'} to {values['end'] or 'the last'}")
+    if not values["expressions"]:
+        parts.append("no expressions")
+    return ", ".join(parts) or "everything"
+
+
+@dataclass(frozen=True)
+class RestoreSettings:
+    """What a restore selects, and what it may do.
+
+    Attributes:
+        filters: What restricts it.
+        version: Version to restore, as users write it; None for the newest seal.
+        into_nonempty: Load into tables that hold rows which the ledger does not list.
+        replace: Replace whole chunks that changed since they were loaded.
+    """
+
+    filters: Filters = field(default_factory=Filters)
+    version: str | None = None
+    into_nonempty: bool = False
+    replace: bool = False
