@@ -31,7 +31,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
     if near := near_names(name, known):
         return f"Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
     if not known:
-        return "There are none."
+        return "None exist."
     some = sorted(known)[:10]
     return (
         f"There {'is' if len(known) == 1 else 'are'}: {', '.join(map(repr, some))}{', …' if len(known) > 10 else ''}."
