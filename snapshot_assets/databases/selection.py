@@ -130,6 +130,19 @@ def selects(selection: Selection, name: TableName) -> bool:
     return not selection.schemas or name.schema in selection.schemas
 
 
+def selected_schemas(selection: Selection, relations: Iterable[TableName], schemas: Iterable[str]) -> list[str]:
+    """Return the schemas that a selection exports, sorted.
+
+    Args:
+        selection: The selection.
+        relations: The selected tables and views.
+        schemas: Every schema of the database that is not the system's.
+    """
+    if selection.tables:
+        return sorted({name.schema for name in relations})
+    return sorted(selection.schemas or schemas)
+
+
 def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:
     """Return the carrier that the plan gives a column, or None for the default."""
     return selection.carriers.get((name, column))
