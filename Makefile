@@ -43,7 +43,7 @@ ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open Dagster's UI on the demo's ins
 	$(BIN)/dagster-webserver --host 127.0.0.1 --port $(UI_PORT) & \
 	wait -n
 
-test: install  ## Run the tests (under 10 minutes on 2 cores)
+test: install  ## Run the quick tests
 	$(BIN)/pytest -q $(WORKERS)
 
 test-slow: install  ## Run the long tests too

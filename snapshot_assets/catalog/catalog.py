@@ -1,7 +1,7 @@
 """The catalog of one location: the newest state, and the one way to change it.
 
-Every change is a function from the head's state to actions (`rules.py`). `Catalog.commit` runs it, tries the next
-revision, and on a lost race reloads and runs it again on the newer head: so every rule is re-checked against the
+Every change is a function from the head's state to actions (`rules`). `Catalog.commit` calls it and tries to write the
+next revision. After a lost race it calls the function again with the newer head. So every rule is checked against the
 state it is committed on (InfluxDB IOx, "Linearity").
 """
 
@@ -14,7 +14,8 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from functools import wraps
+from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
@@ -37,21 +38,36 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format import documents
 from snapshot_assets.format.layout import MANIFEST, transaction_path
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.create import SingleWriterStore
 from snapshot_assets.storage.probe import probe
-from snapshot_assets.storage.single_writer import SingleWriterStore
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
-"""How far this machine's clock may be from the store's, or behind the last commit, without a word."""
+"""How far this machine's clock may be from the store's, or behind the last commit, without an error or warning."""
 
 CHECKPOINT_INTERVAL = 100
-"""Revisions after which the writer of one adds a checkpoint."""
+"""A writer adds a checkpoint after this number of revisions."""
 
 _LEAST_STEP = timedelta(milliseconds=1)
 _MAX_RACES = 1000
 _LOG = logging.getLogger(__name__)
 
-Prepare = Callable[[State], Sequence[act.Action] | None]
-"""Decides on a state: the actions to commit, or None where nothing is left to do. Raises to refuse."""
+Actions = Sequence[act.Action] | None
+"""The actions to commit, or None if nothing is left to do."""
+
+Prepare = Callable[[State], Actions]
+"""Returns the actions to commit on a state. Raises to refuse."""
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def rule(decide: Callable[Concatenate[State, _Arguments], Actions]) -> Callable[_Arguments, Prepare]:
+    """Turn a function of the head and other arguments into one of these arguments that returns a `Prepare`."""
+
+    @wraps(decide)
+    def bind(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Prepare:
+        return lambda state: decide(state, *args, **kwargs)
+
+    return bind
 
 
 def writer_name() -> str:
@@ -60,17 +76,17 @@ def writer_name() -> str:
 
 
 def writable(store: ObjectStore, *, single_writer: bool, clock: Callable[[], datetime]) -> ObjectStore:
-    """Return a store through which a location may be written, after proving it; see `Catalog.open_for_writing`."""
-    seen = probe(store, single_writer=single_writer)
-    ahead = clock() - seen.store_time
-    if abs(ahead) > MAX_CLOCK_SKEW:  # one behind would make what it seals and tags look old to retention
+    """Return a store for writing a location, after a probe of the store; see `Catalog.open_for_writing`."""
+    probed = probe(store, single_writer=single_writer)
+    ahead = clock() - probed.store_time
+    if abs(ahead) > MAX_CLOCK_SKEW:  # with a late clock, retention would take new seals and tags for old ones
         off = f"{ahead} ahead of" if ahead > timedelta(0) else f"{-ahead} behind"
         raise ClockError(
             f"This machine's clock is {off} the clock of {store.uri}; at most {MAX_CLOCK_SKEW} is accepted. Set the "
             "clock (NTP) and run again.",
             ahead=ahead,
         )
-    return store if seen.conditional_create else cast(ObjectStore, SingleWriterStore(store))
+    return store if probed.conditional_create else cast(ObjectStore, SingleWriterStore(store))
 
 
 class Catalog:
@@ -79,8 +95,8 @@ class Catalog:
     Args:
         store: The location's objects.
         state: The state read from its log.
-        writer_id: Who commits.
-        clock: The present, aware UTC.
+        writer_id: The name of this writer in the log; None for a new name.
+        clock: Returns the current time, aware UTC.
     """
 
     def __init__(
@@ -99,7 +115,7 @@ class Catalog:
 
     @classmethod
     def open(cls, store: ObjectStore) -> Catalog:
-        """Open a location for reading; it may be empty. A manifest that contradicts its log is warned of.
+        """Open a location, which may be empty, for reading. Warn if its manifest contradicts the log.
 
         Raises:
             DamageError: The log has a fault.
@@ -117,24 +133,24 @@ class Catalog:
         single_writer: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> Catalog:
-        """Open a location after proving that it may be written: rights, conditional creates, clocks.
+        """Open a location for writing, after a probe of rights, conditional creates and clocks.
 
         Args:
             store: The location's objects.
-            single_writer: Accept a store without conditional creates; the caller promises to be alone.
-            clock: The present, aware UTC.
+            single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
+            clock: Returns the current time, aware UTC.
 
         Raises:
-            StoreDeniedError: Some right is missing.
+            StoreDeniedError: A right is missing.
             ConditionalCreateUnsupportedError: Two creates of one object both succeeded.
-            ClockError: This machine's clock is more than 5 minutes ahead of the store's, or behind it.
-            DamageError: The log has a fault, or it or its end is lost.
+            ClockError: This machine's clock and the store's differ by more than 5 minutes.
+            DamageError: The log has a fault, or the log or its end is lost.
         """
         store = writable(store, single_writer=single_writer, clock=clock)
         return cls(store, newest_state(store), clock=clock)
 
     def refresh(self) -> State:
-        """Fold what others committed since, and return the state."""
+        """Fold the transactions that others committed since, and return the state."""
         with self._lock:
             while True:
                 try:
@@ -160,28 +176,28 @@ class Catalog:
         return self.state
 
     def token(self) -> Token:
-        """Return what a writer has to remember of the snapshot it plans for."""
+        """Return the token of the snapshot that a writer plans for."""
         state = self.require_snapshot()
         return Token(state.snapshot_id, state.revision, state.schema_id)
 
     def now(self) -> datetime:
-        """Return this machine's present in whole milliseconds, as the log counts time."""
+        """Return this machine's current time in whole milliseconds, the log's unit."""
         now = self._clock()
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
     def commit(self, prepare: Prepare) -> int | None:
-        """Commit what `prepare` decides, on the newest head.
+        """Commit the actions that `prepare` returns for the newest head.
 
         Args:
-            prepare: Runs again on every newer head.
+            prepare: Is called again with every newer head.
 
         Returns:
-            The committed revision, or None where `prepare` found nothing left to do.
+            The committed revision, or None if `prepare` had nothing left to do.
 
         Raises:
-            ConflictError: `prepare` refused, or others won a thousand races in a row.
-            LimitExceededError: The transaction would be larger than readers take; nothing was written.
-            OutcomeUnknownError: The store does not say whether the commit took effect.
+            ConflictError: `prepare` refused, or other writers won a thousand races in a row.
+            LimitExceededError: The transaction is larger than readers accept; nothing was written.
+            OutcomeUnknownError: The store did not report whether the commit took effect.
         """
         with self._lock:
             for _ in range(_MAX_RACES):
@@ -198,10 +214,10 @@ class Catalog:
         raise ConflictError(f"Other writers of {self.store.uri} won {_MAX_RACES} revisions in a row; run again.")
 
     def checkpoint(self) -> str:
-        """Write the checkpoint of the state, unless there is one, and return its path.
+        """Write the checkpoint of the state, unless it exists, and return its path.
 
-        Where the checkpoint that statistics are read from was pruned or damaged since, the head is read anew from one
-        that has them.
+        If the checkpoint that statistics are read from was pruned or damaged meanwhile, reread the head from another
+        one.
         """
         with self._lock:
             try:
@@ -209,16 +225,16 @@ class Catalog:
             except LimitExceededError:
                 raise
             except (DamageError, ObjectNotFoundError) as error:
-                _LOG.warning("The state of %s is read anew for its checkpoint: %s", self.store.uri, error)
+                _LOG.warning("The state of %s is read again for its checkpoint: %s", self.store.uri, error)
                 self.state = read_state(self.store, statistics=True)
                 return write_checkpoint(self.store, self.state)
 
     def _checkpoint(self) -> None:
-        """Add a checkpoint where the last one is long ago; that it could not be written is no failure of a commit."""
+        """Add a checkpoint if one is due. A failure does not fail the commit before it."""
         state = self.state
         try:
             if self._is_due() and not state.deleted:
-                state.checkpointed = max(list_log(self.store).checkpoints, default=0)  # others write them too
+                state.checkpointed = max(list_log(self.store).checkpoints, default=0)  # other writers write them too
                 if self._is_due():
                     self.checkpoint()
         except SnapshotError as error:

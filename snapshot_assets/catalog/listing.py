@@ -1,4 +1,4 @@
-"""Listing the snapshots below a URI."""
+"""Lists the snapshots below a URI."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class SnapshotSummary:
 
     Attributes:
         status: `complete` (sealed), `incomplete`, `schema-only`, `deleted` or `unreadable`.
-        tags: Its tags, by commit time of the revisions they pin.
-        savepoints: Its savepoints, likewise.
+        tags: Its tags, by commit time of the revisions that they pin.
+        savepoints: Its savepoints, in the same order.
         error: Why it is unreadable, else "".
     """
 
@@ -50,37 +50,37 @@ class SnapshotSummary:
 
 
 def list_snapshots(store: ObjectStore, open_below: Callable[..., ObjectStore]) -> list[SnapshotSummary]:
-    """Return the snapshots at a URI, at its children, and at theirs, newest first, unreadable ones last.
+    """Return the snapshots at a URI and up to two levels below it, newest first, unreadable ones last.
 
-    Two levels below lie the members of a federation: `<root>/<writer id>/<database>`.
+    The second level holds the members of a federation: `<root>/<writer id>/<database>`.
 
     Args:
         store: The URI itself.
-        open_below: Opens the store of a folder below by the names on the way to it.
+        open_below: Opens the store of a folder below, given the names on its path.
     """
     folders = store.folders()
     if "transactions" in folders:
         summaries = _look_into(store)
     else:
-        summaries = [found for name in folders for found in _look_into(open_below(name), partial(open_below, name))]
+        summaries = [each for name in folders for each in _look_into(open_below(name), partial(open_below, name))]
     return sorted(summaries, key=lambda item: (-(item.created_at.timestamp() if item.created_at else 0), item.uri))
 
 
 def _look_into(store: ObjectStore, open_inner: Callable[[str], ObjectStore] | None = None) -> list[SnapshotSummary]:
-    """Return the summary of a folder with a log, or of the folders in it; of one that cannot be listed, why."""
+    """Return the summary of a folder with a log, or of the folders in it, or the reason why it cannot be listed."""
     try:
         if _has_log(store):
             return [summarize(store)]
         inner = [open_inner(name) for name in store.folders()] if open_inner else []
     except StoreUnavailableError:
         raise
-    except StorageError as error:  # an object of somebody else's, or a right that is missing, hides no other snapshot
+    except StorageError as error:  # one folder that cannot be listed must not hide other snapshots
         return [SnapshotSummary(store.uri, "unreadable", error=str(error))]
-    return [found for each in inner for found in _look_into(each)]
+    return [summary for each in inner for summary in _look_into(each)]
 
 
 def _has_log(store: ObjectStore) -> bool:
-    """Tell whether there is a log; some stores list a folder still when its last object is deleted."""
+    """Return whether there is a log. Some stores still list a folder after its last object was deleted."""
     return "transactions" in store.folders() and next(iter(store.list("transactions/")), None) is not None
 
 

@@ -1,6 +1,6 @@
-"""manifest.json and SHA256SUMS: hints, every field of which comes from the log.
+"""The hints manifest.json and SHA256SUMS, and the manifests on storage.
 
-Because they are pure functions of the state at one revision, verify can compare them byte by byte.
+Every field of a hint comes from the log. Hints are pure functions of a state, so verify compares them byte by byte.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import NoSnapshotError
-from snapshot_assets.format.actions import ChunkStatus, Header, ObjectRef, RowsOutside, Tombstone
+from snapshot_assets.format.actions import ChunkStatus, ObjectRef, RowsOutside, Tombstone
 from snapshot_assets.format.checksums import chunk_checksum, snapshot_checksum, sums_line
 from snapshot_assets.format.documents import MAX_DOCUMENT_BYTES, parse_json, pretty_json
 from snapshot_assets.format.layout import CHECKSUMS, MANIFEST, UNTIMED_CHUNK
@@ -25,20 +24,24 @@ from snapshot_assets.format.units import duration_text, time_text
 from snapshot_assets.format.windows import merge_ranges
 from snapshot_assets.storage.base import ObjectStore
 
+_FILE_FIELDS = ("path", "schema", "table", "rows", "bytes", "sha256", "schema_id", "tombstones_through")
+
 
 def used_schema_files(state: State) -> dict[str, tuple[ObjectRef, int]]:
     """Return the schema files that the snapshot uses, by path, with their schema id.
 
-    Used are the newest schema and every one that a live file was written with. There is none only where a rebuild
-    found no schema documents.
+    The snapshot uses the newest schema, and the schemas of its live files. Only a snapshot that was rebuilt
+    without its schema documents uses none.
     """
     ids = state.files.schema_ids() | ({state.schema_id} if state.schemas else set())
     return {ref.path: (ref, number) for number in sorted(ids) for ref in state.schemas[number].files}
 
 
-def checksum_header(state: State) -> dict[str, Any]:
-    """Return the part of the snapshot checksum that is neither schema, chunk nor tombstone."""
-    header = _header(state)
+def _checksum_header(state: State) -> dict[str, Any]:
+    """Return the part of the snapshot checksum that covers no schemas, chunks or tombstones."""
+    header = state.header
+    if header is None:
+        raise NoSnapshotError("There is no snapshot at this location.")
     return {
         "catalog": header.catalog,
         "schemas": list(header.schemas),
@@ -55,14 +58,14 @@ def checksum_of(state: State) -> str:
     filled = set(state.files.chunks())
     return snapshot_checksum(
         schema_files=[(ref.path, ref.sha256) for ref, _ in used_schema_files(state).values()],
-        chunks={number: known.chunk.checksum for number, known in state.chunks.items() if number in filled},
+        chunks={number: each.chunk.checksum for number, each in state.chunks.items() if number in filled},
         tombstones=_tombstones(state),
-        header=checksum_header(state),
+        header=_checksum_header(state),
     )
 
 
 def consistency_of(state: State) -> str:
-    """Return `run` only if all chunks read one database state, else `chunk`."""
+    """Return `run` if all chunks read one database state, else `chunk`."""
     fences = [state.chunks[number].chunk.fence for number in state.files.chunks()]
     same = all(fence and fence == fences[0] for fence in fences)
     return "run" if same else "chunk"
@@ -71,9 +74,9 @@ def consistency_of(state: State) -> str:
 def manifest_of(state: State) -> dict[str, Any]:
     """Return the manifest of a state: of its seal if it is sealed, else of the work in progress.
 
-    Revisions after a seal that change no data leave its manifest as it is.
+    Revisions after a seal that change no data do not change its manifest.
     """
-    header = _header(state)
+    header = _checksum_header(state)
     sealed = state.newest_seal if state.sealed else None
     outside = sealed.seal.rows_outside if sealed else ()
     chunks = [_chunk(state, number) for number in _listed_chunks(state)]
@@ -83,18 +86,18 @@ def manifest_of(state: State) -> dict[str, Any]:
         "location_id": state.location_id,
         "snapshot_id": state.snapshot_id,
         "revision": sealed.revision if sealed else state.revision,
-        "catalog": header.catalog,
-        "schemas": list(header.schemas),
-        "time_range": _range(header.start, header.end),
-        "chunk_time_window": duration_text(timedelta(microseconds=header.chunk_time_window)),
-        "schema_only": header.schema_only,
-        "format": header.format,
+        "catalog": header["catalog"],
+        "schemas": header["schemas"],
+        "time_range": header["time_range"],
+        "chunk_time_window": header["chunk_time_window"],
+        "schema_only": header["schema_only"],
+        "format": header["format"],
         "consistency": sealed.seal.consistency if sealed else None,
         "checksum": sealed.seal.checksum if sealed else None,
         "rows": rows,
         "rows_visible": None if tombstones else rows,
         "tables": _tables(state, outside),
-        "empty_windows": _empty_windows(state),
+        "empty_windows": header["empty_windows"],
         "schema_files": [
             {"path": path, "sha256": ref.sha256, "bytes": ref.bytes, "schema_id": number}
             for path, (ref, number) in sorted(used_schema_files(state).items())
@@ -109,8 +112,8 @@ def manifest_of(state: State) -> dict[str, Any]:
 
 
 def sums_of(state: State) -> bytes:
-    """Return SHA256SUMS: the file lines of data and schema files, sorted by path, as coreutils writes them."""
-    lines = {file.file.path: file.file.sha256 for file in state.live_files()}
+    """Return SHA256SUMS: a line for each data and schema file, sorted by path, in the format of coreutils."""
+    lines = {live.file.path: live.file.sha256 for live in state.live_files()}
     lines |= {path: ref.sha256 for path, (ref, _) in used_schema_files(state).items()}
     return "".join(sums_line(sha256, path) for path, sha256 in sorted(lines.items())).encode()
 
@@ -121,14 +124,13 @@ def hints_of(state: State) -> dict[str, bytes]:
 
 
 def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) -> None:
-    """Write the hints of the newest seal: SHA256SUMS, then manifest.json; again while a newer seal exists.
+    """Write the hints of the newest seal: SHA256SUMS, then manifest.json. Repeat while there is a newer seal.
 
-    Before a snapshot's first seal, the work in progress is shown and SHA256SUMS lists what is committed.
-    After it, a head that is not sealed leaves the hints as they are.
+    Before a snapshot's first seal, hints show the work in progress. After it, an unsealed head does not change them.
 
     Args:
         store: The location.
-        state: The state to begin with.
+        state: The first state to write.
         refresh: Returns the newest state.
     """
     while True:
@@ -143,14 +145,8 @@ def write_hints(store: ObjectStore, state: State, refresh: Callable[[], State]) 
             state = read_state(store, through=state.newest_seal.revision)
 
 
-def _header(state: State) -> Header:
-    if state.header is None:
-        raise NoSnapshotError("No snapshot was begun at this location.")
-    return state.header
-
-
 def _listed_chunks(state: State) -> list[int]:
-    """Return the chunks that the manifest shows: every expected one but empty windows, as in the GreptimeDB RFC."""
+    """Return the chunks that the manifest shows: all expected ones except empty windows, as in the GreptimeDB RFC."""
     filled = set(state.files.chunks())
     return [
         number
@@ -160,40 +156,26 @@ def _listed_chunks(state: State) -> list[int]:
 
 
 def _chunk(state: State, number: int) -> dict[str, Any]:
-    known = state.chunks.get(number)
+    chunk = state.chunks[number].chunk if number in state.chunks else None
     window = None if number == UNTIMED_CHUNK else state.window(number)
     status = state.status(number)
-    done = known.chunk if known and status is ChunkStatus.COMPLETED else None
+    done = chunk if status is ChunkStatus.COMPLETED else None
     return {
         "id": number,
         "time_range": _range(window.start, window.end) if window else {},
         "status": status.value,
         "rows": done.rows if done else 0,
         "checksum": done.checksum if done else None,
-        "error": known.chunk.error if known and status is ChunkStatus.FAILED else None,
+        "error": chunk.error if chunk and status is ChunkStatus.FAILED else None,
         "fence": dict(sorted(done.fence.items())) if done else {},
-        "files": [_file(file) for file in state.live_files(number)],
-    }
-
-
-def _file(state: FileState) -> dict[str, Any]:
-    file = state.file
-    return {
-        "path": file.path,
-        "schema": file.schema,
-        "table": file.table,
-        "rows": file.rows,
-        "bytes": file.bytes,
-        "sha256": file.sha256,
-        "schema_id": file.schema_id,
-        "tombstones_through": file.tombstones_through,
+        "files": [{name: getattr(live.file, name) for name in _FILE_FIELDS} for live in state.live_files(number)],
     }
 
 
 def _tables(state: State, outside: tuple[RowsOutside, ...]) -> list[dict[str, Any]]:
     rows: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for known in state.live_files():
-        rows[known.file.schema, known.file.table] += known.file.rows
+    for live in state.live_files():
+        rows[live.file.schema, live.file.table] += live.file.rows
     beyond = {(item.schema, item.table): item.rows for item in outside}
     return [
         {"schema": schema, "table": table, "rows": rows[schema, table], "rows_outside": beyond.get((schema, table), 0)}
@@ -225,21 +207,21 @@ def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
     return {name: time_text(bound) for name, bound in bounds.items() if bound is not None}
 
 
-# Manifests that lie on storage
+# Manifests on storage
 
 
-_CHECKED = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
+_HEADER_FIELDS = ("catalog", "schemas", "time_range", "chunk_time_window", "empty_windows", "format", "schema_only")
 
 
 @dataclass(frozen=True)
 class StoredManifest:
-    """A manifest as it lies on storage, in `manifest.json` or in the object of a pin.
+    """A manifest on storage, in `manifest.json` or in the object of a pin.
 
     Attributes:
         path: The object that holds it.
         document: Its members.
-        checksum: The snapshot checksum, which everything that it names has; "" if it is not of a sealed state.
-        rolled_back: The revision of the newest rollback up to its own, 0 for none.
+        checksum: The verified snapshot checksum; "" if the state is not sealed.
+        rolled_back: The revision of the newest rollback up to the manifest's own revision, 0 for none.
         tombstones: The pending tombstones, by revision.
     """
 
@@ -253,7 +235,7 @@ class StoredManifest:
     tombstones: Mapping[int, Tombstone]
 
     def lacking(self, sizes: Mapping[str, int]) -> set[str]:
-        """Return the data files and schema documents that are missing, or of another size, among objects by path."""
+        """Return the data files and schema documents that are missing or have another size, given sizes by path."""
         named = [file for chunk in self.document["chunks"] for file in chunk["files"]]
         return {
             each["path"]
@@ -267,13 +249,13 @@ def read_manifest(store: ObjectStore, path: str) -> StoredManifest:
 
     Raises:
         DamageError: It is not JSON.
-        ValueError: What it names does not have its checksum; other kinds where members are not what they should be.
+        ValueError: A checksum does not match. Invalid members raise other built-in errors.
     """
     return parse_manifest(path, parse_json(store.get(path, limit=MAX_DOCUMENT_BYTES), path))
 
 
 def parse_manifest(path: str, document: Mapping[str, Any]) -> StoredManifest:
-    """Return the manifest that an object holds; see `read_manifest`."""
+    """Return the manifest in an object; see `read_manifest`."""
     if document["checksum"] is not None:
         _check_checksums(document)
     return StoredManifest(
@@ -299,7 +281,7 @@ def _check_checksums(document: Mapping[str, Any]) -> None:
         schema_files=[(file["path"], file["sha256"]) for file in document["schema_files"]],
         chunks={chunk["id"]: chunk["checksum"] for chunk in document["chunks"] if chunk["files"]},
         tombstones={tombstone["revision"]: tombstone for tombstone in document["tombstones"]},
-        header={name: document[name] for name in _CHECKED},
+        header={name: document[name] for name in _HEADER_FIELDS},
     )
     if checksum != document["checksum"]:
-        raise ValueError("what it names does not have its checksum")
+        raise ValueError("its files and schemas do not have its checksum")

@@ -1,8 +1,8 @@
-"""The metadata tables: what the log says of a location, as rows."""
+"""The metadata tables: what the log records about a location, as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -12,19 +12,18 @@ from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
 from snapshot_assets.catalog.state.diff import difference
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.totals import revision_summaries
-from snapshot_assets.format.windows import Window
 
-_TIME = pa.timestamp("us", "UTC")
+_TYPES = {"int": pa.int64(), "text": pa.string(), "time": pa.timestamp("us", "UTC"), "bool": pa.bool_()}
 
 
 @dataclass(frozen=True)
 class TableRequest:
-    """What a metadata table is read of.
+    """The states that a metadata table is read from.
 
     Attributes:
         head: The head's state.
-        state: The state at the version that was asked for; the head's without one.
-        since: The revision that `$diff` begins at; 0 where none was named.
+        state: The state at the requested version; the head's without a version.
+        since: The revision that `$diff` starts at; 0 without one.
     """
 
     head: State
@@ -38,62 +37,45 @@ class MetadataTable:
 
     Attributes:
         schema: Its columns.
-        rows: Returns its rows, columns in order.
-        versioned: Whether it can be read at a version; the others show the whole location.
+        rows: Returns its rows, with values in the order of the columns.
+        versioned: Whether it can be read at a version; other tables show the whole location.
     """
 
     schema: pa.Schema
-    rows: Callable[[TableRequest], Iterator[tuple[Any, ...]]]
+    rows: Callable[[TableRequest], Iterable[tuple[Any, ...]]]
     versioned: bool = False
 
-    def read(self, asked: TableRequest) -> pa.Table:
+    def read(self, request: TableRequest) -> pa.Table:
         """Return the table."""
-        columns = zip(*self.rows(asked), strict=True)
+        columns = zip(*self.rows(request), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self.schema, strict=False)]
         return pa.Table.from_arrays(arrays, schema=self.schema) if arrays else self.schema.empty_table()
 
 
-def _schema(**types: pa.DataType) -> pa.Schema:
-    return pa.schema(list(types.items()))
-
-
-def _snapshots(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    facts = revision_summaries(asked.head)
-    for known in asked.head.readable():
-        fact, seal = facts[known.revision], known.seal
-        outside = sum(item.rows for item in seal.rows_outside)
+def _snapshots(request: TableRequest) -> Iterator[tuple[Any, ...]]:
+    summaries = revision_summaries(request.head)
+    for sealed in request.head.readable():
+        summary, seal = summaries[sealed.revision], sealed.seal
         yield (
-            known.revision,
-            known.snapshot_id,
-            known.committed_at,
+            sealed.revision,
+            sealed.snapshot_id,
+            sealed.committed_at,
             seal.checksum,
             seal.consistency,
-            outside,
-            fact.schema_id,
-            fact.rows,
-            fact.files,
-            fact.bytes,
+            sum(item.rows for item in seal.rows_outside),
+            summary.schema_id,
+            summary.rows,
+            summary.files,
+            summary.bytes,
         )
 
 
-def _tags(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    yield from map(astuple, list_tags(asked.head))
-
-
-def _savepoints(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    yield from map(astuple, list_savepoints(asked.head))
-
-
-def _diff(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    yield from map(astuple, difference(asked.head, asked.since, asked.state.revision).rows)
-
-
-def _chunks(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    state = asked.state
-    windows: dict[int, Window] = {window.id: window for window in state.windows()}
+def _chunks(request: TableRequest) -> Iterator[tuple[Any, ...]]:
+    state = request.state
+    windows = {window.id: window for window in state.windows()}
     for number in sorted({*state.expected_chunks(), *state.chunks, *state.in_progress}):
-        window, known = windows.get(number), state.chunks.get(number)
-        chunk = known.chunk if known else None
+        window, committed = windows.get(number), state.chunks.get(number)
+        chunk = committed.chunk if committed else None
         files = [live.file for live in state.live_files(number)]
         yield (
             number,
@@ -105,126 +87,71 @@ def _chunks(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
             sum(file.bytes for file in files),
             chunk.checksum or None if chunk else None,
             chunk.error or None if chunk else None,
-            known.revision if known else None,
+            committed.revision if committed else None,
             chunk.run or None if chunk else state.in_progress.get(number),
         )
 
 
-def _files(asked: TableRequest) -> Iterator[tuple[Any, ...]]:
-    for known in asked.state.live_files():
-        file = known.file
-        yield (
-            file.path,
-            file.chunk,
-            file.schema,
-            file.table,
-            file.rows,
-            file.bytes,
-            file.sha256,
-            file.schema_id,
-            known.added,
-        )
+def _files(request: TableRequest) -> Iterator[tuple[Any, ...]]:
+    for live in request.state.live_files():
+        file = live.file
+        identity = file.path, file.chunk, file.schema, file.table
+        yield (*identity, file.rows, file.bytes, file.sha256, file.schema_id, live.added)
+
+
+def _columns(text: str) -> pa.Schema:
+    """Return the columns of a text such as `revision int, sealed_at time`."""
+    pairs = (column.split() for column in text.split(","))
+    return pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
 
 
 METADATA_TABLES: Mapping[str, MetadataTable] = {
     "$snapshots": MetadataTable(
-        _schema(
-            revision=pa.int64(),
-            snapshot_id=pa.string(),
-            sealed_at=_TIME,
-            checksum=pa.string(),
-            consistency=pa.string(),
-            rows_outside=pa.int64(),
-            schema_id=pa.int64(),
-            record_count=pa.int64(),
-            files=pa.int64(),
-            bytes=pa.int64(),
+        _columns(
+            "revision int, snapshot_id text, sealed_at time, checksum text, consistency text, rows_outside int,"
+            "schema_id int, record_count int, files int, bytes int"
         ),
         _snapshots,
     ),
     "$tags": MetadataTable(
-        _schema(
-            tag_name=pa.string(),
-            tagged_snapshot_id=pa.int64(),
-            schema_id=pa.int64(),
-            commit_time=_TIME,
-            record_count=pa.int64(),
-            create_time=_TIME,
-            time_retained=pa.string(),
-            expires_at=_TIME,
-            automatic=pa.bool_(),
-            previous=pa.string(),
-            next=pa.string(),
+        _columns(
+            "tag_name text, tagged_snapshot_id int, schema_id int, commit_time time, record_count int,"
+            "create_time time, time_retained text, expires_at time, automatic bool, previous text, next text"
         ),
-        _tags,
+        lambda request: map(astuple, list_tags(request.head)),
     ),
     "$savepoints": MetadataTable(
-        _schema(
-            savepoint_id=pa.int64(),
-            saved_snapshot_id=pa.int64(),
-            schema_id=pa.int64(),
-            commit_time=_TIME,
-            record_count=pa.int64(),
-            create_time=_TIME,
-            automatic=pa.bool_(),
-            previous=pa.int64(),
-            next=pa.int64(),
+        _columns(
+            "savepoint_id int, saved_snapshot_id int, schema_id int, commit_time time, record_count int,"
+            "create_time time, automatic bool, previous int, next int"
         ),
-        _savepoints,
+        lambda request: map(astuple, list_savepoints(request.head)),
     ),
     "$diff": MetadataTable(
-        _schema(
-            kind=pa.string(),
-            change=pa.string(),
-            chunk=pa.int64(),
-            schema=pa.string(),
-            table=pa.string(),
-            path=pa.string(),
-            detail=pa.string(),
-            files_added=pa.int64(),
-            files_removed=pa.int64(),
-            rows_added=pa.int64(),
-            rows_removed=pa.int64(),
-            bytes_added=pa.int64(),
-            bytes_removed=pa.int64(),
+        _columns(
+            "kind text, change text, chunk int, schema text, table text, path text, detail text, files_added int,"
+            "files_removed int, rows_added int, rows_removed int, bytes_added int, bytes_removed int"
         ),
-        _diff,
+        lambda request: map(astuple, difference(request.head, request.since, request.state.revision).rows),
         versioned=True,
     ),
     "$chunks": MetadataTable(
-        _schema(
-            chunk=pa.int64(),
-            start=_TIME,
-            end=_TIME,
-            status=pa.string(),
-            rows=pa.int64(),
-            files=pa.int64(),
-            bytes=pa.int64(),
-            checksum=pa.string(),
-            error=pa.string(),
-            revision=pa.int64(),
-            run=pa.string(),
+        _columns(
+            "chunk int, start time, end time, status text, rows int, files int, bytes int, checksum text, error text,"
+            "revision int, run text"
         ),
         _chunks,
         versioned=True,
     ),
     "$files": MetadataTable(
-        _schema(
-            path=pa.string(),
-            chunk=pa.int64(),
-            schema=pa.string(),
-            table=pa.string(),
-            rows=pa.int64(),
-            bytes=pa.int64(),
-            sha256=pa.string(),
-            schema_id=pa.int64(),
-            added=pa.int64(),
+        _columns(
+            "path text, chunk int, schema text, table text, rows int, bytes int, sha256 text, schema_id int, added int"
         ),
         _files,
         versioned=True,
     ),
 }
-"""By name. `$chunks` and `$files` show the head, unsealed work included, unless a version is asked for; `$diff` what
-changed since a version. The columns of `$tags` up to `time_retained` are those of Paimon's (PIP "Tags", `$tags`); those
-of `$savepoints` have the same names, where Paimon has `save_time`: a savepoint has its own time and its revision's.
+"""By name. Without a version, `$chunks` and `$files` show the head, unsealed work included. `$diff` shows the changes
+since a version. The columns of `$tags` up to `time_retained` are those of Paimon (PIP "Tags", `$tags`). `$savepoints`
+uses the same names in place of Paimon's `save_time`, because a savepoint and its revision have different times.
 """

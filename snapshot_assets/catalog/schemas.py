@@ -1,4 +1,4 @@
-"""Schema documents on storage: written under a name made of their content, so that no race can spoil them."""
+"""Schema documents on storage. Their folder is named after their content, so racing writers write equal bytes."""
 
 from __future__ import annotations
 
@@ -18,41 +18,37 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
 
-def _documents(schema: DatabaseSchema) -> dict[str, bytes]:
+def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
+    """Return a schema's folder with the checksums of its documents, and the documents' bytes by path."""
     common = {"version": SCHEMA_DOCUMENT_VERSION, "database": schema.database}
-    content: dict[str, tuple[BaseModel, ...]] = {
+    parts: dict[str, tuple[BaseModel, ...]] = {
         "schemas": schema.schemas,
         "tables": schema.tables,
         "views": schema.views,
     }
-    return {
+    documents = {
         f"{name}.json": pretty_json(common | {name: [item.model_dump(mode="json", by_alias=True) for item in items]})
-        for name, items in content.items()
+        for name, items in parts.items()
     }
-
-
-def describe_schema(schema: DatabaseSchema) -> tuple[SchemaContent, dict[str, bytes]]:
-    """Return where a schema's documents go, with checksums, and their bytes by path."""
-    documents = _documents(schema)
     content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
     return content, {f"{content.folder}/{name}": data for name, data in documents.items()}
 
 
 def schema_content(documents: Mapping[str, tuple[str, int]]) -> SchemaContent:
-    """Return what a transaction records of a schema's documents, given SHA-256 and size by file name."""
+    """Return what a transaction records about schema documents, given SHA-256 and size by file name."""
     lines = (sums_line(sha256, name) for name, (sha256, _) in sorted(documents.items()))
     digest = sha256_hex("".join(lines).encode())
     folder = schema_folder(digest)
-    files = (ObjectRef(f"{folder}/{name}", *facts) for name, facts in sorted(documents.items()))
+    files = (ObjectRef(f"{folder}/{name}", sha256, size) for name, (sha256, size) in sorted(documents.items()))
     return SchemaContent(folder, digest, tuple(files))
 
 
 def read_content(store: ObjectStore, folder: str) -> SchemaContent:
-    """Return what a transaction records of the schema documents in a folder.
+    """Return what a transaction records about the schema documents in a folder.
 
     Raises:
-        ObjectNotFoundError: One is missing.
-        ChecksumMismatchError: They are not those that the folder is named after.
+        ObjectNotFoundError: A document is missing.
+        ChecksumMismatchError: The documents do not have the checksum that the folder is named after.
     """
     documents = {name: store.get(f"{folder}/{name}", limit=MAX_DOCUMENT_BYTES) for name in SCHEMA_FILES}
     content = schema_content({name: (sha256_hex(data), len(data)) for name, data in documents.items()})
@@ -64,14 +60,14 @@ def read_content(store: ObjectStore, folder: str) -> SchemaContent:
 
 
 def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bool = False) -> None:
-    """Write a schema's documents; damaged ones get the bytes that their name stands for.
+    """Write a schema's documents, and repair damaged ones.
 
-    Those that are there are written again, unless the log names them: they may be of a snapshot that expired, and
-    garbage collection counts their age from now.
+    Existing documents are written again unless the head needs them. They may belong to an expired snapshot, and garbage
+    collection then counts their age from now.
 
     Args:
         store: The location.
-        files: Their bytes by path; see `describe_schema`.
+        files: The documents' bytes by path; see `describe_schema`.
         known: Whether the head needs them.
     """
     for path, data in files.items():
@@ -85,25 +81,25 @@ def write_documents(store: ObjectStore, files: Mapping[str, bytes], *, known: bo
 
 
 def read_schemas(store: ObjectStore, state: State) -> dict[int, DatabaseSchema]:
-    """Return the newest schema of a state and all that live files were written with, by id; see `read_schema`."""
+    """Return by id the newest schema of a state and every schema of its live files; see `read_schema`."""
     ids = state.files.schema_ids() | {state.schema_id}
     return {number: read_schema(store, state.schemas[number]) for number in sorted(ids)}
 
 
 def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
-    """Return the schema of an id, checked against the log.
+    """Return a schema, after checking its documents against the log.
 
     Raises:
-        ChecksumMismatchError: A document's bytes are not the recorded ones.
+        ChecksumMismatchError: A document does not have the recorded checksum.
         DocumentError: A document cannot be parsed.
     """
     parts: dict[str, object] = {}
     for ref in added.files:
         data = store.get(ref.path, limit=min(max(ref.bytes, 1), MAX_DOCUMENT_BYTES))
-        found = sha256_hex(data)
-        if found != ref.sha256:
+        sha256 = sha256_hex(data)
+        if sha256 != ref.sha256:
             raise ChecksumMismatchError(
-                f"{ref.path} has SHA-256 {found}; the log says {ref.sha256}.", object=ref.path, expected=ref.sha256
+                f"{ref.path} has SHA-256 {sha256}; the log records {ref.sha256}.", object=ref.path, expected=ref.sha256
             )
         document = parse_json(data, ref.path)
         document.pop("version")
@@ -111,4 +107,4 @@ def read_schema(store: ObjectStore, added: SchemaAdded) -> DatabaseSchema:
     try:
         return DatabaseSchema.model_validate(parts)
     except ValidationError as cause:
-        raise DocumentError(f"{added.folder} is no schema: {cause}.", object=added.folder) from cause
+        raise DocumentError(f"{added.folder} is not a schema: {cause}.", object=added.folder) from cause

@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from snapshot_assets.catalog.pins.automatic import SavepointRule, TagRule, Ticks, check_pattern
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text
 from snapshot_assets.plan.fields import Duration

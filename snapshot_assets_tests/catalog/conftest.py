@@ -51,7 +51,7 @@ HEADER = Header(
 
 
 class Writer:
-    """A writer of one location, as an export run is, without databases and Parquet."""
+    """A writer of one location, like an export run but without databases and Parquet."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -93,11 +93,11 @@ class Writer:
     def complete(self, chunk: int, *files: DataFile, replaces: tuple[str, ...] | None = None) -> int | None:
         finished = self.finished(chunk, *files, replaces=replaces)
         if replaces is not None:
-            self.token = self.catalog.token()  # as a run that opens its source now
+            self.token = self.catalog.token()  # like a run that opens its source now
         return self.catalog.commit(rules.complete_chunk(self.token, finished, self.catalog.now))
 
     def fill(self) -> None:
-        """Chunks 1 and 3 with a file each; window 2 is empty."""
+        """Complete chunks 1 and 3 with a file each, and chunk 2 without files."""
         self.complete(1, self.file(1))
         self.complete(2)
         self.complete(3, self.file(3, b"other rows"))

@@ -1,4 +1,4 @@
-"""Locations to which anything happened, in random order."""
+"""Locations with random histories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_bounds(writer: Writer, chunk: int, number: int):
 
 
 def some_history(writer: Writer, steps: int, seed: int) -> None:
-    """Whatever can happen to a location, in random order, with checkpoints now and then."""
+    """Make random changes to a location, with checkpoints in between."""
     choose = random.Random(seed)
     for step in range(steps):
         chunk = choose.randint(1, 3)

@@ -1,4 +1,4 @@
-"""Compactions of files that are no Parquet."""
+"""Compactions of files that are not Parquet."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from snapshot_assets.format.actions import ObjectRef
 from snapshot_assets.format.relations import TableName
 
 MERGED = Compaction("", (CompactedTable("main", "m"),))
-"""What the receipt of such a compaction says."""
+"""The compaction in the receipt of such a file."""
 
 
 def commit_merged(catalog: Catalog, token: Token, receipt: Receipt, ref: ObjectRef) -> int | None:
-    """Put a receipt's files in the place of all that its chunk has, as a compaction does."""
+    """Replace all files of a chunk by those of a receipt, as a compaction does."""
     state = catalog.state
     older = receipts_of(catalog.store, state.chunks[receipt.chunk].chunk)
     compacted = CompactedChunk(

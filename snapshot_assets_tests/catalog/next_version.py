@@ -14,7 +14,7 @@ from snapshot_assets.format import log_pb2 as pb
 
 NEXT = documents.FORMAT_VERSION + 1
 _NOTE = b"\xca\x02\x02hi"
-"""An action of number 41, which this version does not know."""
+"""An action with number 41, which is unknown to this version."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the tests of pins share."""
+"""Helpers for the tests of pins."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ class Changed:
 
 
 class Killed(BaseException):
-    """What ends a process at once."""
+    """Ends a process at once."""
 
 
 def sealed_by(writer: Writer) -> Writer:
@@ -42,7 +42,7 @@ def sealed_by(writer: Writer) -> Writer:
 
 
 def reseal(writer: Writer) -> int:
-    """Replace chunk 1 and seal again; returns the new seal's revision."""
+    """Replace chunk 1 and seal again. Return the new seal's revision."""
     old = next(writer.catalog.state.live_files(1)).file.path
     writer.complete(1, writer.file(1, b"late rows"), replaces=(old,))
     return seal(writer.catalog).seal.revision
@@ -61,12 +61,12 @@ def path_of(store, name="nightly"):
 
 
 def save(catalog, **options):
-    """Make a savepoint of the newest seal, as if all of it were compacted."""
+    """Create a savepoint of the newest seal as if it were compacted."""
     return create_savepoint(catalog, catalog.refresh().data_revision, **options)
 
 
 def save_older(catalog, revision, *, automatic=False):
-    """Make a savepoint of an older revision than the newest seal, which no command does."""
+    """Create a savepoint of a revision older than the newest seal, which no command does."""
     number = catalog.refresh().pins.last_savepoint + 1
     wanted = act.SavepointCreated(number, revision, NO_OBJECT, catalog.now(), automatic)
     created = write_pin(catalog, wanted, catalog.state.format_version)
@@ -92,7 +92,7 @@ def race(*calls):
 
 
 def dying(store, calls, after):
-    """The store, until a process dies before or after one more writing call."""
+    """Return the store of a process that dies before or after a number of writing calls."""
     left = [calls]
 
     def method(name):
@@ -120,9 +120,9 @@ def file_of(writer: Writer, revision: int, chunk: int = 1) -> str:
 
 
 def collected(writer: Writer) -> set[str]:
-    """Return the data files that a collection deletes.
+    """Collect garbage and return the deleted data files.
 
-    Many quick commits run ahead of the clock, as each is a millisecond after the one before; it is waited for.
+    Commit times of many quick commits run ahead of the clock, so wait for the clock first.
     """
     ahead = read_state(writer.store).committed_at - datetime.now(UTC)
     time.sleep(max(ahead.total_seconds(), 0))

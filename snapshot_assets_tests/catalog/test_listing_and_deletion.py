@@ -2,7 +2,7 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.listing import list_snapshots
+from snapshot_assets.catalog.listing import list_snapshots, summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
@@ -21,7 +21,7 @@ def listed(parent):
     return list_snapshots(open_store(parent), lambda name: open_store(parent.child(name)))
 
 
-def test_locations_below_a_folder_are_listed_and_what_is_none_is_not(parent):
+def test_only_locations_below_a_folder_are_listed(parent):
     for name in ("one", "two", "three"):
         writer = Writer(open_store(parent.child(name)))
         writer.begin()
@@ -49,7 +49,7 @@ def test_an_empty_folder_lists_nothing(parent):
     assert listed(parent) == []
 
 
-def test_deletion_removes_everything_of_the_format_and_nothing_else(writer):
+def test_deletion_removes_only_objects_of_the_format(writer):
     writer.fill()
     writer.store.put("data/notes.txt", b"mine")
     deletion = delete_snapshot(writer.store)
@@ -62,8 +62,8 @@ def test_a_location_can_be_used_again_after_deletion(writer):
     assert Writer(writer.store).begin() == 1
 
 
-def test_a_deletion_killed_at_any_object_is_finished_by_the_next(writer):
-    """The log's head goes last, so a half-deleted location is never taken for a snapshot or for damage."""
+def test_the_next_deletion_finishes_one_that_was_killed(writer):
+    """Deletion removes the log's head last, so a half-deleted location looks neither whole nor damaged."""
     writer.fill()
 
     class Killed(Exception):
@@ -93,14 +93,12 @@ def test_a_deletion_killed_at_any_object_is_finished_by_the_next(writer):
     assert list(writer.store.list()) == []
 
 
-def test_nothing_is_deleted_where_there_is_no_snapshot(store):
+def test_deletion_without_a_snapshot_is_refused(store):
     store.put("data/notes.txt", b"mine")
     with pytest.raises(NoSnapshotError):
         delete_snapshot(store)
 
 
-def test_a_deleted_snapshot_is_listed_as_such(writer, parent):
+def test_a_deleted_snapshot_is_listed_as_deleted(writer, parent):
     writer.catalog.commit(rules.delete(writer.token))
-    from snapshot_assets.catalog.listing import summarize
-
     assert summarize(writer.store).status == "deleted"

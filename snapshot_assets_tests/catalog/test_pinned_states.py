@@ -1,6 +1,6 @@
-"""Whatever happens to a location, what is retained stays as it was, from the log and from any checkpoint.
+"""Retained states never change, whatever happens to a location, whether read from the log or from a checkpoint.
 
-What is retained is told by a model of its own: which revisions were sealed, which expired, and which are pinned.
+A simple model records which revisions were sealed, expired and pinned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError
@@ -60,15 +60,15 @@ CHUNKS = st.integers(1, 3)
 
 
 class PinnedStates(RuleBasedStateMachine):
-    """One location, the manifests that its sealed revisions had when they were sealed, and what became of them.
+    """One location, and a model of its sealed revisions.
 
     Attributes:
-        manifests: By revision, of every one that was ever sealed.
-        expired: Revisions that were given up.
-        copies: Sealed revisions that compactions made, and those whose rows they have.
-        rebuilt: Whether it may be lost that they have.
-        pins: Revisions by the name of a tag or the number of a savepoint.
-        savepoints: How many there ever were.
+        manifests: The manifest of each revision at its seal, by revision.
+        expired: Expired revisions.
+        copies: The revision that a sealed compaction compacted, by the revision of the compaction.
+        rebuilt: Whether a rebuild may have lost `copies`.
+        pins: Pinned revisions by the name of a tag or the number of a savepoint.
+        savepoints: The number of savepoints that were ever created.
     """
 
     @initialize()
@@ -107,11 +107,11 @@ class PinnedStates(RuleBasedStateMachine):
         savepoints = sorted(name for name in self.pins if isinstance(name, int))
         return savepoints[number % len(savepoints)]
 
-    # What is exported and merged
+    # Exports and compactions
 
     @rule(chunk=CHUNKS, filled=st.booleans())
     def export(self, chunk: int, filled: bool) -> None:
-        """Complete a chunk, or replace it where it is completed."""
+        """Complete a chunk, or replace it if it is completed."""
         files = (self.writer.file(chunk, b"%d" % self.catalog.state.revision),) * filled
         replaces = tuple(self.catalog.state.files.chunk(chunk)) if self.catalog.state.completed(chunk) else None
         receipt, ref = self.writer.receipt(chunk, *files, supersedes=self.attempts(chunk))
@@ -121,14 +121,14 @@ class PinnedStates(RuleBasedStateMachine):
         self.catalog.commit(rules.complete_chunk(self.writer.token, done, self.catalog.now))
 
     def attempts(self, chunk: int) -> tuple[str, ...]:
-        """Return what a receipt of a chunk supersedes now."""
+        """Return the attempts that a receipt of a chunk supersedes."""
         return tuple(sorted({known.file.attempt for known in self.catalog.state.live_files(chunk)}))
 
     @rule(chunk=CHUNKS)
     def die(self, chunk: int) -> None:
-        """Others end before they commit; what a run left may be adopted while the chunk is missing."""
+        """Other writers die before they commit. A resume may adopt their receipt while the chunk is missing."""
         self.writer.receipt(chunk, self.writer.file(chunk, b"never committed"), supersedes=self.attempts(chunk))
-        for path in ("tag/tag-nobody-01234567", "savepoint/savepoint-9-01234567"):
+        for path in ("tag/tag-orphan-01234567", "savepoint/savepoint-9-01234567"):
             self.writer.store.put(path, b"{}")
 
     @precondition(lambda self: self.catalog.state.files.chunks())
@@ -163,7 +163,7 @@ class PinnedStates(RuleBasedStateMachine):
     def work(self) -> None:
         self.catalog.commit(rules.in_progress(self.writer.token, [2], "run"))
 
-    # What is pinned
+    # Pins
 
     @precondition(lambda self: self.retained())
     @rule(number=NUMBERS)
@@ -198,7 +198,7 @@ class PinnedStates(RuleBasedStateMachine):
     def save(self) -> None:
         revision = seal(self.catalog).seal.revision
         savepoint = create_savepoint(self.catalog, self.catalog.state.data_revision).savepoint
-        assert savepoint.id == self.savepoints + 1  # none has the number of another before it
+        assert savepoint.id == self.savepoints + 1  # numbers are never used again
         self.pins[savepoint.id], self.savepoints = revision, savepoint.id
 
     @precondition(lambda self: self.catalog.state.pins.savepoints)
@@ -208,7 +208,7 @@ class PinnedStates(RuleBasedStateMachine):
         assert delete_savepoint(self.catalog, savepoint)
         del self.pins[savepoint]
 
-    # What is given up
+    # Expiry and rollback
 
     @rule(keep=st.integers(1, 4))
     def expire(self, keep: int) -> None:
@@ -216,14 +216,14 @@ class PinnedStates(RuleBasedStateMachine):
         ends = [this for this, after in pairwise(left) if not self.has_rows_of(after, this)] + left[-1:]
         older = [each for each in left if each not in ends[-keep:]]
         expired = expire(self.catalog, keep_last=keep).expired
-        if self.rebuilt:  # what only compacted may not be known any more
+        if self.rebuilt:  # the compactions may be lost
             assert set(expired) <= set(left[:-1])
         else:
             assert expired == tuple(older)
         self.expired.update(expired)
 
     def has_rows_of(self, revision: int, older: int) -> bool:
-        """Tell whether only compactions lie between two sealed revisions."""
+        """Return whether only compactions lie between two sealed revisions."""
         while revision > older:
             revision = self.copies.get(revision, 0)
         return revision == older
@@ -248,7 +248,7 @@ class PinnedStates(RuleBasedStateMachine):
             newest = state.newest_seal.revision
             self.expired.update(each for each in self.manifests if revision < each < newest)
 
-    # What looks after the location
+    # Maintenance
 
     @rule(reopen=st.booleans())
     def checkpoint(self, reopen: bool) -> None:
@@ -267,7 +267,7 @@ class PinnedStates(RuleBasedStateMachine):
         assert self.rebuilt or not self.catalog.state.files.unreferenced(self.catalog.state.retained())
 
     def reachable(self) -> set[str]:
-        """Return what the retained states, the pins and a resume can name."""
+        """Return the paths that retained states, pins and a resume can name."""
         state = self.catalog.refresh()
         found = {known.pin.object.path for known in state.pins}
         for each in (state, *(state.at(revision) for revision in self.retained())):
@@ -280,11 +280,11 @@ class PinnedStates(RuleBasedStateMachine):
     def prune(self) -> None:
         self.pruned |= bool(prune(self.catalog, grace=NOW, unsafe=True).deleted)
 
-    # What is lost
+    # Losses
 
     @rule(kind=st.sampled_from(LOSSES), other=st.sampled_from(OTHERS), number=st.integers(0, 40), length=CHUNKS)
     def rebuild(self, kind: str, other: str, number: int, length: int) -> None:
-        """Lose a part of the log, and rebuild it; where nothing names the loss, undo it."""
+        """Lose a part of the log and rebuild it. If nothing names the lost part, restore it."""
         store, before = self.writer.store, self.catalog.state
         spoiled = lose(store, kind, other, number, length)
         there, accepted = list(store.list()), False
@@ -292,7 +292,7 @@ class PinnedStates(RuleBasedStateMachine):
             try:
                 done = rebuild(store)
             except AcceptanceNeededError:
-                assert list(store.list()) == there  # it changed nothing
+                assert list(store.list()) == there  # nothing was changed
                 accepted, done = True, rebuild(store, accept_undeleted=True)
         except NoSnapshotError:
             assert shows_nothing(store)
@@ -305,8 +305,8 @@ class PinnedStates(RuleBasedStateMachine):
                 self.is_whole(before)
             else:
                 Rebuilt(before, self.manifests, spoiled, after, done, accepted).check()
-                self.go_on(after, done.revision)
-                needed = damage(store).keys()  # what the log names and was lost is not rebuilt
+                self.adopt(after, done.revision)
+                needed = damage(store).keys()  # a rebuild cannot restore lost objects that the log names
                 spoiled = {path: data for path, data in spoiled.items() if path in needed and not log_revision(path)}
         for path, data in spoiled.items():
             store.put(path, data)
@@ -315,27 +315,27 @@ class PinnedStates(RuleBasedStateMachine):
             rebuild(store)
 
     def is_whole(self, before: State) -> None:
-        """What a rebuild takes for whole lost nothing, or only an end that nothing names."""
+        """Check that a whole log lost nothing, or only an end that nothing names."""
         left = read_state(self.writer.store)
         assert same_states(left, before) or left.revision < before.revision
         assert left.revision >= highest_named(self.writer.store)
 
-    def go_on(self, state: State, begun: int) -> None:
-        """Take what a rebuild brought back for what there is."""
+    def adopt(self, state: State, rebuilt_at: int) -> None:
+        """Take the rebuilt state as the model."""
         self.writer = Writer(self.writer.store)
         self.writer.token = self.catalog.token()
         readable = {seal.revision for seal in state.readable()}
-        self.manifests = {number: each for number, each in self.manifests.items() if number < begun}
+        self.manifests = {number: each for number, each in self.manifests.items() if number < rebuilt_at}
         self.manifests |= {number: pretty_json(manifest_of(state.at(number))) for number in readable}
         self.expired = self.manifests.keys() - (readable - state.expired)
         self.rebuilt = True
         self.pins = pinned_by(state)
         self.savepoints = state.pins.last_savepoint
 
-    # What holds
+    # Invariants
 
     @invariant()
-    def what_is_retained_is_as_it_was(self) -> None:
+    def retained_states_are_unchanged(self) -> None:
         newest = read_state(self.writer.store)
         assert same_states(newest, self.catalog.state)
         assert checkpoint_bytes(newest) == checkpoint_bytes(self.catalog.state)
@@ -351,9 +351,9 @@ class PinnedStates(RuleBasedStateMachine):
             assert pretty_json(manifest_of(self.catalog.state.at(revision))) == manifest
         assert readable == self.retained()
         assert pinned_by(newest) == self.pins
-        self.files_are_as_they_were(newest)
+        self.files_are_unchanged(newest)
 
-    def files_are_as_they_were(self, newest: State) -> None:
+    def files_are_unchanged(self, newest: State) -> None:
         states = [newest, *(newest.at(revision) for revision in self.retained())]
         files = {known.file.path: known.file.sha256 for each in states for known in each.live_files()}
         assert {path: sha256_hex(self.writer.store.get(path)) for path in files} == files
@@ -383,7 +383,7 @@ def named_by(state: State) -> set[str]:
 
 
 @pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
-def test_what_can_be_read_stays_as_it_was(scratch, examples: int) -> None:
+def test_retained_states_never_change(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(
         max_examples=examples,

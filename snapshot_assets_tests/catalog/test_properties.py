@@ -1,4 +1,4 @@
-"""The properties that InfluxDB IOx asks of a catalog (linearity, rebuildability, …), each by its name."""
+"""The properties that InfluxDB IOx requires of a catalog (linearity, rebuildability, …)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import UnsupportedVersionError
 from snapshot_assets.format.checksums import sha256_hex
@@ -48,7 +48,7 @@ NOW = timedelta(0)
 
 @dataclass
 class DyingStore(FaultyStore):
-    """A store whose process dies at one call, before or after its effect; a dead process calls nothing more."""
+    """A store whose process dies before or after one call. A dead process makes no more calls."""
 
     dead: bool = False
 
@@ -79,7 +79,7 @@ def replaced(writer: Writer) -> None:
 
 
 def history(writer: Writer) -> None:
-    """Two seals with a checkpoint each, and something for all that cleans up."""
+    """Make two seals with a checkpoint each, and garbage for every kind of clean-up."""
     writer.fill()
     replaced(writer)
     for _ in range(2):
@@ -111,7 +111,7 @@ OPERATIONS: dict[str, Callable[[Writer], object]] = {
 
 
 def dying(source: Path, folder: Path, fault: Fault) -> Writer:
-    """Return a writer of a fresh copy of a location, whose process dies at a call from now on."""
+    """Return a writer of a fresh copy of a location whose process dies at a later call."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, folder)
     writer = Writer(DyingStore(open_store(parse_location(folder.as_uri()))))
@@ -166,9 +166,9 @@ def test_minimal_data_loss(writer: Writer) -> None:
                 store.put(path, content)
             assert {known.file.path for known in read_state(store).live_files()} == files.keys(), path
             assert all(sha256_hex(store.get(other)) == files[other] for other in files.keys() - {path}), path
-            # A log without its beginning looks pruned, and one without a checkpoint says the same.
-            needless = path in map(transaction_path, (1, 2, 3)) or path.endswith(".ckpt")
-            if path in named or (path.startswith("transactions/") and not (content is None and needless)):
+            # A log without its first transactions looks pruned, and checkpoints repeat the log.
+            optional = path in map(transaction_path, (1, 2, 3)) or path.endswith(".ckpt")
+            if path in named or (path.startswith("transactions/") and not (content is None and optional)):
                 assert path in damage(store)
         store.put(path, data)
     assert not damage(store)
@@ -189,7 +189,7 @@ def test_rebuildability(writer: Writer, left: str) -> None:
     done = rebuild(store, accept_undeleted=True)
     after = read_state(store)
     expected = {known.file.path: known.file for known in before.live_files() if known.file != torn}
-    assert {known.file.path: known.file for known in after.live_files()} == expected  # rows and checksums among it
+    assert {known.file.path: known.file for known in after.live_files()} == expected  # including rows and checksums
     assert (after.windows(), after.header, after.location_id) == (before.windows(), before.header, before.location_id)
     assert (done.sealed, done.missing) == (left == "manifest", (3,) if torn else ())
     assert bool(done.taken) == (left != "manifest")
@@ -307,7 +307,7 @@ def test_writer_federation(tmp_path: Path) -> None:
     second.begin(HEADER.__class__(**(vars(HEADER) | {"start": START + 3 * DAY, "end": START + 6 * DAY})))
     second.fill()
     seal(second.catalog)
-    assert traced.uri.endswith("/b/shop")  # all that the second writer was given
+    assert traced.uri.endswith("/b/shop")  # the second writer has access to nothing else
     assert {info.path: (info.modified, first.store.get(info.path)) for info in first.store.list()} == untouched
     assert first.catalog.state.location_id != second.catalog.state.location_id
     federation = open_federation(root.store(), root.store)

@@ -256,7 +256,7 @@ def test_a_snapshot_that_nothing_was_sealed_of_has_nothing_to_tag(snapshots: Sna
     writer = Writer(store_of(location))
     writer.begin()
     refused = tag(snapshots, location, "create", "friday")
-    assert (refused.status, "was sealed yet, so that there is nothing to pin" in refused.err) == (2, True)
+    assert (refused.status, "has no seal yet, so there is nothing to pin" in refused.err) == (2, True)
     writer.fill()
     seal(writer.catalog)
     assert tag(snapshots, location, "create", "friday").status == 0

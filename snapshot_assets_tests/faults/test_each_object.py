@@ -191,7 +191,7 @@ def _check_rebuilt(rich: Rich, what: str) -> None:
 
 
 def test_of_some_objects_each_is_named_and_the_rest_is_read(rich: Rich) -> None:
-    struck = {path: DAMAGES[number % len(DAMAGES)] for number, path in enumerate(list(rich.objects)[::5])}
+    struck = {path: DAMAGES[number % len(DAMAGES)] for number, path in enumerate(list(rich.objects)[::8])}
     head = max(path for path in rich.objects if revision_of(path))
     struck |= {transaction_path(1): _delete, transaction_path(rich.checkpoints[0]): _flip, head: _truncate}
     for path, damage in struck.items():

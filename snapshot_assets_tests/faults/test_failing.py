@@ -27,7 +27,7 @@ def has_log(folder):
     ("name", "kind"),
     [
         ("fresh", "fail-after"),
-        ("fresh", "exists-after"),
+        pytest.param("fresh", "exists-after", marks=pytest.mark.slow),
         pytest.param("fresh", "fail-before", marks=pytest.mark.slow),
         pytest.param("fresh", "throttle", marks=pytest.mark.slow),
         pytest.param("replaced", "fail-before", marks=pytest.mark.slow),

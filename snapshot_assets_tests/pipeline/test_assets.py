@@ -122,7 +122,7 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     project.run_checks("chunks", keys=keys)
     assert project.checks("chunks", "file_checksums") == {key: key != keys[4] for key in keys}
     assert damaged in project.faults("chunks", "file_checksums", keys[4])
-    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # what the log says agrees
+    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # the log is consistent
 
     result = project.run("manifest")
     assert not result.success
@@ -190,6 +190,7 @@ def test_damage_to_a_sealed_snapshot_fails_the_manifest_and_its_checks(exported,
     assert project.checks("manifest", "coverage") == {None: damage == "flipped"}  # which reads no data
 
 
+@pytest.mark.slow
 def test_tables_that_are_skipped_are_named(make_project):
     project = make_project(untimed_tables="skip", null_time="fail")
     assert project.run("schema").success
@@ -199,6 +200,7 @@ def test_tables_that_are_skipped_are_named(make_project):
     )
 
 
+@pytest.mark.slow
 def test_windows_that_cron_cannot_express_run_alike(make_project):
     project = make_project(chunk_time_window="36h", end_time=START.replace(day=5, hour=6))
     assert list(project.keys) == ["2013-01-01T00:00", "2013-01-02T12:00", "2013-01-04T00:00"]

@@ -154,6 +154,7 @@ def test_deleted_rows_fail_the_check_of_their_window_and_replace_loads_them_agai
     assert differing(restoring) == {}
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded(restoring: Project) -> None:
     keys = restoring.keys
     damaged = next(restoring.state().live_files(4)).file.path
@@ -178,6 +179,7 @@ def test_a_flipped_byte_fails_the_run_naming_the_chunk_and_the_others_are_loaded
     assert differing(restoring) == {}
 
 
+@pytest.mark.slow
 def test_a_target_that_holds_rows_of_others_is_refused_unless_configured(restoring: Project) -> None:
     with duckdb.connect(str(restoring.target)) as connection:
         connection.execute("CREATE TABLE sensors (id INTEGER, name VARCHAR); INSERT INTO sensors VALUES (9, 'theirs')")

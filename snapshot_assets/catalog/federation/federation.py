@@ -1,7 +1,7 @@
 """Federation: the locations of several writers, `<root>/<writer id>/<database>`, read as one.
 
-Writers do not know of each other, and nothing is written here: a listing shows which locations belong together
-(InfluxDB IOx, "Writer Federation").
+Writers are independent, and federation writes nothing: a listing finds the locations (InfluxDB IOx, "Writer
+Federation").
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
 OpenBelow = Callable[..., ObjectStore]
-"""Opens the store of a folder below the root by the names on the way to it."""
+"""Opens the store of a folder below the root, given the names on its path."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,12 @@ class Federation:
 
     Attributes:
         members: By rank, the highest first.
-        waiting: Writers that have sealed nothing yet, and are not part of it.
         dedupe: Whether overlapping windows are accepted.
     """
 
     root: str
     members: tuple[Member, ...]
-    waiting: tuple[str, ...] = ()
     dedupe: bool = False
-
-    @property
-    def version(self) -> dict[str, int]:
-        """The sealed revision by writer; given to `open_federation`, it reads the same again."""
-        return {member.writer: member.seal.revision for member in sorted(self.members, key=lambda m: m.writer)}
 
     @property
     def tables(self) -> list[TableName]:
@@ -59,12 +52,12 @@ class Federation:
 
         Raises:
             UnknownRelationError: No member has it.
-            FederationError: Members disagree on it, or windows of two overlap; names both.
+            FederationError: Members disagree on it, or windows of two members overlap. Names both.
         """
         having = [member for member in self.members if name in member.tables]
         if not having:
-            known = ", ".join(map(str, self.tables)) or "none"
-            raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {known}.")
+            names = ", ".join(map(str, self.tables)) or "none"
+            raise UnknownRelationError(f"No writer below {self.root} has a table {name}; there are {names}.")
         return federated_table(name, having, dedupe=self.dedupe)
 
 
@@ -81,36 +74,35 @@ def open_federation(
     Args:
         root: The folder above the writers' folders.
         open_below: Opens a location by the names of its writer and database.
-        database: Which database; None if all writers have the same one.
-        version: By writer, a version as people write it; other writers are left out. None for the newest seal of each.
+        database: The database; None if all writers have the same one.
+        version: A version of each writer, as users write it; other writers are left out. None for the newest seals.
         dedupe: `primary_key` accepts overlapping windows; None refuses them.
 
     Raises:
-        NoSnapshotError: There is no member, or nothing was sealed yet.
-        VersionNotFoundError: A member has no such version, or there is no such writer.
+        NoSnapshotError: There is no member, or no member has a seal.
+        VersionNotFoundError: A version or a writer does not exist.
         PlanError: There are several databases, or `dedupe` is unknown.
-        DamageError: A member cannot be read; names it.
+        DamageError: A member cannot be read. Names it.
     """
     if dedupe not in (None, PRIMARY_KEY):
         raise PlanError(f"dedupe is {dedupe!r}; the only way is {PRIMARY_KEY!r}")
-    found = find_members(root, open_below)
-    database = database or _only_database(root, found)
-    writers = [writer for writer, name in found if name == database]
+    locations = _locations(root, open_below)
+    database = database or _only_database(root, locations)
+    writers = [writer for writer, name in locations if name == database]
     if missing := sorted(set(version or ()) - set(writers)):
         raise VersionNotFoundError(
             f"There is no writer {missing[0]!r} of {database!r} below {root.uri}; there are {', '.join(writers)}."
         )
     wanted: Mapping[str, str | None] = dict.fromkeys(writers) if version is None else version
-    opened = {each: _open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)}
-    members = [member for member in opened.values() if member is not None]
-    waiting = tuple(writer for writer, member in opened.items() if member is None)
+    opened = [_open(open_below(each, database), each, database, wanted[each]) for each in sorted(wanted)]
+    members = [member for member in opened if member is not None]
     if not members:
         raise NoSnapshotError(f"No writer of {database!r} below {root.uri} has sealed a snapshot.", location=root.uri)
     ranked = sorted(members, key=lambda member: member.rank, reverse=True)
-    return Federation(root.uri, tuple(ranked), waiting, dedupe is not None)
+    return Federation(root.uri, tuple(ranked), dedupe is not None)
 
 
-def find_members(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:
+def _locations(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, str]]:
     """Return writer and database of every location two levels below a root, sorted."""
     return [
         (writer, database)
@@ -120,20 +112,17 @@ def find_members(root: ObjectStore, open_below: OpenBelow) -> list[tuple[str, st
     ]
 
 
-def _only_database(root: ObjectStore, found: Iterable[tuple[str, str]]) -> str:
-    names = sorted({database for _, database in found})
+def _only_database(root: ObjectStore, locations: Iterable[tuple[str, str]]) -> str:
+    names = sorted({database for _, database in locations})
     if len(names) > 1:
         raise PlanError(f"Below {root.uri} are the databases {', '.join(names)}; name one of them")
     if not names:
-        raise NoSnapshotError(
-            f"There is no location <writer id>/<database> below {root.uri}.",
-            location=root.uri,
-        )
+        raise NoSnapshotError(f"There is no location <writer id>/<database> below {root.uri}.", location=root.uri)
     return names[0]
 
 
 def _open(store: ObjectStore, writer: str, database: str, version: str | None) -> Member | None:
-    """Return a member; None if it was deleted, or has sealed nothing and no version of it is asked for."""
+    """Return a member; None if it was deleted, or if it has no seal and no version is requested."""
     try:
         head = read_state(store)
         if version is None and (head.deleted or not head.seals):
@@ -146,5 +135,5 @@ def _open(store: ObjectStore, writer: str, database: str, version: str | None) -
     except (DamageError, UnsupportedVersionError, VersionNotFoundError) as error:
         message = f"Writer {writer!r} ({store.uri}) cannot be read: {error}"
         raise type(error)(message, **error.attributes | {"writer": writer}) from error
-    seal = next(known for known in head.seals if known.revision == revision)
+    seal = next(each for each in head.seals if each.revision == revision)
     return Member(writer, database, store, state, seal, schema)

@@ -1,6 +1,6 @@
 """One table of several writers: its columns, its files, and whether their windows overlap.
 
-Writers do not agree on schemas, so their reader brings them together (InfluxDB IOx, "Reader-based Schema Enforcement").
+Writers need not agree on schemas, so the reader merges them (InfluxDB IOx, "Reader-based Schema Enforcement").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from snapshot_assets.format.windows import Window
 from snapshot_assets.storage.base import ObjectStore
 
 PRIMARY_KEY = "primary_key"
-"""The one way to read overlapping windows: of the rows with one primary key, that of the newest seal stays."""
+"""The only way to read overlapping windows: of all rows with a primary key, the row of the newest seal stays."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Member:
     Attributes:
         writer: The writer's id: the name of its folder.
         state: The state at that revision.
-        seal: The seal of it.
+        seal: The seal of that revision.
         schema: The newest schema of that state.
     """
 
@@ -42,7 +42,7 @@ class Member:
 
     @property
     def rank(self) -> tuple[object, str]:
-        """What decides between rows with one key: when the revision was sealed, then the writer's id."""
+        """Decides between rows with one key: the time of the seal, then the writer's id."""
         return self.seal.committed_at, self.writer
 
     @cached_property
@@ -53,13 +53,11 @@ class Member:
     def spans(self, name: TableName) -> list[Span]:
         """Return the chunks that have files of a table."""
         files: dict[int, list[DataFile]] = {}
-        for known in self.state.live_files():
-            if (known.file.schema, known.file.table) == name:
-                files.setdefault(known.file.chunk, []).append(known.file)
-        return [
-            Span(self, None if chunk == UNTIMED_CHUNK else self.state.window(chunk), tuple(found))
-            for chunk, found in files.items()
-        ]
+        for live in self.state.live_files():
+            if (live.file.schema, live.file.table) == name:
+                files.setdefault(live.file.chunk, []).append(live.file)
+        windows = {chunk: None if chunk == UNTIMED_CHUNK else self.state.window(chunk) for chunk in files}
+        return [Span(self, windows[chunk], tuple(of_chunk)) for chunk, of_chunk in files.items()]
 
     def __str__(self) -> str:
         return f"writer {self.writer!r}"
@@ -67,10 +65,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Span:
-    """The files that one chunk of a member has of a table.
+    """The files of one table in one chunk of a member.
 
     Attributes:
-        window: The chunk's; None for chunk 0.
+        window: The chunk's window; None for chunk 0.
     """
 
     member: Member
@@ -83,12 +81,12 @@ class Span:
 
 @dataclass(frozen=True)
 class FederatedTable:
-    """A table of one name, of all members that have it.
+    """A table of all members that have it.
 
     Attributes:
-        table: Its columns are those of all members; files that lack one give NULL.
-        groups: Its files; rows with one key are never in two groups, unless `deduplicated` is False.
-        deduplicated: Whether rows of one group must be told apart by the table's primary key.
+        table: It has the columns of all members. Files without a column give NULL.
+        groups: Its files. If `deduplicated`, rows with one key are never in two groups.
+        deduplicated: Whether the reader must keep one row of each primary key in a group.
     """
 
     table: Table
@@ -97,7 +95,7 @@ class FederatedTable:
 
     @property
     def files(self) -> list[tuple[Member, DataFile]]:
-        """All files, each with the member that it belongs to."""
+        """All files, each with its member."""
         return [(span.member, file) for group in self.groups for span in group for file in span.files]
 
 
@@ -105,12 +103,12 @@ def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) 
     """Return the table of the members that have it.
 
     Args:
-        name: Its name.
-        having: They, the highest rank first.
+        name: The table's name.
+        having: The members that have it, the highest rank first.
         dedupe: Whether overlapping windows are accepted.
 
     Raises:
-        FederationError: They disagree on it, or windows of two overlap; names both.
+        FederationError: Members disagree on the table, or windows of two members overlap. Names both.
     """
     table = _merged(name, having)
     spans = [span for member in having for span in member.spans(name)]
@@ -120,12 +118,12 @@ def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) 
         return FederatedTable(table, groups, False)
     key = _key(name, having)
     with_time = table.time_index is None or table.time_index in key
-    # A row whose key does not hold the time may lie in any other window of another writer.
+    # If the key lacks the time, rows with one key may be in any windows.
     return FederatedTable(table, _overlapping(spans) if with_time else (tuple(spans),), True)
 
 
 def _merged(name: TableName, members: Sequence[Member]) -> Table:
-    """Return the table that holds the rows of all: the highest rank's, with what columns the others have besides."""
+    """Return the table of the highest rank, with the additional columns of the other members."""
     first = members[0].tables[name]
     columns = {column.name: (column, members[0]) for column in first.columns}
     for member in members[1:]:
@@ -137,33 +135,33 @@ def _merged(name: TableName, members: Sequence[Member]) -> Table:
                 table=str(name),
             )
         for column in table.columns:
-            known = columns.setdefault(column.name, (column, member))
-            columns[column.name] = (_widened(name, known, (column, member)), known[1])
+            first_column = columns.setdefault(column.name, (column, member))
+            columns[column.name] = (_widened(name, first_column, (column, member)), first_column[1])
     return first.model_copy(update={"columns": tuple(column for column, _ in columns.values())})
 
 
-def _widened(name: TableName, known: tuple[Column, Member], other: tuple[Column, Member]) -> Column:
-    """Return a column that holds the values of two without loss."""
-    kinds = [column.arrow_field().type for column, _ in (known, other)]
+def _widened(name: TableName, one: tuple[Column, Member], other: tuple[Column, Member]) -> Column:
+    """Return a column that holds the values of two columns without loss."""
+    kinds = [column.arrow_field().type for column, _ in (one, other)]
     wider = wider_type(*kinds)
     if wider is None:
         raise FederationError(
-            f"Column {name}.{known[0].name} is {kinds[0]} for {known[1]} and {kinds[1]} for {other[1]}; one table"
+            f"Column {name}.{one[0].name} is {kinds[0]} for {one[1]} and {kinds[1]} for {other[1]}; one table"
             " cannot hold both. Read the writers one by one.",
             table=str(name),
-            column=known[0].name,
+            column=one[0].name,
         )
-    return known[0].model_copy(update={"arrow_type": arrow_type_text(wider)})
+    return one[0].model_copy(update={"arrow_type": arrow_type_text(wider)})
 
 
 def _key(name: TableName, members: Sequence[Member]) -> tuple[str, ...]:
-    """Return the primary key that all members have."""
+    """Return the primary key, which all members must share."""
     keys = []
     for member in members:
         key = member.tables[name].primary_key
         if key is None:
             raise FederationError(
-                f"Table {name} has no primary key for {member}, so its rows cannot be told apart by it.",
+                f"Table {name} has no primary key for {member}, so its rows cannot be deduplicated by it.",
                 table=str(name),
             )
         keys.append(key.columns)
@@ -178,7 +176,7 @@ def _key(name: TableName, members: Sequence[Member]) -> tuple[str, ...]:
 
 
 def _overlapping(spans: Sequence[Span]) -> tuple[tuple[Span, ...], ...]:
-    """Return spans in groups: no window of one overlaps one of another group. Chunks 0 are a group."""
+    """Return spans in groups, so that windows of two groups never overlap. All chunks 0 are one group."""
     untimed = [span for span in spans if span.window is None]
     groups: list[list[Span]] = [untimed] if untimed else []
     end = None
@@ -197,8 +195,8 @@ def _refuse_overlap(name: TableName, groups: Iterable[Sequence[Span]]) -> None:
     for group in groups:
         if len(group) > 1:
             raise FederationError(
-                f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be there twice. Let each writer have time"
-                f" ranges of its own, or read with dedupe={PRIMARY_KEY}: of rows with one key, that of the newest seal"
+                f"Table {name}: {group[0]} overlaps {group[1]}, so rows may be duplicated. Give each writer its own"
+                f" time ranges, or read with dedupe={PRIMARY_KEY}: of all rows with a key, the row of the newest seal"
                 " stays.",
                 table=str(name),
                 writers=(group[0].member.writer, group[1].member.writer),

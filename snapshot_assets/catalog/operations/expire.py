@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
-from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags
+from snapshot_assets.catalog.rules import Retention, delete_outlived_tags
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act

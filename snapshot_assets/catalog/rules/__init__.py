@@ -1,7 +1,17 @@
 """The conflict table: for each kind of change, the actions to commit on a newer head, or the reason to refuse.
 
-Rules are functions from a state to actions. A writer that loses the race for a revision runs its rule again on the new
-head. `preconditions` holds the checks that every rule shares.
+A rule is a function from the head's state and its arguments to actions. Called without the state, it returns a function
+that `Catalog.commit` calls with the head, and with each newer head after a lost race. A rule returns None if nothing is
+left to do, and raises to refuse.
+
+| module | changes |
+| --- | --- |
+| `begin` | begin a snapshot, extend its range, add a schema |
+| `chunks` | start, complete, replace or fail chunks |
+| `seal` | seal a state, delete rows, delete the snapshot, purge files |
+| `expire` | expire revisions, delete tags after their time to live |
+| `rollback` | go back to an older revision |
+| `preconditions` | the checks that rules share |
 """
 
 from snapshot_assets.catalog.rules.begin import SchemaContent, add_schema, begin, check_same_plan, extend, schema_id_of
@@ -13,14 +23,16 @@ from snapshot_assets.catalog.rules.chunks import (
     fail_chunk,
     in_progress,
 )
-from snapshot_assets.catalog.rules.expire import expire
+from snapshot_assets.catalog.rules.expire import Retention, delete_outlived_tags, expire
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned, refuse_upgraded
-from snapshot_assets.catalog.rules.rollback import rollback
+from snapshot_assets.catalog.rules.rollback import Reversal, reversal, rollback
 from snapshot_assets.catalog.rules.seal import StaleVerificationError, delete, purge, seal, tombstone
 
 __all__ = [
     "CompactedMeanwhileError",
     "FinishedChunk",
+    "Retention",
+    "Reversal",
     "SchemaContent",
     "StaleReceiptError",
     "StaleVerificationError",
@@ -30,6 +42,7 @@ __all__ = [
     "check_unchanged",
     "complete_chunk",
     "delete",
+    "delete_outlived_tags",
     "expire",
     "extend",
     "fail_chunk",
@@ -38,6 +51,7 @@ __all__ = [
     "refuse_deleted",
     "refuse_pinned",
     "refuse_upgraded",
+    "reversal",
     "rollback",
     "schema_id_of",
     "seal",

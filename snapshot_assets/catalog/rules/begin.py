@@ -1,13 +1,12 @@
-"""What may be committed on a newer head: beginning a snapshot, extending it, and adding schemas; see `rules`."""
+"""Rules for a snapshot's start: begin it, extend its range, and add schemas; see `rules`."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Prepare, Token, rule
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import ConflictError, SnapshotExistsError
@@ -38,7 +37,7 @@ _USER_NAMES = {
 
 @dataclass(frozen=True)
 class SchemaContent:
-    """Schema documents that lie on storage and wait for their id."""
+    """Schema documents on storage that have no schema id yet."""
 
     folder: str
     sha256: str
@@ -46,15 +45,15 @@ class SchemaContent:
 
 
 def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> Prepare:
-    """Begin a snapshot, or adopt the one of an equal header that is there.
+    """Begin a snapshot, or adopt the existing snapshot if its header is equal.
 
     Raises (on commit):
-        SnapshotExistsError: Another header is there; names each field with both values, and `--force`.
+        SnapshotExistsError: The existing header differs. Names each field with both values, and `--force`.
         LocationDeletedError: The location's snapshot was deleted.
     """
     snapshot_id = uuid.uuid4().hex
 
-    def prepare(state: State) -> Sequence[act.Action] | None:
+    def prepare(state: State) -> Actions:
         refuse_deleted(state)
         if state.header is not None and not force:
             check_same_plan(state.header, header)
@@ -70,12 +69,12 @@ def begin(header: act.Header, schema: SchemaContent, *, force: bool = False) -> 
 
 
 def check_same_plan(existing: act.Header, wanted: act.Header) -> None:
-    """Refuse to go on with a snapshot that was begun by another plan (GreptimeDB RFC, "Retry and Resume").
+    """Refuse to resume a snapshot of another plan (GreptimeDB RFC, "Retry and Resume").
 
-    The ends are compared as the user wrote them; the end of a continuous plan only ever moves by `extend`.
+    Start and end are compared as the user wrote them. Only `extend` moves the end of a continuous plan.
 
     Raises:
-        SnapshotExistsError: They differ; names each field with both values.
+        SnapshotExistsError: The headers differ. Names each field with both values.
     """
     compared = [*_COMPARED, *(["requested_end"] if existing.kind == "once" else [])]
     different = [name for name in compared if getattr(existing, name) != getattr(wanted, name)]
@@ -100,43 +99,37 @@ def _shown(name: str, value: object) -> str:
     return str(value) or "open"
 
 
-def extend(token: Token, end: datetime) -> Prepare:
-    """Move the end of a continuous plan's range forward; an end that is there already is adopted."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        header = check_unchanged(state, token)
-        if header.kind != "continuous":
-            raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
-        if header.end is not None and end <= header.end:
-            return None
-        return [act.Extend(end)]
-
-    return prepare
+@rule
+def extend(state: State, token: Token, end: datetime) -> Actions:
+    """Move the end of a continuous plan's range forward, unless it is there already."""
+    header = check_unchanged(state, token)
+    if header.kind != "continuous":
+        raise ConflictError(f"Only a continuous plan can be extended; {header.name} is {header.kind!r}.")
+    if header.end is not None and end <= header.end:
+        return None
+    return [act.Extend(end)]
 
 
-def add_schema(token: Token, schema: SchemaContent) -> Prepare:
-    """Give documents the next schema id, unless the newest has equal content; so the newest is what was last exported.
+@rule
+def add_schema(state: State, token: Token, schema: SchemaContent) -> Actions:
+    """Give documents the next schema id, unless the newest schema has equal content.
 
-    Raises (on commit):
-        ConflictError: Another writer added other content since this one planned.
+    Raises:
+        ConflictError: Another writer has added other content since this one planned.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        newest = state.schemas.get(state.schema_id)  # a rebuild may not have found any
-        if newest is not None and newest.sha256 == schema.sha256:
-            return None
-        if newest is not None and newest.schema_id != token.schema_id:
-            raise ConflictError(
-                f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
-                "the source changed between them. Run again."
-            )
-        return [act.SchemaAdded(state.schema_id + 1, schema.folder, schema.sha256, schema.files)]
-
-    return prepare
+    check_unchanged(state, token)
+    newest = state.schemas.get(state.schema_id)  # None after a rebuild without schemas
+    if newest is not None and newest.sha256 == schema.sha256:
+        return None
+    if newest is not None and newest.schema_id != token.schema_id:
+        raise ConflictError(
+            f"Another writer added schema {newest.schema_id} ({newest.folder}) while this one has {schema.folder}: "
+            "the source changed between them. Run again."
+        )
+    return [act.SchemaAdded(state.schema_id + 1, schema.folder, schema.sha256, schema.files)]
 
 
 def schema_id_of(state: State, schema: SchemaContent) -> int | None:
-    """Return the id under which equal content is known, or None."""
-    ids = [known.schema_id for known in state.schemas.values() if known.sha256 == schema.sha256]
+    """Return the newest schema id with equal content, or None."""
+    ids = [added.schema_id for added in state.schemas.values() if added.sha256 == schema.sha256]
     return max(ids, default=None)

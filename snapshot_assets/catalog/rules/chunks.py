@@ -1,4 +1,4 @@
-"""Rules for chunks: which actions complete, replace or fail a chunk on a newer head; see `rules`."""
+"""Rules for chunks: start, complete, replace or fail them; see `rules`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.receipts.receipts import check_age
 from snapshot_assets.catalog.rules.preconditions import check_unchanged
 from snapshot_assets.catalog.state.fold import State
@@ -18,24 +18,21 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 
 
-def in_progress(token: Token, chunks: Sequence[int], run: str) -> Prepare:
-    """Say which chunks a run works on."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        return [act.ChunksInProgress(tuple(chunks), run)] if chunks else None
-
-    return prepare
+@rule
+def in_progress(state: State, token: Token, chunks: Sequence[int], run: str) -> Actions:
+    """Record the chunks that a run works on."""
+    check_unchanged(state, token)
+    return [act.ChunksInProgress(tuple(chunks), run)] if chunks else None
 
 
 @dataclass(frozen=True)
 class FinishedChunk:
-    """A chunk whose files and receipt lie on storage.
+    """A chunk whose files and receipt are on storage.
 
     Attributes:
-        opened_at: When the oldest of its files was opened; a commit later than half a grace period is refused.
-        replaces: Paths to remove, for a replace; None for a first completion.
-        base_revision: Of an earlier run's receipt that is adopted; None for files of this run.
+        opened_at: When the oldest of its files was opened. A commit more than half a grace period later is refused.
+        replaces: Paths to remove, for a replacement; None for a first completion.
+        base_revision: The base of an earlier run's receipt that is adopted; None for files of this run.
     """
 
     id: int
@@ -49,69 +46,67 @@ class FinishedChunk:
 
 
 class StaleReceiptError(ConflictError):
-    """A receipt was to be adopted whose chunk has had another commit since."""
+    """The chunk of an adopted receipt was committed again after the receipt's base."""
 
 
-def complete_chunk(token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Prepare:
-    """Finish a chunk in one transaction: its chunk action and all its add-file actions.
+@rule
+def complete_chunk(state: State, token: Token, finished: FinishedChunk, clock: Callable[[], datetime]) -> Actions:
+    """Complete a chunk in one transaction: its chunk action, and the action that adds each file.
 
-    Prepares None where another writer completed it already: then nothing is deleted, and the chunk counts as done.
+    Commits nothing if another writer has completed the chunk. Then nothing is deleted, and the chunk counts as done.
 
     Args:
-        token: The snapshot it was exported for.
-        finished: What lies on storage.
-        clock: The present: a commit that lost races for hours is asked for the age of its files again.
+        state: The head.
+        token: The snapshot that the chunk was exported for.
+        finished: The chunk on storage.
+        clock: Returns the current time. The age of the files is checked again after each lost race.
 
-    Raises (on commit):
-        SupersededError: Another snapshot began.
-        StaleReceiptError: A receipt is older than the chunk's last commit, so that its files may be collected already.
-        CompactedMeanwhileError: The files to be replaced are others now.
-        ConflictError: Another writer exported the chunk meanwhile, the files have waited for longer than half the grace
+    Raises:
+        SupersededError: Another snapshot replaced this one.
+        StaleReceiptError: A receipt is older than the chunk's last commit, so its files may be collected already.
+        CompactedMeanwhileError: Compaction has replaced the files that were to be replaced.
+        ConflictError: Another writer exported the chunk meanwhile, the files have waited for more than half the grace
             period, or the snapshot is schema-only.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        header = check_unchanged(state, token)
-        if header.schema_only:
-            raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
-        if finished.replaces is None and state.completed(finished.id):
-            return None
-        _check_adoptable(state, finished)
-        check_age(header, finished.id, finished.opened_at, clock())
-        chunk = completed_chunk(
-            state, finished.id, finished.files, fence=finished.fence, receipts=finished.receipts, run=finished.run
-        )
-        return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
-
-    return prepare
+    header = check_unchanged(state, token)
+    if header.schema_only:
+        raise ConflictError("The snapshot is schema-only and takes no data; use --force to recreate it.")
+    if finished.replaces is None and state.completed(finished.id):
+        return None
+    _check_adoptable(state, finished)
+    check_age(header, finished.id, finished.opened_at, clock())
+    chunk = completed_chunk(
+        state, finished.id, finished.files, fence=finished.fence, receipts=finished.receipts, run=finished.run
+    )
+    return [*_removals(state, finished, token), chunk, *(act.AddFile(file) for file in finished.files)]
 
 
 def _check_adoptable(state: State, finished: FinishedChunk) -> None:
-    """Repeat on the head what made a receipt adoptable: as long as it holds, garbage collection spares the files."""
+    """Check on the head that a receipt can still be adopted. While it can, garbage collection keeps its files."""
     last = state.last_change_of(finished.id)
     if finished.base_revision is not None and last > finished.base_revision:
         names = ", ".join(ref.path for ref in finished.receipts)
-        what = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"
+        change = "the location was rolled back" if last == state.rolled_back else f"chunk {finished.id} was committed"
         raise StaleReceiptError(
-            f"{names} was made on revision {finished.base_revision}; {what} at revision {last} since, so its files may "
+            f"{names} was made on revision {finished.base_revision}; {change} at revision {last}, so its files may "
             "be collected as garbage. Export the chunk again.",
             chunk=finished.id,
         )
 
 
 class CompactedMeanwhileError(ConflictError):
-    """A chunk was compacted while it was being replaced: it holds the same rows, in other files."""
+    """A chunk was compacted while it was being replaced, so its rows are in other files."""
 
 
 def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.Action]:
     if finished.replaces is None:
         return []
     live = set(state.files.chunk(finished.id))
-    known = state.chunks.get(finished.id)
-    if known is not None and known.exported > token.revision:
+    committed = state.chunks.get(finished.id)
+    if committed is not None and committed.exported > token.revision:
         raise ConflictError(
-            f"Chunk {finished.id} was exported by another writer, at revision {known.exported}, after this run opened "
-            "the source; older rows would replace newer ones. Run again."
+            f"Chunk {finished.id} was exported by another writer, at revision {committed.exported}, after this run "
+            "opened the source; older rows would replace newer ones. Run again."
         )
     if live != set(finished.replaces):
         raise CompactedMeanwhileError(
@@ -122,16 +117,13 @@ def _removals(state: State, finished: FinishedChunk, token: Token) -> list[act.A
     return [act.RemoveFile(path) for path in sorted(live)]
 
 
-def fail_chunk(token: Token, chunk: int, error: str, run: str) -> Prepare:
-    """Record that a chunk failed; one that another writer completed stays completed."""
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        if state.completed(chunk):
-            return None
-        return [chunk_action(state, chunk, act.ChunkStatus.FAILED, error=error, run=run)]
-
-    return prepare
+@rule
+def fail_chunk(state: State, token: Token, chunk: int, error: str, run: str) -> Actions:
+    """Record that a chunk failed, unless another writer has completed it."""
+    check_unchanged(state, token)
+    if state.completed(chunk):
+        return None
+    return [chunk_action(state, chunk, act.ChunkStatus.FAILED, error=error, run=run)]
 
 
 def completed_chunk(state: State, number: int, files: Collection[DataFile], **values: Any) -> act.Chunk:

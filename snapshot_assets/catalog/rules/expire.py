@@ -1,7 +1,4 @@
-"""What may be committed on a newer head: the expiry of sealed revisions, the end of tags that outlived their time.
-
-See `rules`.
-"""
+"""Rules for expiry: expire sealed revisions, and delete tags after their time to live; see `rules`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from snapshot_assets.catalog.catalog import Prepare
+from snapshot_assets.catalog.catalog import Actions, rule
 from snapshot_assets.catalog.rules.preconditions import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.errors import PlanError
@@ -21,15 +18,15 @@ from snapshot_assets.format.checkpoint import Event
 
 @dataclass(frozen=True)
 class Retention:
-    """Which sealed revisions stay readable without a pin; what either rule keeps is kept.
+    """Which sealed revisions stay readable without a pin: those that at least one of two rules keeps.
 
     Attributes:
-        keep_last: So many of the newest; None for no such rule. What a compaction wrote anew counts as one with what it
-            was made of, and the last of these is kept: else one compaction would push out all that was ever exported.
-        keep_for: Those that were sealed no longer ago than this; None for no such rule.
+        keep_last: Number of newest revisions to keep; None for no such rule. A compaction counts as one with the
+            revisions that it compacted, and the last of them is kept. Otherwise compactions would push out exports.
+        keep_for: Keeps revisions that were sealed no longer ago than this; None for no such rule.
 
     Raises:
-        PlanError: There is no rule, or one that is none.
+        PlanError: There is no rule, or a rule is invalid.
     """
 
     keep_last: int | None = None
@@ -37,7 +34,7 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.keep_last is None and self.keep_for is None:
-            raise PlanError("Nothing says which revisions are to be kept; give keep_last, keep_for, or both.")
+            raise PlanError("No rule keeps any revision; give keep_last, keep_for, or both.")
         if self.keep_last is not None and self.keep_last < 1:
             raise PlanError(f"keep_last is {self.keep_last}; give 1 or more: the newest seal always stays.")
         if self.keep_for is not None and self.keep_for < timedelta(0):
@@ -49,26 +46,26 @@ class Retention:
         The newest seal always stays (FORMAT.md, section 6).
         """
         seals = [seal for seal in state.seals if seal.revision not in state.expired]
-        kept = _newest_rows(seals, state.events, self.keep_last or 1)
+        kept = _newest_versions(seals, state.events, self.keep_last or 1)
         since = None if self.keep_for is None else now - self.keep_for
         older = [seal for seal in seals if seal.revision not in kept]
         return [seal.revision for seal in older if since is None or seal.committed_at < since]
 
 
-def _newest_rows(seals: Sequence[SealState], events: Sequence[Event], count: int) -> set[int]:
-    """Return the newest revisions that differ by more than a compaction of what the one before had."""
+def _newest_versions(seals: Sequence[SealState], events: Sequence[Event], count: int) -> set[int]:
+    """Return the newest sealed revisions, counting those that only compact the one before as one with it."""
     changes = [(event.revision, _exported(event)) for event in events if event.changes_data]
     revisions, exports = [revision for revision, _ in changes], [exported for _, exported in changes]
-    ends = []
+    versions = []
     for this, after in pairwise(seal.revision for seal in seals):
         between = exports[bisect_right(revisions, this) : bisect_right(revisions, after)]
-        if not between or max(between) > this:  # what changed is not known, or was more than that
-            ends.append(this)
-    return set([*ends, *(seal.revision for seal in seals[-1:])][-count:])
+        if not between or max(between) > this:  # the change is unknown, or more than a compaction
+            versions.append(this)
+    return set([*versions, *(seal.revision for seal in seals[-1:])][-count:])
 
 
 def _exported(event: Event) -> int:
-    """Return when the rows were exported that an event only compacts; if it does anything else, itself."""
+    """Return the revision that exported the rows which an event compacts; if it does anything else, its own."""
     chunks = [action for action in event.actions if isinstance(action, act.Chunk)]
     others = [action for action in event.actions if not isinstance(action, act.Chunk | act.Seal)]
     if others or not chunks:
@@ -76,56 +73,49 @@ def _exported(event: Event) -> int:
     return max(chunk.exported or event.revision for chunk in chunks)
 
 
-def expire(retention: Retention, now: datetime, version: int, told: Collection[int] | None = None) -> Prepare:
-    """Declare that sealed revisions need not stay readable; which ones is decided on the head that it is committed on.
+@rule
+def expire(
+    state: State, retention: Retention, now: datetime, version: int, planned: Collection[int] | None = None
+) -> Actions:
+    """Expire the sealed revisions of the head that retention does not keep.
 
-    Pinned ones may be among them: they stay readable until the last of their pins goes. Prepares None where none is
-    left to expire.
+    Pinned revisions may be among them; these stay readable until they lose their last pin.
 
     Args:
+        state: The head.
         retention: Which revisions stay.
-        now: The present.
-        version: The location's format version when it was planned.
-        told: Expire none but these.
+        now: The current time.
+        version: The location's format version at the time of planning.
+        planned: Expire only revisions among these; None for no such limit.
 
-    Raises (on commit):
+    Raises:
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        expired = tuple(each for each in retention.expirable(state, now) if told is None or each in told)
-        return [act.Expired(expired)] if expired else None
-
-    return prepare
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    expired = tuple(each for each in retention.expirable(state, now) if planned is None or each in planned)
+    return [act.Expired(expired)] if expired else None
 
 
-def is_outlived(tag: act.TagCreated, now: datetime) -> bool:
-    """Tell whether a tag's time to live is over; it goes on pinning its revision until it is deleted."""
-    return tag.ttl is not None and tag.created_at + tag.ttl <= now
+@rule
+def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
+    """Delete the head's tags whose time to live is over; a tag that was renewed meanwhile stays.
 
-
-def delete_outlived_tags(now: datetime, version: int, told: Collection[str] | None = None) -> Prepare:
-    """Delete the tags, whoever made them, that have outlived their time on the head that it is committed on.
-
-    One that was renewed meanwhile stays. Prepares None where there is none. Their objects go afterwards.
+    The caller deletes their objects after the commit.
 
     Args:
-        now: The present.
-        version: The location's format version when it was planned.
-        told: Delete none but these.
+        state: The head.
+        now: The current time.
+        version: The location's format version at the time of planning.
+        planned: Delete only tags among these; None for no such limit.
 
-    Raises (on commit):
+    Raises:
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded meanwhile.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        gone = [known.tag.name for known in state.tags.values() if is_outlived(known.tag, now)]
-        return [act.TagDeleted(name) for name in gone if told is None or name in told] or None
-
-    return prepare
+    refuse_deleted(state)
+    refuse_upgraded(state, version)
+    tags = [each.tag for each in state.tags.values()]
+    outlived = [tag.name for tag in tags if tag.ttl is not None and tag.created_at + tag.ttl <= now]
+    return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

@@ -1,4 +1,4 @@
-"""What every rule asks first: is it still the snapshot that was planned for; see `rules`."""
+"""Checks that rules share: whether the head still is what a writer planned for."""
 
 from __future__ import annotations
 
@@ -18,18 +18,15 @@ def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
         savepoints: The ids of all savepoints.
 
     Raises:
-        PinnedError: There are some; names them.
+        PinnedError: There are tags or savepoints. Names them.
     """
     names, numbers = sorted(tags), sorted(savepoints)
-    said = [
-        f"{kind}{'s' * (len(some) > 1)} {', '.join(map(str, some))}"
-        for kind, some in (("tag", names), ("savepoint", numbers))
-        if some
-    ]
-    if said:
-        all_of_them = " and ".join(said)
+    if names or numbers:
+        kinds = (("tag", names), ("savepoint", numbers))
+        pins = [f"{kind}{'s' * (len(some) > 1)} {', '.join(map(str, some))}" for kind, some in kinds if some]
+        subject = " and ".join(pins)
         raise PinnedError(
-            f"{all_of_them[0].upper()}{all_of_them[1:]} pin{'s' * (len(names) + len(numbers) == 1)} revisions of this "
+            f"{subject[0].upper()}{subject[1:]} pin{'s' * (len(names) + len(numbers) == 1)} revisions of this "
             "snapshot; nothing was deleted. Delete them first, or give --with-tags to delete them with it.",
             tags=names,
             savepoints=numbers,
@@ -37,15 +34,15 @@ def refuse_pinned(tags: Iterable[str], savepoints: Iterable[int]) -> None:
 
 
 def check_unchanged(state: State, token: Token) -> act.Header:
-    """Return the header if the snapshot is the one that the writer planned for.
+    """Return the header, after checking that the snapshot is the one that the writer planned for.
 
     Raises:
-        LocationDeletedError: It was deleted.
-        SupersededError: Another snapshot id began since, or the location was upgraded, rebuilt or rolled back.
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: Another snapshot replaced it, or the location was upgraded, rebuilt or rolled back.
     """
     refuse_deleted(state)
     if state.header is None:
-        raise PlanError("No snapshot was begun at this location.")
+        raise PlanError("There is no snapshot at this location.")
     if state.snapshot_id != token.snapshot_id:
         raise SupersededError(
             f"Snapshot {token.snapshot_id} was replaced by {state.snapshot_id} while this run worked on it; "
@@ -53,24 +50,24 @@ def check_unchanged(state: State, token: Token) -> act.Header:
         )
     if token.revision < state.plans_valid_from:
         raise SupersededError(
-            f"The location was {_what_happened(state)}, after this run had read "
-            f"revision {token.revision}; nothing was committed since. Run again."
+            f"The location was {_last_reset(state)}, after this run had read revision {token.revision}; nothing was "
+            "committed since. Run again."
         )
     return state.header
 
 
-def _what_happened(state: State) -> str:
+def _last_reset(state: State) -> str:
     if state.plans_valid_from == state.rolled_back:
         return f"rolled back at revision {state.plans_valid_from}"
     return f"upgraded or rebuilt at revision {state.plans_valid_from} (its format version is {state.format_version})"
 
 
 def refuse_upgraded(state: State, version: int) -> None:
-    """Refuse to commit what was made for an older format version.
+    """Refuse to commit what was planned for an older format version.
 
     Args:
         state: The head.
-        version: The format version that it was made for.
+        version: The format version at the time of planning.
 
     Raises:
         SupersededError: The location was upgraded since.
@@ -86,7 +83,7 @@ def refuse_deleted(state: State) -> None:
     """Refuse to commit to a location whose snapshot was deleted.
 
     Raises:
-        LocationDeletedError: It was.
+        LocationDeletedError: The snapshot was deleted.
     """
     if state.deleted:
         raise LocationDeletedError("The snapshot at this location was deleted; choose another location.")

@@ -1,7 +1,7 @@
-"""What may be committed on a newer head: going back to an older revision; see `rules`.
+"""Rule for a rollback to an older revision; see `rules`.
 
-A rollback is one transaction with the whole difference to the head (FORMAT.md, section 6), so a reader of the log needs
-no older state for it. Pins, expiry and the format version stay as they are.
+A rollback is one transaction with the whole difference to the head (FORMAT.md, section 6), so readers of the log need
+no older state for it. Pins, expiry and the format version do not change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -23,17 +23,17 @@ from snapshot_assets.format.relations import TableName
 
 @dataclass(frozen=True)
 class Reversal:
-    """What a rollback changes.
+    """The changes of a rollback.
 
     Attributes:
         revision: The revision whose data the head gets.
         head: The revision before the rollback.
-        data_revision: The last one before it that changed data.
+        data_revision: The last revision before the rollback that changed data.
         leaving: Files that leave the state.
-        returning: Files that come back.
+        returning: Files that return to the state.
         undeleted: Tombstones whose rows come back, by revision.
-        expired: Newer sealed revisions that are given up.
-        actions: What is committed; nothing where the head is that revision's data already.
+        expired: Newer sealed revisions that expire.
+        actions: The actions to commit; none if the head already has that revision's data.
     """
 
     revision: int
@@ -46,45 +46,43 @@ class Reversal:
     actions: tuple[act.Action, ...] = ()
 
 
-def rollback(token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Prepare:
-    """Give the head the data of an older revision, sealed as that one was.
-
-    Prepares None where the head has it already.
-
-    Args:
-        token: What was read when it was planned.
-        revision: The older revision.
-        undelete: Also if rows come back that were deleted since.
-        discard_newer: Expire all newer revisions; pinned ones stay readable.
-
-    Raises (on commit):
-        VersionNotFoundError: The revision is not sealed, or expired.
-        AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given.
-        SupersededError: Another snapshot began, or the location was upgraded, rebuilt or rolled back meanwhile.
-    """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        found = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
-        if found.actions:
-            check_unchanged(state, token)
-        return found.actions or None
-
-    return prepare
-
-
-def reversal(state: State, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Reversal:
-    """Return what a rollback of a state changes.
+@rule
+def rollback(
+    state: State, token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False
+) -> Actions:
+    """Give the head the data and the seal of an older revision, unless it has them already.
 
     Args:
         state: The head.
-        revision: The revision to go back to.
-        undelete: Also if rows come back that were deleted since.
+        token: What the caller read when it planned.
+        revision: The older revision.
+        undelete: Accept that rows come back which were deleted since.
+        discard_newer: Expire all newer revisions; pinned ones stay readable.
+
+    Raises:
+        VersionNotFoundError: The revision is not sealed, or expired.
+        AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given.
+        SupersededError: Another snapshot replaced this one, or the location was upgraded, rebuilt or rolled back.
+    """
+    refuse_deleted(state)
+    changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
+    if changes.actions:
+        check_unchanged(state, token)
+    return changes.actions or None
+
+
+def reversal(state: State, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Reversal:
+    """Return the changes that a rollback of the head makes; see `rollback`.
+
+    Args:
+        state: The head.
+        revision: The older revision.
+        undelete: Accept that rows come back which were deleted since.
         discard_newer: Expire all newer revisions.
 
     Raises:
-        VersionNotFoundError: The revision is not sealed, or expired; says what there is.
-        AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given; names the tombstones.
+        VersionNotFoundError: The revision is not sealed, or expired. Names what exists.
+        AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given. Names the tombstones.
     """
     resolve_version(f"rev:{revision}", state)
     target = next(seal for seal in state.seals if seal.revision == revision)
@@ -92,14 +90,14 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
     undeleted = _undeleted(state, then)
     leaving, returning = state.files.back_to(revision)
     actions: list[act.Action] = []
-    if leaving or returning or not (state.sealed and _facts(state) == _facts(then)):
+    if leaving or returning or not (state.sealed and _without_files(state) == _without_files(then)):
         if undeleted and not undelete:
-            raise _deleted_since(revision, undeleted)
-        actions += _going_back(state, then, target, leaving, returning)
+            raise _acceptance_needed(revision, undeleted)
+        actions += _rollback_actions(state, then, target, leaving, returning)
     else:
         undeleted = {}
     newer = _newer(state, revision, keep_newest=not actions) if discard_newer else ()
-    actions[:0] = [act.Expired(newer)] if newer else []  # a seal is the last word of its transaction
+    actions[:0] = [act.Expired(newer)] if newer else []  # a seal comes last in its transaction
     return Reversal(
         revision=revision,
         head=state.revision,
@@ -113,61 +111,61 @@ def reversal(state: State, revision: int, *, undelete: bool = False, discard_new
 
 
 def _undeleted(state: State, then: State) -> dict[int, act.Tombstone]:
-    """Return the tombstones by which the head, or what it came from, lacks rows that an older state has.
+    """Return the tombstones that deleted rows of the head's data since an older state.
 
-    One that a `begin` ended is among them: rows that were deleted before it do not come back unasked, however many
-    rollbacks lie between.
+    They include tombstones that a `begin` ended: the user must accept that rows deleted before it come back, even after
+    several rollbacks.
     """
-    pasts = _tombstones_so_far(state)
-    head, older = pasts[-1][1], _up_to(pasts, then.revision)
-    gone = {number: each for number, each in head.items() if number not in older}
-    return gone | {number: each for number, each in state.tombstones.items() if number not in then.tombstones}
+    history = _tombstone_history(state)
+    head, older = history[-1][1], _at(history, then.revision)
+    undeleted = {number: each for number, each in head.items() if number not in older}
+    return undeleted | {number: each for number, each in state.tombstones.items() if number not in then.tombstones}
 
 
-_Past = tuple[int, dict[int, act.Tombstone]]
+_History = list[tuple[int, dict[int, act.Tombstone]]]
+"""Revisions, ascending, each with all tombstones that have deleted rows of its data."""
 
 
-def _tombstones_so_far(state: State) -> list[_Past]:
-    """Return from which revision on which tombstones ever deleted rows of what the data came from, ascending."""
-    pasts: list[_Past] = [(0, {})]
+def _tombstone_history(state: State) -> _History:
+    history: _History = [(0, {})]
     for event in state.events:
         for action in event.actions:
             match action:
                 case act.Tombstone():
-                    pasts.append((event.revision, pasts[-1][1] | {event.revision: action}))
+                    history.append((event.revision, history[-1][1] | {event.revision: action}))
                 case act.Rollback():
-                    pasts.append((event.revision, _up_to(pasts, action.revision) | dict(action.tombstones)))
-    return pasts
+                    history.append((event.revision, _at(history, action.revision) | dict(action.tombstones)))
+    return history
 
 
-def _up_to(pasts: Sequence[_Past], revision: int) -> dict[int, act.Tombstone]:
-    return pasts[bisect_right(pasts, revision, key=itemgetter(0)) - 1][1]
+def _at(history: _History, revision: int) -> dict[int, act.Tombstone]:
+    return history[bisect_right(history, revision, key=itemgetter(0)) - 1][1]
 
 
-def _deleted_since(revision: int, undeleted: Mapping[int, act.Tombstone]) -> AcceptanceNeededError:
-    some = ", ".join(
+def _acceptance_needed(revision: int, undeleted: Mapping[int, act.Tombstone]) -> AcceptanceNeededError:
+    deletions = ", ".join(
         f"revision {number} (rows of {table_text(TableName(each.schema, each.table))})"
         for number, each in sorted(undeleted.items())
     )
     return AcceptanceNeededError(
-        f"Revision {revision} still has rows that were deleted, by {some}; nothing was changed. Give --undelete if they"
-        " shall come back, or roll back to a revision that lacks them.",
+        f"Revision {revision} still has rows that were deleted, by {deletions}; nothing was changed. Give --undelete "
+        "to bring them back, or roll back to a revision that lacks them.",
         tombstones=sorted(undeleted),
     )
 
 
-def _facts(state: State) -> tuple[object, ...]:
-    """Return all that a rollback goes back to but files."""
-    chunks = {number: known.chunk for number, known in state.chunks.items()}
-    beginning = state.snapshot_id, state.header, state.created_at, state.created_by
-    return beginning, state.schemas, chunks, state.tombstones
+def _without_files(state: State) -> tuple[object, ...]:
+    """Return everything that a rollback restores, except files."""
+    chunks = {number: chunk_state.chunk for number, chunk_state in state.chunks.items()}
+    snapshot = state.snapshot_id, state.header, state.created_at, state.created_by
+    return snapshot, state.schemas, chunks, state.tombstones
 
 
-def _going_back(
+def _rollback_actions(
     state: State, then: State, target: SealState, leaving: Sequence[str], returning: Sequence[str]
 ) -> list[act.Action]:
     assert then.header is not None
-    begun = act.Rollback(
+    start = act.Rollback(
         revision=target.revision,
         snapshot_id=then.snapshot_id,
         header=then.header,
@@ -176,9 +174,9 @@ def _going_back(
         tombstones=then.tombstones,
     )
     return [
-        begun,
+        start,
         *(schema for _, schema in sorted(then.schemas.items())),
-        *(known.chunk for _, known in sorted(then.chunks.items())),
+        *(chunk_state.chunk for _, chunk_state in sorted(then.chunks.items())),
         *map(act.RemoveFile, leaving),
         *([act.ReturnedFiles(tuple(returning))] if returning else []),
         replace(target.seal, verified_revision=state.revision + 1),
@@ -186,6 +184,6 @@ def _going_back(
 
 
 def _newer(state: State, revision: int, *, keep_newest: bool) -> tuple[int, ...]:
-    """Return the sealed revisions after one that are not expired yet, of which the newest may have to stay."""
+    """Return the sealed revisions after a revision that are not expired yet, with or without the newest."""
     newer = [seal.revision for seal in state.seals if seal.revision > revision and seal.revision not in state.expired]
     return tuple(newer[:-1] if keep_newest else newer)

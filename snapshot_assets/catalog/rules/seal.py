@@ -1,11 +1,11 @@
-"""What may be committed on a newer head: seals, tombstones, and what deletes; see `rules`."""
+"""Rules for seals, tombstones, deletion of a snapshot and purging of files; see `rules`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from snapshot_assets.catalog.catalog import Prepare, Token
+from snapshot_assets.catalog.catalog import Actions, Token, rule
 from snapshot_assets.catalog.manifest import checksum_of
 from snapshot_assets.catalog.rules.preconditions import check_unchanged, refuse_deleted, refuse_pinned
 from snapshot_assets.catalog.state.file_pruning import match_files
@@ -15,108 +15,91 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 
 
-def seal(token: Token, sealed: act.Seal) -> Prepare:
-    """Seal the state that was verified.
+@rule
+def seal(state: State, token: Token, sealed: act.Seal) -> Actions:
+    """Seal the verified state.
 
-    Raises (on commit):
-        StaleVerificationError: Data changed after the verified revision; verify the rest and try again.
+    Raises:
+        StaleVerificationError: Data changed after the verified revision. Verify the rest and commit again.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        if state.data_revision > sealed.verified_revision:
-            raise StaleVerificationError(
-                f"Revision {state.data_revision} changed data after revision {sealed.verified_revision} was verified."
-            )
-        if state.sealed and state.newest_seal is not None and _same_seal(state.newest_seal.seal, sealed):
-            return None
+    check_unchanged(state, token)
+    if state.data_revision > sealed.verified_revision:
+        raise StaleVerificationError(
+            f"Revision {state.data_revision} changed data after revision {sealed.verified_revision} was verified."
+        )
+    newest = state.newest_seal
+    if not state.sealed or newest is None:
         return [sealed]
-
-    return prepare
+    equal = newest.seal.checksum == sealed.checksum and newest.seal.rows_outside == sealed.rows_outside
+    return None if equal else [sealed]
 
 
 class StaleVerificationError(ConflictError):
     """Data changed between verification and seal."""
 
 
-def _same_seal(one: act.Seal, other: act.Seal) -> bool:
-    return one.checksum == other.checksum and one.rows_outside == other.rows_outside
+@rule
+def tombstone(state: State, token: Token, wanted: act.Tombstone) -> Actions:
+    """Delete rows of a table. If the head is sealed, seal the result too, so that it can be read at once.
 
+    Commits nothing if an equal tombstone already covers all files of the table: a repeated call changes nothing. The
+    tombstone also covers files that other writers read before it and commit later (`tombstones_through`).
 
-def tombstone(token: Token, wanted: act.Tombstone) -> Prepare:
-    """Delete rows of a table; on a sealed base with a seal in the same transaction, so that it can be read at once.
-
-    Prepares None where an equal tombstone deletes them in all files of the table already: one that is repeated because
-    its outcome was unknown changes nothing.
-
-    What others commit later of what they read before is filtered by it, because their files say so
-    (`tombstones_through`).
-
-    Raises (on commit):
-        SupersededError: Another snapshot began.
-        ConflictError: Another schema was added since the predicate was made for this one.
+    Raises:
+        SupersededError: Another snapshot replaced this one.
+        ConflictError: A schema was added after the one that the predicate was written for.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        check_unchanged(state, token)
-        if state.schema_id != token.schema_id:
-            raise ConflictError(
-                f"Schema {state.schema_id} was added while rows of {wanted.schema}.{wanted.table} were to be deleted by"
-                f" a predicate made for schema {token.schema_id}; nothing was deleted. Run again."
-            )
-        if _is_deleted(state, wanted):
-            return None
-        if not state.sealed or state.newest_seal is None:
-            return [wanted]
-        after = replace(state, tombstones=state.tombstones | {state.revision + 1: wanted})
-        sealed = replace(state.newest_seal.seal, verified_revision=state.revision, checksum=checksum_of(after))
-        return [wanted, sealed]
-
-    return prepare
+    check_unchanged(state, token)
+    if state.schema_id != token.schema_id:
+        raise ConflictError(
+            f"Schema {state.schema_id} was added while rows of {wanted.schema}.{wanted.table} were to be deleted by"
+            f" a predicate made for schema {token.schema_id}; nothing was deleted. Run again."
+        )
+    if _is_deleted(state, wanted):
+        return None
+    if not state.sealed or state.newest_seal is None:
+        return [wanted]
+    after = replace(state, tombstones=state.tombstones | {state.revision + 1: wanted})
+    sealed = replace(state.newest_seal.seal, verified_revision=state.revision, checksum=checksum_of(after))
+    return [wanted, sealed]
 
 
 def _is_deleted(state: State, wanted: act.Tombstone) -> bool:
-    """Tell whether all live files of the table are filtered by an equal tombstone."""
-    equal = max((revision for revision, known in state.tombstones.items() if known == wanted), default=0)
+    """Return whether an equal tombstone covers all live files of the table."""
+    equal = max((revision for revision, tombstone in state.tombstones.items() if tombstone == wanted), default=0)
     table = TableName(wanted.schema, wanted.table)
     return bool(equal) and match_files(state, table).totals() == match_files(state, table, older_than=equal).totals()
 
 
-def delete(token: Token, *, with_tags: bool = False) -> Prepare:
-    """Declare the snapshot deleted, before any of its objects goes.
+@rule
+def delete(state: State, token: Token, *, with_tags: bool = False) -> Actions:
+    """Declare the snapshot deleted, before any of its objects is deleted.
 
-    Raises (on commit):
-        PinnedError: Tags or savepoints pin it, and `with_tags` is not given.
+    Raises:
+        PinnedError: Tags or savepoints pin the snapshot, and `with_tags` is not given.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        if state.deleted:
-            return None
-        check_unchanged(state, token)
-        if not with_tags:
-            refuse_pinned(state.tags, state.pins.savepoints)
-        return [act.Deleted()]
-
-    return prepare
+    if state.deleted:
+        return None
+    check_unchanged(state, token)
+    if not with_tags:
+        refuse_pinned(state.tags, state.pins.savepoints)
+    return [act.Deleted()]
 
 
-def purge(paths: Sequence[str]) -> Prepare:
-    """Let files leave the state, before garbage collection deletes them; some may have left it already.
+@rule
+def purge(state: State, paths: Sequence[str]) -> Actions:
+    """Remove files from the state before garbage collection deletes them. Some may be gone already.
 
-    Raises (on commit):
+    Raises:
         ConflictError: A retained revision has one of them.
     """
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        unneeded = state.files.unreferenced(state.retained())
-        gone = sorted(set(paths) & state.files.paths())
-        needed = [path for path in gone if path not in unneeded]
-        if needed:
-            raise ConflictError(
-                f"{needed[0]} came to be needed while garbage was collected; nothing was deleted. Run again.",
-                needed=needed,
-            )
-        return [act.Purged(tuple(gone))] if gone else None
-
-    return prepare
+    refuse_deleted(state)
+    unreferenced = state.files.unreferenced(state.retained())
+    purged = sorted(set(paths) & state.files.paths())
+    needed = [path for path in purged if path not in unreferenced]
+    if needed:
+        raise ConflictError(
+            f"A revision needs {needed[0]} again since garbage was listed; nothing was deleted. Run again.",
+            needed=needed,
+        )
+    return [act.Purged(tuple(purged))] if purged else None

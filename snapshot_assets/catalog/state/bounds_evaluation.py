@@ -1,7 +1,7 @@
-"""What a predicate can answer for the rows of each of many files, read off their statistics, one column at a time.
+"""Evaluates a predicate on the statistics of many files at once: which answers are possible for the rows of each file.
 
-An answer that is not excluded counts as possible: bounds may be wider than the values, and of some files nothing is
-known. So a file that is passed over holds no matching row for certain, and never the other way round.
+An answer counts as possible unless statistics exclude it, because bounds may be wider than the values, or unknown. So a
+skipped file certainly holds no matching row.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
 
 MAX_VALUES = 16
-"""Of a longer list, only the span from the least to the greatest value is compared with bounds."""
+"""For longer lists, only the range from the least to the greatest value is compared with bounds."""
 
 _EQUAL, _LESS, _GREATER = (Operator.EQUAL, Operator.LESS, Operator.GREATER)
-_TRUE = {  # what a value may be, compared with the literal, for the answer to be true
+_TRUE_IF = {  # how a value compares with the literal if the answer is true
     Operator.EQUAL: (_EQUAL,),
     Operator.NOT_EQUAL: (_LESS, _GREATER),
     Operator.LESS: (_LESS,),
@@ -34,14 +34,8 @@ _TRUE = {  # what a value may be, compared with the literal, for the answer to b
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """Which answers are possible, file by file.
-
-    Attributes:
-        true: Whether a predicate may be true of some row.
-        false: Whether it may be false of some row.
-        unknown: Whether its answer may be not known for some row.
-    """
+class PossibleAnswers:
+    """The answers that a predicate may give for some row, file by file; `unknown` is SQL's NULL."""
 
     true: np.ndarray
     false: np.ndarray
@@ -49,14 +43,14 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
-class Files:
-    """The files that a predicate is asked of.
+class BoundsEvaluation:
+    """Evaluates predicates on the statistics of some files.
 
     Attributes:
-        rows: How many rows each has.
-        schema_id: With which schema each was written.
-        bounds: Their statistics.
-        written: The columns that the table had in a schema, by id; none for a schema that lacks the table.
+        rows: Number of rows of each file.
+        schema_id: The schema that each file was written with.
+        bounds: The statistics of the files.
+        written: The table's columns by schema id; no columns for a schema without the table.
     """
 
     rows: np.ndarray
@@ -65,8 +59,8 @@ class Files:
     written: Mapping[int, pa.Schema]
     _columns: dict[str, _Column] = field(default_factory=dict)
 
-    def outcomes(self, predicate: Predicate) -> Outcomes:
-        """Return what a predicate can answer."""
+    def answers(self, predicate: Predicate) -> PossibleAnswers:
+        """Return the possible answers of a predicate."""
         match predicate:
             case Comparison():
                 return self._comparison(predicate)
@@ -74,37 +68,38 @@ class Files:
                 return self._is_in(predicate)
             case IsNull():
                 column = self._column(predicate.column)
-                return Outcomes(column.null, column.value, np.zeros_like(column.null))
+                return PossibleAnswers(column.null, column.value, np.zeros_like(column.null))
             case Not():
-                inner = self.outcomes(predicate.predicate)
-                return Outcomes(inner.false, inner.true, inner.unknown)
+                inner = self.answers(predicate.predicate)
+                return PossibleAnswers(inner.false, inner.true, inner.unknown)
             case And():
-                return reduce(_both, map(self.outcomes, predicate.predicates), self._always(True))
+                return reduce(_both, map(self.answers, predicate.predicates), self._constant(True))
             case Or():
-                return reduce(_either, map(self.outcomes, predicate.predicates), self._always(False))
+                return reduce(_either, map(self.answers, predicate.predicates), self._constant(False))
 
-    def _always(self, answer: bool) -> Outcomes:
+    def _constant(self, answer: bool) -> PossibleAnswers:
         yes, no = self.rows > 0, np.zeros(len(self.rows), dtype=bool)
-        return Outcomes(yes if answer else no, no if answer else yes, no)
+        return PossibleAnswers(yes if answer else no, no if answer else yes, no)
 
-    def _comparison(self, predicate: Comparison) -> Outcomes:
+    def _comparison(self, predicate: Comparison) -> PossibleAnswers:
         column = self._column(predicate.column)
         order = column.order(predicate.value)
-        true = [order[how] for how in _TRUE[predicate.operator]]
-        false = [order[how] for how in order if how not in _TRUE[predicate.operator]]
-        return Outcomes(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
+        wanted = _TRUE_IF[predicate.operator]
+        true = [possible for comparison, possible in order.items() if comparison in wanted]
+        false = [possible for comparison, possible in order.items() if comparison not in wanted]
+        return PossibleAnswers(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
 
-    def _is_in(self, predicate: IsIn) -> Outcomes:
+    def _is_in(self, predicate: IsIn) -> PossibleAnswers:
         column = self._column(predicate.column)
         if len(predicate.values) > MAX_VALUES:
-            least, greatest = _span(predicate.values)
+            least, greatest = _range(predicate.values)
             above, below = column.order(least), column.order(greatest)
             within = (above[_EQUAL] | above[_GREATER]) & (below[_EQUAL] | below[_LESS])
-            return Outcomes(within, column.value, column.null)
+            return PossibleAnswers(within, column.value, column.null)
         orders = [column.order(value) for value in predicate.values]
         true = reduce(np.logical_or, (order[_EQUAL] for order in orders))
         false = reduce(np.logical_and, (order[_LESS] | order[_GREATER] for order in orders))
-        return Outcomes(true, false, column.null)
+        return PossibleAnswers(true, false, column.null)
 
     def _column(self, name: str) -> _Column:
         if name not in self._columns:
@@ -118,7 +113,7 @@ class Files:
             by_type.setdefault(kind, []).append(number)
         places = {kind: np.isin(self.schema_id, numbers) for kind, numbers in by_type.items()}
         nulls = np.full(len(self.rows), -1, dtype=np.int64)
-        bounds = self.bounds.known(name)
+        bounds = self.bounds.of_or_none(name)
         for table in bounds.values():
             nulls[table["file"].to_numpy()] = pc.fill_null(table["null_count"], -1).to_numpy()
         lacking = places.pop(None, np.zeros(len(self.rows), dtype=bool))
@@ -127,18 +122,18 @@ class Files:
         return _Column(nulls != 0, (nulls < 0) | (nulls < self.rows), typed, bounds)
 
 
-def _both(one: Outcomes, other: Outcomes) -> Outcomes:
+def _both(one: PossibleAnswers, other: PossibleAnswers) -> PossibleAnswers:
     unknown = (one.unknown & (other.unknown | other.true)) | (other.unknown & (one.unknown | one.true))
-    return Outcomes(one.true & other.true, one.false | other.false, unknown)
+    return PossibleAnswers(one.true & other.true, one.false | other.false, unknown)
 
 
-def _either(one: Outcomes, other: Outcomes) -> Outcomes:
+def _either(one: PossibleAnswers, other: PossibleAnswers) -> PossibleAnswers:
     unknown = (one.unknown & (other.unknown | other.false)) | (other.unknown & (one.unknown | one.false))
-    return Outcomes(one.true | other.true, one.false & other.false, unknown)
+    return PossibleAnswers(one.true | other.true, one.false & other.false, unknown)
 
 
-def _span(values: Sequence[Literal]) -> tuple[Literal, Literal]:
-    """Return the least and the greatest of several values of one type; a NaN is the greatest."""
+def _range(values: Sequence[Literal]) -> tuple[Literal, Literal]:
+    """Return the least and the greatest of some values of one type; a NaN is the greatest."""
     decimal = pa.types.is_decimal(values[0].arrow_type)
 
     def key(literal: Literal) -> tuple[bool, Any]:
@@ -154,10 +149,10 @@ class _Column:
     """One column of the files.
 
     Attributes:
-        null: Whether a file may hold a NULL there.
-        value: Whether a file may hold a value there.
-        places: Which files have it, by type.
-        bounds: Its statistics.
+        null: Whether each file may hold a NULL in it.
+        value: Whether each file may hold a value in it.
+        places: The files that have the column, by its type.
+        bounds: The statistics of the column.
     """
 
     null: np.ndarray
@@ -166,7 +161,7 @@ class _Column:
     bounds: ByKind
 
     def order(self, literal: Literal) -> dict[Operator, np.ndarray]:
-        """Tell of each file whether some value of it may be less than, equal to, or greater than a literal."""
+        """Return for each file whether some value may be less than, equal to, or greater than a literal."""
         less, equal, greater = self.value.copy(), self.value.copy(), self.value.copy()
         for kind, places in self.places.items():
             if pa.types.is_floating(kind) and kind == literal.arrow_type and literal.value != literal.value:
@@ -184,15 +179,14 @@ class _Column:
                     greater[files] &= ~known_greatest | (greatest > 0)
                     equal[files] &= (~known_least | (least <= 0)) & (~known_greatest | (greatest >= 0))
             if pa.types.is_floating(kind):
-                greater[places] = self.value[places]  # a NaN, which lies outside the bounds
+                greater[places] = self.value[places]  # bounds do not cover NaN
         return {_LESS: less, _EQUAL: equal, _GREATER: greater}
 
 
 def _physical(literal: Literal, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
-    """Yield how bounds of a column of some type hold a literal's value: the kind of bounds, and the value.
+    """Yield a literal's value as the bounds of a column hold it: the kind of bounds, and the value.
 
-    Nothing where the values of the file are converted before they are compared, but for whole numbers, which stay what
-    they are.
+    Yields nothing if the file's values are converted before they are compared, except between integer types.
     """
     wanted, value = literal.arrow_type, literal.value
     if kind != wanted:
@@ -204,7 +198,7 @@ def _physical(literal: Literal, kind: pa.DataType) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, str):
         yield "binary", value.encode()
     elif isinstance(value, int) and (pa.types.is_timestamp(kind) or pa.types.is_time(kind)):
-        yield "integer", value * 1000 if kind.unit == "s" else value  # Parquet has no seconds
+        yield "integer", value * 1000 if kind.unit == "s" else value  # Parquet has no unit of seconds
     else:
         yield _KINDS[type(value)], value
 
@@ -218,10 +212,10 @@ def _signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: Any) -> tuple[np.
     Args:
         bounds: Least or greatest values as Parquet holds them.
         kind: The column's type in the files.
-        wanted: The value, a decimal's as a whole number.
+        wanted: The value; for a decimal, its unscaled integer.
 
     Returns:
-        -1, 0 or 1 where a bound is less than, equal to or greater than the value, and whether the bound is known.
+        For each bound -1, 0 or 1 if it is less than, equal to or greater than the value, and whether it is known.
     """
     known = bounds.is_valid().to_numpy()
     if pa.types.is_binary(bounds.type):
@@ -231,32 +225,16 @@ def _signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: Any) -> tuple[np.
         above, below = (pc.fill_null(compare(bounds, scalar), False).to_numpy() for compare in (pc.greater, pc.less))
         return above.astype(np.int8) - below, known
     numbers = pc.fill_null(bounds, False if pa.types.is_boolean(bounds.type) else 0).to_numpy()
-    if pa.types.is_unsigned_integer(kind):  # Parquet keeps them in its signed types
+    if pa.types.is_unsigned_integer(kind):  # Parquet stores them in its signed types
         numbers = numbers.view(np.uint64) & np.uint64((1 << kind.bit_width) - 1)
     return (numbers > wanted).astype(np.int8) - (numbers < wanted), known & (numbers == numbers)
 
 
 def _decimal_signs(bounds: pa.ChunkedArray, kind: pa.DataType, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compare decimals, which are big-endian numbers in two's complement, each as wide as the precision asks for."""
+    """Compare decimals: big-endian two's complement numbers of the width that the precision requires."""
     width = next(size for size in range(1, 33) if 10**kind.precision <= 1 << (8 * size - 1))
     known = pc.fill_null(pc.equal(pc.binary_length(bounds), width), False).to_numpy()
+    numbers = [int.from_bytes(each, "big", signed=True) for each in bounds.filter(pa.array(known)).to_pylist()]
     signs = np.zeros(len(bounds), dtype=np.int8)
-    signs[known] = _word_signs(_words(b"".join(bounds.filter(pa.array(known)).to_pylist()), width), wanted)
+    signs[known] = [(number > wanted) - (number < wanted) for number in numbers]
     return signs, known
-
-
-def _words(numbers: bytes, width: int) -> np.ndarray:
-    """Return numbers in rows of 64-bit words that compare like them, the first word first."""
-    flat = np.frombuffer(numbers, dtype=np.uint8).reshape(-1, width)
-    padded = np.zeros((len(flat), 32), dtype=np.uint8)
-    padded[:, :-width] = np.where(flat[:, :1] & 0x80, 0xFF, 0)
-    padded[:, -width:] = flat
-    padded[:, 0] ^= 0x80
-    return padded.view(">u8")
-
-
-def _word_signs(words: np.ndarray, wanted: int) -> np.ndarray:
-    signs = np.zeros(len(words), dtype=np.int8)
-    for number, word in zip(words.T, _words(wanted.to_bytes(32, "big", signed=True), 32)[0], strict=True):
-        signs = np.where(signs == 0, (number > word).astype(np.int8) - (number < word), signs)
-    return signs

@@ -1,4 +1,4 @@
-"""The chain of the log: whether a transaction follows what is known."""
+"""The chain of the log: whether a transaction follows a state."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class LogEntry:
 
     @property
     def starts_log(self) -> bool:
-        """Whether it follows nothing: a rebuild wrote it."""
+        """Whether a rebuild wrote it, so that it follows no transaction."""
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
     @property
     def fills_hole(self) -> bool:
-        """Whether it only keeps others from committing at its revision: a rebuild that begins later wrote it."""
+        """Whether a rebuild wrote it below its own start, only to keep writers from committing at its revision."""
         return any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in self.transaction.actions)
 
 
 def check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
-    """Raise the one of five distinct errors that says why a transaction does not follow a state."""
+    """Raise one of five distinct errors if a transaction does not follow a state; `name` is its path."""
     check_location(state, transaction, name)
     if transaction.revision != state.revision + 1:
         kind = GapError if transaction.revision > state.revision else ForkError
@@ -64,13 +64,13 @@ def check_location(state: BaseState, transaction: act.Transaction, name: str) ->
 
 
 def foreign_location(name: str, found: str, own: str, named_by: str = "") -> ForeignLocationError:
-    """Return what refuses an object of another location.
+    """Return the error for an object of another location.
 
     Args:
-        name: Its path.
-        found: The location that it names.
+        name: The object's path.
+        found: The location that the object names.
         own: The location that it lies in.
-        named_by: The object that names that.
+        named_by: The object that names the own location.
     """
     return ForeignLocationError(
         f"{name} belongs to location {found}; this one is {own}{f' ({named_by})' if named_by else ''}. One of "
@@ -86,7 +86,7 @@ def misnamed(name: str, found: int, expected: int) -> MisnamedError:
     """Return the error for a log object that holds another revision than its name.
 
     Args:
-        name: Its path.
+        name: The object's path.
         found: The revision that it holds.
         expected: The revision in its name.
     """
@@ -96,8 +96,8 @@ def misnamed(name: str, found: int, expected: int) -> MisnamedError:
     )
 
 
-def unreadable_beginning(entry: LogEntry, name: str) -> GapError:
-    """Say that a rebuild's checkpoint is needed and not there, or damaged."""
+def missing_rebuild_checkpoint(entry: LogEntry, name: str) -> GapError:
+    """Return the error for a rebuild whose checkpoint is missing or damaged."""
     if entry.fills_hole:
         return GapError(
             f"{name} only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable. Rebuild "

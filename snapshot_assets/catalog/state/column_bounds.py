@@ -1,6 +1,6 @@
-"""Statistics of many files in columns: what each column of a table holds at least and at most, file by file.
+"""Statistics of many files in columns: the minimum and maximum of each column of a table, file by file.
 
-They are read one column at a time, and only when a predicate asks for it (InfluxDB IOx, "Statistics").
+They are read one column at a time, and only if a predicate needs the column (InfluxDB IOx, "Statistics").
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ KINDS: dict[str, pa.DataType] = {
     "floating": pa.float64(),
     "binary": pa.binary(),
 }
-"""Arrow's type of bounds by the kind of their physical values."""
+"""The Arrow type of bounds, by the kind of their physical values."""
 
 ByKind = dict[str, pa.Table]
-"""Bounds of one column by kind: `file` (row of its file), `null_count`, `minimum`, `maximum`; the last three may be
-NULL, for not known. A file stands in one table at most, and only if the statistics of it name the column."""
+"""Bounds of one column by kind, in the columns `file` (row of the file), `null_count`, `minimum` and `maximum`.
+
+The last three are NULL if unknown. A file is in at most one table, and only if its statistics name the column.
+"""
 
 
 def schema_of(kind: str) -> pa.Schema:
@@ -44,7 +46,7 @@ class Bounds:
 
     Args:
         columns: Names of the columns that have bounds in some file.
-        read: Returns the bounds of one of them.
+        read: Returns the bounds of such a column.
     """
 
     def __init__(self, columns: Iterable[str] = (), read: Callable[[str], ByKind] = lambda _: {}) -> None:
@@ -55,13 +57,13 @@ class Bounds:
         """Return the bounds of a column, sorted by file.
 
         Raises:
-            DamageError: The checkpoint that they are read from is damaged.
-            ObjectNotFoundError: It was pruned since it was opened.
+            DamageError: The checkpoint that holds them is damaged.
+            ObjectNotFoundError: The checkpoint was pruned since it was opened.
         """
         return self._read(column) if column in self.columns else {}
 
-    def known(self, column: str) -> ByKind:
-        """Return the bounds of a column; none where they cannot be read, since what is not known excludes no file."""
+    def of_or_none(self, column: str) -> ByKind:
+        """Return the bounds of a column, or none if they cannot be read: unknown bounds exclude no file."""
         try:
             return self.of(column)
         except (DamageError, ObjectNotFoundError) as error:
@@ -69,36 +71,38 @@ class Bounds:
             return {}
 
     def readable(self) -> Bounds:
-        """Return the bounds of the columns whose bounds can be read, all of them read."""
-        found: dict[str, ByKind] = {}
+        """Read all bounds, and return them without the columns that cannot be read."""
+        bounds: dict[str, ByKind] = {}
         for column in self.columns:
             with suppress(DamageError, ObjectNotFoundError):
-                found[column] = self.of(column)
-        return Bounds(found, found.__getitem__)
+                bounds[column] = self.of(column)
+        return Bounds(bounds, bounds.__getitem__)
 
     def take(self, rows: np.ndarray, count: int) -> Bounds:
-        """Return the bounds of some files, numbered as they stand in `rows`.
+        """Return the bounds of some files, numbered by their place in `rows`.
 
         Args:
-            rows: Their numbers here.
-            count: How many files there are here.
+            rows: The numbers of these files here.
+            count: Number of files here.
         """
         places = np.full(count, -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
 
         def read(column: str) -> ByKind:
-            return {kind: moved for kind, table in self.of(column).items() if (moved := _moved(table, places)).num_rows}
+            moved = {kind: _moved(table, places) for kind, table in self.of(column).items()}
+            return {kind: table for kind, table in moved.items() if table.num_rows}
 
         return Bounds(self.columns, read)
 
     def concat(self, other: Bounds, count: int) -> Bounds:
-        """Return these bounds and then the others; `count` is how many files there are here."""
+        """Return these bounds, then the others; `count` is the number of files here."""
 
         def read(column: str) -> ByKind:
-            first, second = self.of(column), other.of(column)
-            shifted = {kind: table.set_column(0, "file", _shifted(table, count)) for kind, table in second.items()}
-            kinds = [kind for kind in KINDS if kind in first or kind in shifted]
-            return {kind: pa.concat_tables([each[kind] for each in (first, shifted) if kind in each]) for kind in kinds}
+            tables = {kind: [table] for kind, table in self.of(column).items()}
+            for kind, table in other.of(column).items():
+                shifted = table.set_column(0, "file", pa.array(table["file"].to_numpy() + count))
+                tables.setdefault(kind, []).append(shifted)
+            return {kind: pa.concat_tables(tables[kind]) for kind in KINDS if kind in tables}
 
         return Bounds(self.columns | other.columns, read)
 
@@ -110,12 +114,8 @@ def _moved(table: pa.Table, places: np.ndarray) -> pa.Table:
     return table.take(pa.array(kept)).set_column(0, "file", pa.array(files[kept]))
 
 
-def _shifted(table: pa.Table, count: int) -> pa.Array:
-    return pa.array(table["file"].to_numpy() + count)
-
-
 def bounds_of(files: Sequence[DataFile]) -> Bounds:
-    """Return the bounds that files carry with them, numbered in their order."""
+    """Return the bounds in the statistics of some files, numbered in the order of the files."""
 
     @cache
     def tables() -> dict[str, ByKind]:
@@ -124,18 +124,18 @@ def bounds_of(files: Sequence[DataFile]) -> Bounds:
             for each in file.columns:
                 key = each.column, _kind(each.minimum, each.maximum)
                 rows[key].append((number, each.null_count, each.minimum, each.maximum))
-        found: defaultdict[str, ByKind] = defaultdict(dict)
+        bounds: defaultdict[str, ByKind] = defaultdict(dict)
         for (column, kind), values in rows.items():
             schema = schema_of(kind)
             arrays = [pa.array(each, field.type) for each, field in zip(zip(*values, strict=True), schema, strict=True)]
-            found[column][kind] = pa.Table.from_arrays(arrays, schema=schema)
-        return found
+            bounds[column][kind] = pa.Table.from_arrays(arrays, schema=schema)
+        return bounds
 
     return Bounds({each.column for file in files for each in file.columns}, lambda column: tables()[column])
 
 
 def _kind(minimum: Physical | None, maximum: Physical | None) -> str:
-    """Return the kind of bounds; of two that are not known it does not matter which."""
+    """Return the kind of bounds; any kind fits if both are unknown."""
     match minimum if minimum is not None else maximum:
         case bool():
             return "boolean"

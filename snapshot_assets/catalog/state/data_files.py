@@ -1,8 +1,8 @@
-"""The data files of a location, live ones and ones that older states still need.
+"""The data files of a location: live ones, and those that older states still need.
 
-Files that came from a checkpoint stay in Arrow columns, so a million of them cost no object each; what was committed
-since lies over them as plain values. A file's life is an interval `[added, removed)` of revisions; a file that was
-removed and came back has several.
+Files from a checkpoint stay in Arrow columns, so a million of them cost no Python objects. Files committed since are
+plain values on top of them. A file's life is an interval `[added, removed)` of revisions. A file that a rollback
+returned has several.
 """
 
 from __future__ import annotations
@@ -13,34 +13,22 @@ from datetime import datetime
 from heapq import merge
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.file_columns import (
-    COLUMNS,
-    FileColumns,
-    FileState,
-    Removal,
-    among,
-    columns_of,
-    never_removed,
-    newest_expiry,
-    not_retained,
-    with_column,
-)
+from snapshot_assets.catalog.state.file_columns import FileColumns, FileState, Removal, columns_of
 from snapshot_assets.format.files import DataFile
 
 
 @dataclass
 class FileSet:
-    """Files in columns and what changed since.
+    """Files in columns, and the changes since.
 
     Attributes:
-        base: What came from a checkpoint.
+        base: Files from a checkpoint.
         added: Live files that are not in the base, by chunk and path.
-        closed: Files that are not in the base and not live either.
+        closed: Files that are neither in the base nor live.
         removed: Revision and time of removal of files that are live in the base, by row.
-        purged: Paths of files of the base that were given up.
+        purged: Paths of purged files of the base.
     """
 
     base: FileColumns | None = None
@@ -49,10 +37,10 @@ class FileSet:
     removed: dict[int, tuple[int, datetime]] = field(default_factory=dict)
     purged: set[str] = field(default_factory=set)
     _live: np.ndarray | None = field(default=None, repr=False, compare=False)
-    _over: tuple[FileColumns, list[FileState]] | None = field(default=None, repr=False, compare=False)
+    _added_columns: tuple[FileColumns, list[FileState]] | None = field(default=None, repr=False, compare=False)
 
     def __copy__(self) -> FileSet:
-        """Return a set that changes apart from this one."""
+        """Return an independent copy of this set."""
         added = {chunk: dict(files) for chunk, files in self.added.items()}
         return FileSet(self.base, added, list(self.closed), dict(self.removed), set(self.purged))
 
@@ -62,16 +50,16 @@ class FileSet:
         """Add a live file; False if it is live already."""
         if file.path in self.added.get(file.chunk, {}) or self._row(file.chunk, file.path) is not None:
             return False
-        self._over = None
+        self._added_columns = None
         self.added.setdefault(file.chunk, {})[file.path] = FileState(file, revision)
         return True
 
     def remove(self, chunk: int, path: str, revision: int, at: datetime) -> bool:
         """End a live file's interval; False if it is not live."""
-        known = self.added.get(chunk, {}).pop(path, None)
-        if known is not None:
-            self._over = None
-            self.closed.append(replace(known, removed=revision, removed_at=at))
+        state = self.added.get(chunk, {}).pop(path, None)
+        if state is not None:
+            self._added_columns = None
+            self.closed.append(replace(state, removed=revision, removed_at=at))
             return True
         row = self._row(chunk, path)
         if row is None:
@@ -94,17 +82,17 @@ class FileSet:
         return self._live
 
     def bring_back(self, paths: Iterable[str], revision: int) -> set[str]:
-        """Begin another interval of files that were removed, and return the paths that are live or unknown."""
+        """Start another interval of removed files, and return the paths that are live or unknown."""
         asked = set(paths)
         live = asked & {path for files in self.added.values() for path in files}
-        closed = {known.file.path: known.file for known in self.closed if known.file.path in asked - live}
+        closed = {state.file.path: state.file for state in self.closed if state.file.path in asked - live}
         rest = asked - live - closed.keys()
         base = self._patched() if rest else None
         if base is not None:
             rows = base.last_rows(rest)
             rest -= rows.keys()
-            self._live = None
-            self.base, self.removed, self.purged = base.with_interval(sorted(rows.values()), revision), {}, set()
+            returned = base.take(np.array(sorted(rows.values()), dtype=np.int64)).as_live(added=revision)
+            self._replace_base(base.concat(returned).sorted())
         for file in closed.values():
             self.add(file, revision)
         return live | rest
@@ -116,24 +104,22 @@ class FileSet:
                 self.remove(chunk, path, revision, at)
         base = self._patched()
         if base is not None:
-            live = pa.array(base.live)
-            table = base.table
-            for name, value in (("removed", revision), ("removed_at", at)):
-                scalar = pa.scalar(value, COLUMNS.field(name).type)
-                table = with_column(table, name, pc.if_else(live, scalar, table[name].combine_chunks()))
-            self.base, self.removed, self.purged, self._live = FileColumns(table, base.bounds), {}, set(), None
+            self._replace_base(base.with_values(base.live, removed=revision, removed_at=at))
+
+    def _replace_base(self, base: FileColumns) -> None:
+        self.base, self.removed, self.purged, self._live = base, {}, set(), None
 
     def purge(self, paths: Iterable[str]) -> set[str]:
-        """Give up files that are not live, with all their intervals, and return the paths that are live or unknown."""
+        """Forget files that are not live, with all their intervals, and return the paths that are live or unknown."""
         asked = set(paths)
-        gone = asked & {known.file.path for known in self.closed}
+        gone = asked & {state.file.path for state in self.closed}
         live = {path for files in self.added.values() for path in files}
         if self.base is not None:
-            table, found = self.base.table, among(self.base.table, asked - self.purged)
-            gone |= set(table.filter(found)["path"].to_pylist())
-            live |= set(table.filter(pc.and_(found, pa.array(self._live_rows())))["path"].to_pylist())
+            rows = self.base.among(asked - self.purged)
+            gone |= self.base.paths(rows)
+            live |= self.base.paths(rows & self._live_rows())
         gone -= live
-        self.closed = [known for known in self.closed if known.file.path not in gone]
+        self.closed = [state for state in self.closed if state.file.path not in gone]
         self.purged |= gone
         return asked - gone
 
@@ -141,108 +127,96 @@ class FileSet:
 
     def chunk(self, number: int) -> dict[str, FileState]:
         """Return the live files of a chunk by path."""
-        found: dict[str, FileState] = {}
+        files: dict[str, FileState] = {}
         if self.base is not None:
             place = self.base.rows_of(number)
             rows = np.flatnonzero(self._live_rows()[place]) + place.start
-            found = {known.file.path: known for known in self.base.picked(rows)}
-        return found | self.added.get(number, {})
+            files = {state.file.path: state for state in self.base.picked(rows)}
+        return files | self.added.get(number, {})
 
     def chunks(self) -> list[int]:
         """Return the chunks that have live files, ascending."""
-        found = {number for number, files in self.added.items() if files}
-        if self.base is not None:
-            found |= set(np.unique(self.base.chunk[self._live_rows()]).tolist())
-        return sorted(found)
+        return sorted({int(each) for part, live, _ in self.columns() for each in np.unique(part.chunk[live])})
 
     def __iter__(self) -> Iterator[FileState]:
         """Yield the live files by chunk and path."""
         base = iter(()) if self.base is None else self.base.picked(np.flatnonzero(self._live_rows()))
         added = self._added()
-        yield from merge(base, added, key=lambda known: (known.file.chunk, known.file.path)) if added else base
+        yield from merge(base, added, key=lambda state: (state.file.chunk, state.file.path)) if added else base
 
     def _added(self) -> list[FileState]:
         return [files[path] for _, files in sorted(self.added.items()) for path in sorted(files)]
 
     def at(self, revision: int) -> FileSet:
-        """Return the files of an older state, as far as this one still knows them."""
-        found = FileSet()
-        for known in (*self.closed, *(known for files in self.added.values() for known in files.values())):
-            if known.in_state(revision):
-                live = FileState(known.file, known.added)
-                found.added.setdefault(known.file.chunk, {})[known.file.path] = live
+        """Return the files of an older state, as far as this set has them."""
+        older = FileSet()
+        for state in (*self.closed, *self._added()):
+            if state.in_state(revision):
+                live = FileState(state.file, state.added)
+                older.added.setdefault(state.file.chunk, {})[state.file.path] = live
         base = self._patched()
         if base is not None:
-            first, end = base.table["added"].to_numpy(), base.table["removed"].to_numpy()
-            base = base.take(np.flatnonzero((first <= revision) & ((end == 0) | (end > revision))))
-            found.base = FileColumns(never_removed(base.table), base.bounds)
-        return found
+            older.base = base.take(np.flatnonzero(base.in_state(revision))).as_live()
+        return older
 
     def columns(self) -> Iterator[tuple[FileColumns, np.ndarray, list[FileState] | None]]:
-        """Yield the files in columns, which rows of them are live, and the files themselves where they are at hand.
+        """Yield the files in columns, which rows are live, and the files themselves if they are plain values.
 
-        What lies over the base is not merged with it, which for a million files would take seconds. Each part is sorted
-        by chunk and path.
+        Base and added files are not merged, which would take seconds for a million files. Each part is sorted by chunk
+        and path.
         """
         if self.base is not None:
             yield self.base, self._live_rows(), None
-        if self._over is None:
-            added = self._added()
-            self._over = columns_of(added), added
-        over, added = self._over
-        if added:
-            yield over, np.ones(len(added), dtype=bool), added
+        if any(self.added.values()):
+            if self._added_columns is None:
+                added = self._added()
+                self._added_columns = columns_of(added), added
+            columns, added = self._added_columns
+            yield columns, np.ones(len(added), dtype=bool), added
 
     def totals(self) -> tuple[int, int, int]:
-        """Return how many live files there are, and their rows and bytes."""
-        known = [each.file for files in self.added.values() for each in files.values()]
-        count, rows, size = len(known), sum(file.rows for file in known), sum(file.bytes for file in known)
-        if self.base is None:
-            return count, rows, size
-        live = self._live_rows()
-        columns = (int(self.base.column(name)[live].sum()) for name in ("rows", "bytes"))
-        return count + int(live.sum()), rows + next(columns), size + next(columns)
+        """Return the number of live files, their rows, and their bytes."""
+        parts = list(self.columns())
+        rows, size = (sum(int(part.column(name)[live].sum()) for part, live, _ in parts) for name in ("rows", "bytes"))
+        return sum(int(live.sum()) for _, live, _ in parts), rows, size
 
     def schema_ids(self) -> set[int]:
         """Return the ids of the schemas that live files were written with."""
         return {int(each) for part, live, _ in self.columns() for each in np.unique(part.column("schema_id")[live])}
 
     def paths(self) -> set[str]:
-        """Return the paths of all files, whatever state they belong to."""
-        over = {known.file.path for known in self.closed} | {path for files in self.added.values() for path in files}
+        """Return the paths of all files, live or not."""
+        paths = {state.file.path for state in self.closed} | {path for files in self.added.values() for path in files}
         base = self._patched()
-        return over if base is None else over | set(base.table["path"].to_pylist())
+        return paths if base is None else paths | set(base.table["path"].to_pylist())
 
     def named(self, paths: Iterable[str]) -> dict[str, DataFile]:
-        """Return files by path, live or not, without the statistics of those that came from a checkpoint."""
-        base = self.merged()
-        rows = np.flatnonzero(among(base.table, set(paths)).to_numpy(zero_copy_only=False))
-        return {known.file.path: known.file for known in base.picked(rows)}
+        """Return files by path, live or not; those from a checkpoint lack their statistics."""
+        files = self.merged()
+        return {state.file.path: state.file for state in files.picked(np.flatnonzero(files.among(set(paths))))}
 
     def having(self, paths: Iterable[str], revisions: Iterable[int]) -> dict[int, str]:
         """Return the revisions among some whose states have one of these files, with the first such path."""
-        table = self.merged().table
-        some = table.filter(among(table, set(paths)))
-        names = np.asarray(some["path"].to_pylist(), dtype=object)
-        added, removed = np.asarray(some["added"]), np.asarray(some["removed"])
-        found = {each: names[(added <= each) & ((removed == 0) | (removed > each))] for each in revisions}
-        return {revision: min(having) for revision, having in found.items() if len(having)}
+        files = self.merged()
+        some = files.take(np.flatnonzero(files.among(set(paths))))
+        having = {revision: some.paths(some.in_state(revision)) for revision in revisions}
+        return {revision: min(names) for revision, names in having.items() if names}
 
     def unreferenced(self, retained: Sequence[int], expired: Mapping[int, Removal] | None = None) -> dict[str, Removal]:
-        """Return the paths of the files that no retained revision has, and what left each unneeded last.
+        """Return what last left each file unreferenced that no retained revision has, by path.
 
-        That is what removed it, or the expiry of a revision that has it.
+        That is its removal, or the expiry of a revision that has it.
 
         Args:
             retained: Revisions, ascending.
-            expired: What expired of late, by revision.
+            expired: Recent expiries, by revision.
         """
         expired = expired or {}
-        rest = not_retained(self.merged().table, retained)
-        left = np.maximum(np.asarray(rest["removed"]), newest_expiry(rest, expired))
-        rest = with_column(rest, "removed", pa.array(left, COLUMNS.field("removed").type))
-        last = rest.group_by("path").aggregate([("removed", "max"), ("removed_at", "max")])
-        columns = (last[name].to_pylist() for name in ("path", "removed_max", "removed_at_max"))
+        files = self.merged().not_retained(retained)
+        last = np.maximum(files.column("removed"), files.newest_expiry(expired))
+        table = files.with_values(np.ones(len(last), dtype=bool), removed=last.tolist()).table
+        newest = table.group_by("path").aggregate([("removed", "max"), ("removed_at", "max")])
+        columns = (newest[name].to_pylist() for name in ("path", "removed_max", "removed_at_max"))
         times = dict(expired.values())
         return {path: (revision, times.get(revision, at)) for path, revision, at in zip(*columns, strict=True)}
 
@@ -253,41 +227,35 @@ class FileSet:
             before: Revisions, ascending.
             after: The others, ascending.
         """
-        table = self.merged().table
-        rest = not_retained(table, after)
-        rest = rest.filter(pc.invert(pc.is_in(rest["path"], pc.unique(not_retained(table, before)["path"]))))
+        files = self.merged()
+        rest, never_needed = files.not_retained(after).table, files.not_retained(before).table
+        rest = rest.filter(pc.invert(pc.is_in(rest["path"], pc.unique(never_needed["path"]))))
         return dict(zip(rest["path"].to_pylist(), rest["bytes"].to_pylist(), strict=True))
 
     def back_to(self, revision: int) -> tuple[list[str], list[str]]:
-        """Return the paths of live files that an older state lacks, and of those it has that are not live."""
-        table = self.merged().table
-        added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
-        live, then = removed == 0, (added <= revision) & ((removed == 0) | (removed > revision))
-        now_paths, then_paths = (table.filter(pa.array(rows))["path"] for rows in (live & ~then, then & ~live))
-        leaving, returning = set(now_paths.to_pylist()), set(then_paths.to_pylist())  # one that came back is in both
-        return sorted(leaving - returning), sorted(returning - leaving)
+        """Return the paths of live files that an older state lacks, and of its files that are not live."""
+        files = self.merged()
+        older = files.in_state(revision)
+        leaving, returning = files.paths(files.live & ~older), files.paths(older & ~files.live)
+        return sorted(leaving - returning), sorted(returning - leaving)  # a returned file has a row in both
 
     def merged(self) -> FileColumns:
         """Return all intervals of all files in columns, sorted, with their statistics."""
-        over = [*self.closed, *(known for files in self.added.values() for known in files.values())]
-        new = columns_of(over)
-        old = self._patched()
-        return (new if old is None else old.concat(new)).sorted()
+        added = columns_of([*self.closed, *self._added()])
+        base = self._patched()
+        return (added if base is None else base.concat(added)).sorted()
 
     def _patched(self) -> FileColumns | None:
-        """Return the base with what happened to its files since."""
+        """Return the base with the changes of its files since."""
         base = self.base
         if base is None:
             return None
         if self.removed:
-            rows, table = sorted(self.removed), base.table
-            hit = np.zeros(table.num_rows, dtype=bool)
-            hit[rows] = True
-            for place, name in enumerate(("removed", "removed_at")):
-                values = pa.array([self.removed[row][place] for row in rows], COLUMNS.field(name).type)
-                patched = pc.replace_with_mask(table[name].combine_chunks(), pa.array(hit), values)
-                table = with_column(table, name, patched)
-            base = FileColumns(table, base.bounds)
+            rows = sorted(self.removed)
+            mask = np.zeros(base.table.num_rows, dtype=bool)
+            mask[rows] = True
+            revisions, times = map(list, zip(*(self.removed[row] for row in rows), strict=True))
+            base = base.with_values(mask, removed=revisions, removed_at=times)
         if self.purged:
-            base = base.take(np.flatnonzero(~among(base.table, self.purged).to_numpy(zero_copy_only=False)))
+            base = base.take(np.flatnonzero(~base.among(self.purged)))
         return base

@@ -1,4 +1,4 @@
-"""What changed between two versions: files and chunks, rows that tombstones delete, schemas, the snapshot's range."""
+"""Compares two versions: header, schemas, tombstones, chunks and files."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.predicate_text import predicate_text
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import duration_text, time_text
 
+_COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed", "bytes_added", "bytes_removed")
 _WINDOWS = ("chunk_time_window", "grace")
-_Place = tuple[int, TableName]
-_Places = set[_Place]
+_Place = tuple[Any, Any, Any]
+"""A chunk, and the schema and name of a table."""
 
 
 class Kind(StrEnum):
-    """What a row of a difference is about."""
+    """The kind of object that a row of a difference describes."""
 
     HEADER = "header"
     SCHEMA = "schema"
@@ -33,7 +35,7 @@ class Kind(StrEnum):
 
 
 class Change(StrEnum):
-    """What happened to it."""
+    """What happened to that object."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -45,20 +47,20 @@ class Change(StrEnum):
 
 @dataclass(frozen=True)
 class DiffRow:
-    """One thing that changed; the columns of `$diff`.
+    """One change; the columns of `$diff`.
 
     Attributes:
-        kind: What it is. A chunk's row counts the same files as those of its files.
-        change: A file is `added` or `removed`. A chunk is that, or `rewritten` where files went and others came; where
-            no file did, `deleted` if tombstones delete rows of it now, `undeleted` if they do no longer.
-        chunk: Of a chunk or file.
-        schema: Of a tombstone, chunk or file; None of a chunk that no table has files in.
-        table: Likewise.
-        path: Of a file.
-        detail: Of the header what it says; of a schema its id; of a tombstone its revision and predicate; of a chunk
-            that no table has files in, its status.
-        rows_added: Rows of the files that came; None, for unknown, of a chunk where tombstones are undone.
-        rows_removed: Rows of the files that went; None of a chunk where tombstones delete rows of the others.
+        kind: What changed. The row of a chunk counts the same files as the rows of its files.
+        change: For a file `added` or `removed`. For a chunk also `rewritten` if files were added and removed. Without
+            changed files: `deleted` if tombstones now delete rows of the chunk, `undeleted` if they no longer do.
+        chunk: The chunk, for a chunk or file.
+        schema: The schema, for a tombstone, chunk or file; None for a chunk without files.
+        table: The table, like `schema`.
+        path: The path, for a file.
+        detail: For the header, the field and its values; for a schema, its id; for a tombstone, its revision and
+            predicate; for a chunk without files, its status.
+        rows_added: Rows of the added files; None (unknown) for a chunk where tombstones are undone.
+        rows_removed: Rows of the removed files; None (unknown) for a chunk where tombstones delete rows.
     """
 
     kind: Kind
@@ -78,11 +80,11 @@ class DiffRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """All that changed from one revision to another.
+    """The changes from one revision to another.
 
     Attributes:
-        rows: By kind; chunks by number and table, those without files last; files by chunk and path. None only if
-            both have the same tombstones and the same snapshot checksum.
+        rows: By kind; chunks by number and table, those without files last; files by chunk and path. Empty only if
+            tombstones and snapshot checksums are equal.
     """
 
     first: int
@@ -90,47 +92,41 @@ class Difference:
     rows: tuple[DiffRow, ...]
 
     def of(self, kind: Kind) -> list[DiffRow]:
-        """Return the rows of one kind."""
+        """Return the rows of a kind."""
         return [row for row in self.rows if row.kind is kind]
 
 
 def difference(state: State, first: int, second: int) -> Difference:
-    """Return what changed from one revision to another.
+    """Return the changes from one revision to another.
 
     Args:
         state: The head's state.
         first: A readable revision, or the head.
-        second: Another one, before it or after it.
+        second: Another revision, older or newer.
     """
     before, after = (state if each == state.revision else state.without_files_at(each) for each in (first, second))
-    table = state.files.merged().table
-    files, kept = _files(table, _there(table, first), _there(table, second))
-    chunks = _chunks(files, _touched(table.filter(pa.array(kept)), before, after))
-    told = {row.chunk for row in chunks}
-    chunks += [row for row in _statuses(before, after) if row.chunk not in told]
+    columns = state.files.merged()
+    files, kept = _files(columns, columns.in_state(first), columns.in_state(second))
+    common = columns.table.filter(pa.array(kept))
+    chunks = _chunks(files, _places(common, _only(after, before)), _places(common, _only(before, after)))
+    listed = {row.chunk for row in chunks}
+    chunks += [row for row in _statuses(before, after) if row.chunk not in listed]
     rows = (*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks, *files)
     return Difference(first, second, rows or tuple(_checksums(state, first, second)))
 
 
-def _there(table: pa.Table, revision: int) -> np.ndarray:
-    added, removed = np.asarray(table["added"]), np.asarray(table["removed"])
-    return np.asarray((added <= revision) & ((removed == 0) | (removed > revision)))
+def _files(columns: FileColumns, before: np.ndarray, after: np.ndarray) -> tuple[list[DiffRow], np.ndarray]:
+    """Return the files that only one revision has, by chunk and path, and a mask of the files that both have.
 
-
-def _files(table: pa.Table, before: np.ndarray, after: np.ndarray) -> tuple[list[DiffRow], np.ndarray]:
-    """Return the files that only one revision has, by chunk and path, and which rows of a table are files of both.
-
-    A file that went and came back has several rows, of which each revision may have another.
+    A file that a rollback returned has several rows, and each revision may have another of them.
     """
-    went, came = before & ~after, after & ~before
-    again = pa.array(sorted(_paths(table, went) & _paths(table, came)), pa.string())
-    twice = pc.is_in(table["path"], again).to_numpy(zero_copy_only=False)
-    changes = [*_changes(table, went & ~twice, Change.REMOVED), *_changes(table, came & ~twice, Change.ADDED)]
-    return sorted(changes, key=lambda row: (row.chunk, row.path)), after & ~(came & ~twice)
-
-
-def _paths(table: pa.Table, rows: np.ndarray) -> set[str]:
-    return set(table.filter(pa.array(rows))["path"].to_pylist())
+    removed, added = before & ~after, after & ~before
+    returned = columns.among(columns.paths(removed) & columns.paths(added))
+    changes = [
+        *_changes(columns.table, removed & ~returned, Change.REMOVED),
+        *_changes(columns.table, added & ~returned, Change.ADDED),
+    ]
+    return sorted(changes, key=lambda row: (row.chunk, row.path)), after & ~(added & ~returned)
 
 
 def _changes(table: pa.Table, rows: np.ndarray, change: Change) -> Iterator[DiffRow]:
@@ -140,67 +136,43 @@ def _changes(table: pa.Table, rows: np.ndarray, change: Change) -> Iterator[Diff
         yield DiffRow(Kind.FILE, change, row["chunk"], row["schema"], row["table"], row["path"], None, *numbers)
 
 
-def _touched(kept: pa.Table, before: State, after: State) -> dict[Change, _Places]:
-    """Return the chunks and tables with files, here and there, of which tombstones delete rows in one version only.
-
-    Statistics are not looked at, as for what is pending (see `pending_tombstones`).
-    """
-    found: dict[Change, _Places] = {Change.DELETED: set(), Change.UNDELETED: set()}
-    for change, tombstones in ((Change.DELETED, _only(after, before)), (Change.UNDELETED, _only(before, after))):
-        for revision, tombstone in tombstones.items():
-            of_table = pc.and_(pc.equal(kept["schema"], tombstone.schema), pc.equal(kept["table"], tombstone.table))
-            chunks = pc.unique(kept.filter(pc.and_(of_table, pc.less(kept["tombstones_through"], revision)))["chunk"])
-            found[change] |= {(chunk, TableName(tombstone.schema, tombstone.table)) for chunk in chunks.to_pylist()}
-    return found
-
-
 def _only(state: State, other: State) -> dict[int, act.Tombstone]:
     """Return the tombstones by revision that a state has and another one lacks."""
     return {at: each for at, each in state.tombstones.items() if other.tombstones.get(at) != each}
 
 
-def _chunks(files: list[DiffRow], touched: Mapping[Change, _Places]) -> list[DiffRow]:
-    """Return what changed by chunk and table."""
-    groups: dict[_Place, list[DiffRow]] = {place: [] for places in touched.values() for place in places}
+def _places(files: pa.Table, tombstones: Mapping[int, act.Tombstone]) -> set[_Place]:
+    """Return the chunks and tables that tombstones apply to, without regard to statistics."""
+    places = set()
+    for revision, tombstone in tombstones.items():
+        of_table = pc.and_(pc.equal(files["schema"], tombstone.schema), pc.equal(files["table"], tombstone.table))
+        chunks = files.filter(pc.and_(of_table, pc.less(files["tombstones_through"], revision)))["chunk"]
+        places |= {(chunk, tombstone.schema, tombstone.table) for chunk in pc.unique(chunks).to_pylist()}
+    return places
+
+
+def _chunks(files: list[DiffRow], deleted: set[_Place], undeleted: set[_Place]) -> list[DiffRow]:
+    """Return the changes by chunk and table."""
+    groups: dict[_Place, list[DiffRow]] = {place: [] for place in deleted | undeleted}
     for file in files:
-        groups.setdefault(_place(file), []).append(file)
-    deleted, undeleted = touched[Change.DELETED], touched[Change.UNDELETED]
+        groups.setdefault((file.chunk, file.schema, file.table), []).append(file)
     return [_chunk(place, groups[place], place in deleted, place in undeleted) for place in sorted(groups)]
-
-
-def _place(file: DiffRow) -> _Place:
-    assert file.chunk is not None
-    assert file.schema is not None
-    assert file.table is not None
-    return file.chunk, TableName(file.schema, file.table)
 
 
 def _chunk(place: _Place, files: list[DiffRow], deleted: bool, undeleted: bool) -> DiffRow:
     changes = {file.change for file in files}
     without_files = Change.DELETED if deleted else Change.UNDELETED
     change = Change.REWRITTEN if len(changes) > 1 else changes.pop() if changes else without_files
-    chunk, (schema, table) = place
-    return DiffRow(
-        Kind.CHUNK,
-        change,
-        chunk,
-        schema,
-        table,
-        files_added=_sum(files, "files_added"),
-        files_removed=_sum(files, "files_removed"),
-        rows_added=None if undeleted else _sum(files, "rows_added"),
-        rows_removed=None if deleted else _sum(files, "rows_removed"),
-        bytes_added=_sum(files, "bytes_added"),
-        bytes_removed=_sum(files, "bytes_removed"),
-    )
-
-
-def _sum(files: list[DiffRow], name: str) -> int:
-    return sum(getattr(file, name) for file in files)
+    counts: dict[str, Any] = {name: sum(getattr(file, name) for file in files) for name in _COUNTS}
+    if undeleted:
+        counts["rows_added"] = None
+    if deleted:
+        counts["rows_removed"] = None
+    return DiffRow(Kind.CHUNK, change, *place, **counts)
 
 
 def _statuses(before: State, after: State) -> Iterator[DiffRow]:
-    """Yield the chunks that are completed in one version only."""
+    """Yield the chunks that only one version completed."""
     for number in sorted({*before.chunks, *after.chunks}):
         if before.completed(number) != after.completed(number):
             change = Change.ADDED if after.completed(number) else Change.REMOVED
@@ -209,15 +181,15 @@ def _statuses(before: State, after: State) -> Iterator[DiffRow]:
 
 
 def _header(before: State, after: State) -> Iterator[DiffRow]:
-    """Yield what the snapshot's header says otherwise, such as the end of its range."""
-    said, says = ({"snapshot_id": state.snapshot_id} | _vars(state.header) for state in (before, after))
-    for name in says:
-        if said.get(name) != says[name]:
-            yield _changed(name, _text(name, said.get(name)), _text(name, says[name]))
+    """Yield the header's changed fields, such as the end of its range."""
+    old, new = _header_fields(before), _header_fields(after)
+    for name in new:
+        if old.get(name) != new[name]:
+            yield _changed(name, _text(name, old.get(name)), _text(name, new[name]))
 
 
-def _vars(header: act.Header | None) -> dict[str, object]:
-    return {} if header is None else vars(header)
+def _header_fields(state: State) -> dict[str, object]:
+    return {"snapshot_id": state.snapshot_id} | ({} if state.header is None else vars(state.header))
 
 
 def _changed(name: str, old: str, new: str) -> DiffRow:
@@ -249,7 +221,7 @@ def _tombstones(before: State, after: State) -> Iterator[DiffRow]:
 
 
 def _checksums(state: State, first: int, second: int) -> Iterator[DiffRow]:
-    """Yield that the snapshot checksums differ, where nothing else tells two versions apart."""
+    """Yield a change of the snapshot checksum, for versions that differ in nothing else."""
     old, new = (_checksum(state, revision) for revision in (first, second))
     if old != new:
         yield _changed("checksum", old, new)
@@ -258,4 +230,4 @@ def _checksums(state: State, first: int, second: int) -> Iterator[DiffRow]:
 def _checksum(state: State, revision: int) -> str:
     if revision == state.revision and not state.sealed:
         return "none, not sealed"
-    return next(known.seal.checksum for known in reversed(state.seals) if known.revision <= revision)
+    return next(sealed.seal.checksum for sealed in reversed(state.seals) if sealed.revision <= revision)

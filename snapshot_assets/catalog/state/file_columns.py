@@ -1,4 +1,4 @@
-"""Data files in Arrow columns: a row for each interval of a file's life, beside it its statistics."""
+"""Data files in Arrow columns, with their statistics: a row for each interval of a file's life."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ COLUMNS = pa.schema(
         ("removed_at", pa.timestamp("us", "UTC")),
     ]
 )
-"""A row is a file and one interval of its life; `removed` is 0 and `removed_at` NULL while it is live.
+"""A row is a file and one interval of its life. While the file is live, `removed` is 0 and `removed_at` is NULL.
 
 Rows are sorted by chunk, path and `added`.
 """
 
 _BATCH = 4096
-_CHUNKS_AT_HAND = 16
-_OF_A_LIFE = ("added", "removed", "removed_at")
+_CACHED_CHUNKS = 16
+_INTERVAL = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
 
 Removal = tuple[int, datetime]
-"""The revision that left something unneeded, and when it was committed."""
+"""The revision that left an object unreferenced, and when it was committed."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FileState:
     Attributes:
         added: Revision that added it.
         removed: Revision that removed it; 0 while it is live.
-        removed_at: When that was committed.
+        removed_at: When that revision was committed.
     """
 
     file: DataFile
@@ -63,7 +63,7 @@ class FileState:
     removed_at: datetime | None = None
 
     def in_state(self, revision: int) -> bool:
-        """Tell whether the state at a revision has the file."""
+        """Return whether the state at a revision has the file."""
         return self.added <= revision and (not self.removed or revision < self.removed)
 
 
@@ -72,7 +72,7 @@ class FileColumns:
     """Files in columns.
 
     Attributes:
-        table: Columns as `COLUMNS` has them.
+        table: Columns as in `COLUMNS`.
         bounds: Statistics of the files by their row in the table.
     """
 
@@ -87,17 +87,29 @@ class FileColumns:
     @cached_property
     def live(self) -> np.ndarray:
         """Whether each row is live."""
-        return np.asarray(np.asarray(self.table["removed"]) == 0)
+        return np.asarray(self.column("removed") == 0)
 
     def column(self, name: str) -> np.ndarray:
         """Return the values of a column of numbers."""
         return np.asarray(self.table[name])
 
+    def in_state(self, revision: int) -> np.ndarray:
+        """Return whether the state at a revision has each row."""
+        return np.asarray((self.column("added") <= revision) & (self.live | (self.column("removed") > revision)))
+
+    def among(self, paths: set[str]) -> np.ndarray:
+        """Return whether each row is a file with one of some paths."""
+        return np.asarray(pc.is_in(self.table["path"], pa.array(sorted(paths), pa.string())))
+
+    def paths(self, rows: np.ndarray) -> set[str]:
+        """Return the paths of the rows that a mask selects."""
+        return set(self.table["path"].filter(pa.array(rows)).to_pylist())
+
     @cached_property
     def live_rows(self) -> Callable[[int], dict[str, int]]:
-        """Return the live rows of a chunk by path; a few chunks are kept at hand, since changes come by chunk."""
+        """Returns the live rows of a chunk by path. Changes come chunk by chunk, so a few chunks are cached."""
 
-        @lru_cache(_CHUNKS_AT_HAND)
+        @lru_cache(_CACHED_CHUNKS)
         def of(chunk: int) -> dict[str, int]:
             place = self.rows_of(chunk)
             rows = np.flatnonzero(self.live[place]) + place.start
@@ -117,23 +129,34 @@ class FileColumns:
 
     def take(self, rows: np.ndarray) -> FileColumns:
         """Return some rows, in the order given."""
-        return FileColumns(
-            self.table.take(pa.array(rows)).combine_chunks(), self.bounds.take(rows, self.table.num_rows)
-        )
+        bounds = self.bounds.take(rows, self.table.num_rows)
+        return FileColumns(self.table.take(pa.array(rows)).combine_chunks(), bounds)
 
     def last_rows(self, paths: set[str]) -> dict[str, int]:
-        """Return by path the last row of the files among these that are not live."""
-        rows = np.flatnonzero(among(self.table, paths).to_numpy(zero_copy_only=False))
+        """Return by path the last row of each of these files that is not live."""
+        rows = np.flatnonzero(self.among(paths))
         names = self.table["path"].take(pa.array(rows)).to_pylist()
-        found = dict(zip(names, rows.tolist(), strict=True))
-        return {path: row for path, row in found.items() if not self.live[row]}
+        last = dict(zip(names, rows.tolist(), strict=True))
+        return {path: row for path, row in last.items() if not self.live[row]}
 
-    def with_interval(self, rows: Sequence[int], added: int) -> FileColumns:
-        """Return these rows, and some of them once more, live since a revision."""
-        again = self.take(np.array(rows, dtype=np.int64))
-        table = never_removed(again.table)
-        since = pa.repeat(pa.scalar(added, COLUMNS.field("added").type), table.num_rows)
-        return self.concat(FileColumns(with_column(table, "added", since), again.bounds)).sorted()
+    def with_values(self, rows: np.ndarray, **columns: object) -> FileColumns:
+        """Return these rows with other values where a mask is true.
+
+        Args:
+            rows: The mask.
+            columns: By column, one value for all of these rows, or a list with a value for each.
+        """
+        table = self.table
+        for name, value in columns.items():
+            field = COLUMNS.field(name)
+            new = pa.array(value, field.type) if isinstance(value, list) else pa.scalar(value, field.type)
+            values = pc.replace_with_mask(table[name].combine_chunks(), pa.array(rows), new)
+            table = table.set_column(table.schema.get_field_index(name), field, values)
+        return FileColumns(table, self.bounds)
+
+    def as_live(self, **columns: object) -> FileColumns:
+        """Return these rows as live ones, with other values in some columns."""
+        return self.with_values(np.ones(self.table.num_rows, dtype=bool), removed=0, removed_at=None, **columns)
 
     def sorted(self) -> FileColumns:
         """Return the rows by chunk, path and `added`."""
@@ -141,67 +164,51 @@ class FileColumns:
         return self.take(order.to_numpy())
 
     def concat(self, other: FileColumns) -> FileColumns:
-        """Return these rows and then the others."""
+        """Return these rows, then the others."""
         table = pa.concat_tables([self.table, other.table]).unify_dictionaries()
         return FileColumns(table.combine_chunks(), self.bounds.concat(other.bounds, self.table.num_rows))
+
+    def not_retained(self, retained: Sequence[int]) -> FileColumns:
+        """Return all intervals of the files that no retained revision, ascending, has."""
+        marks = np.array([*retained, _NEVER], dtype=np.int64)
+        needed = marks[np.searchsorted(marks, self.column("added"))] < self._ends()
+        kept = pc.unique(self.table.filter(pa.array(needed))["path"])
+        return self.take(np.flatnonzero(~np.asarray(pc.is_in(self.table["path"], kept))))
+
+    def newest_expiry(self, expired: Mapping[int, Removal]) -> np.ndarray:
+        """Return for each interval the newest revision that let a revision in it expire, 0 for none.
+
+        Both may be many. Each pass computes the greatest of 1, 2, 4, … neighbours; two overlapping ranges of such a
+        width make up any interval.
+        """
+        marks = np.array(sorted(expired), dtype=np.int64)
+        greatest = np.array([expired[int(each)][0] for each in marks], dtype=np.int64)
+        first, end = np.searchsorted(marks, self.column("added")), np.searchsorted(marks, self._ends())
+        newest, width = np.zeros(self.table.num_rows, dtype=np.int64), 1
+        while width <= len(marks):
+            rows = np.flatnonzero((end - first >= width) & (end - first < 2 * width))
+            newest[rows] = np.maximum(greatest[first[rows]], greatest[end[rows] - width])
+            greatest = np.maximum(greatest[:-width], greatest[width:])
+            width *= 2
+        return newest
+
+    def _ends(self) -> np.ndarray:
+        """Return the revision that ended each interval."""
+        return np.where(self.live, _NEVER, self.column("removed"))
 
 
 def columns_of(files: Sequence[FileState]) -> FileColumns:
     """Return files in columns, in the order given."""
     values: dict[str, list[object]] = {
-        name: [getattr(known if name in _OF_A_LIFE else known.file, name) for known in files] for name in COLUMNS.names
+        name: [getattr(state if name in _INTERVAL else state.file, name) for state in files] for name in COLUMNS.names
     }
-    values |= {name: [bytes.fromhex(getattr(known.file, name)) for known in files] for name in ("attempt", "sha256")}
+    values |= {name: [bytes.fromhex(getattr(state.file, name)) for state in files] for name in ("attempt", "sha256")}
     rows = pa.table([pa.array(values[each.name], each.type) for each in COLUMNS], COLUMNS)
-    return FileColumns(rows, bounds_of([known.file for known in files]))
-
-
-def among(table: pa.Table, paths: set[str]) -> pa.Array:
-    """Return whether each row is of a file among these."""
-    return pc.is_in(table["path"], pa.array(sorted(paths), pa.string())).combine_chunks()
-
-
-def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """Return rows with other values in a column."""
-    return table.set_column(table.schema.get_field_index(name), COLUMNS.field(name), values)
-
-
-def never_removed(table: pa.Table) -> pa.Table:
-    """Return rows as live ones."""
-    live = with_column(table, "removed", pa.repeat(pa.scalar(0, COLUMNS.field("removed").type), table.num_rows))
-    return with_column(live, "removed_at", pa.nulls(table.num_rows, COLUMNS.field("removed_at").type))
+    return FileColumns(rows, bounds_of([state.file for state in files]))
 
 
 def _state_of(row: dict[str, Any]) -> FileState:
-    added, removed, removed_at = row.pop("added"), row.pop("removed"), row.pop("removed_at")
+    added, removed, removed_at = (row.pop(name) for name in _INTERVAL)
     check_data_path(row["path"], row["chunk"])
     file = DataFile(**(row | {"attempt": row["attempt"].hex(), "sha256": row["sha256"].hex()}))
     return FileState(file, added, removed, removed_at)
-
-
-def not_retained(table: pa.Table, retained: Sequence[int]) -> pa.Table:
-    """Return all intervals of the files that no retained revision, ascending, has."""
-    marks = np.array([*retained, _NEVER], dtype=np.int64)
-    added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
-    first = np.searchsorted(marks, added)
-    needed = pa.array(marks[first] < np.where(removed == 0, _NEVER, removed))
-    kept = pc.unique(table.filter(needed)["path"])
-    return table.filter(pc.invert(pc.is_in(table["path"], kept)))
-
-
-def newest_expiry(table: pa.Table, expired: Mapping[int, Removal]) -> np.ndarray:
-    """Return for each interval the newest revision that let one in it expire, 0 for none; of both there may be many.
-
-    Level by level the greatest of 1, 2, 4, … neighbours is known, and two of those that overlap make up any interval.
-    """
-    marks = np.array(sorted(expired), dtype=np.int64)
-    greatest = np.array([expired[int(each)][0] for each in marks], dtype=np.int64)
-    added, removed = (np.asarray(table[name]) for name in ("added", "removed"))
-    first, end = np.searchsorted(marks, added), np.searchsorted(marks, np.where(removed == 0, _NEVER, removed))
-    found, width = np.zeros(len(added), dtype=np.int64), 1
-    while width <= len(marks):
-        rows = np.flatnonzero((end - first >= width) & (end - first < 2 * width))
-        found[rows] = np.maximum(greatest[first[rows]], greatest[end[rows] - width])
-        greatest = np.maximum(greatest[:-width], greatest[width:])
-        width *= 2
-    return found

@@ -1,6 +1,6 @@
-"""Which files of a state may hold rows of a table, of a time range, or ones of which a predicate is true.
+"""File pruning: which files of a state may hold rows of a table, of a time range, or rows that match a predicate.
 
-Everything is computed on columns: a million files are looked through in less time than one of them takes to open.
+Everything is computed on columns, so that pruning a million files takes less time than opening one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from heapq import merge
 import numpy as np
 import pyarrow as pa
 
-from snapshot_assets.catalog.state.bounds_evaluation import Files
+from snapshot_assets.catalog.state.bounds_evaluation import BoundsEvaluation
 from snapshot_assets.catalog.state.file_columns import FileColumns, FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format.actions import Header, Tombstone
@@ -29,10 +29,10 @@ _LAST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Match:
-    """A live file that may hold a row that is asked for.
+    """A live file that may hold matching rows.
 
     Attributes:
-        certain: Whether all its rows are asked for, so that none has to be looked at.
+        certain: Whether all its rows match, so that its rows need no filter.
     """
 
     file: DataFile
@@ -43,7 +43,7 @@ class Match:
 
 @dataclass(frozen=True)
 class _FilePart:
-    """Some of a state's files, and which of them may hold rows that are asked for, and hold no others."""
+    """Some of a state's files, and masks of those that may hold matching rows and of those that hold no others."""
 
     base: FileColumns
     files: list[FileState] | None
@@ -59,35 +59,35 @@ class _FilePart:
 
 @dataclass(frozen=True)
 class FileMatches:
-    """The files that may hold rows that are asked for."""
+    """The files that may hold matching rows."""
 
     parts: Sequence[_FilePart]
 
     def __iter__(self) -> Iterator[Match]:
-        """Yield them by chunk and path; files that came from a checkpoint are without their statistics."""
+        """Yield the files by chunk and path; files from a checkpoint lack their statistics."""
         yield from merge(*(part.matches(number) for number, part in enumerate(self.parts)), key=_order)
 
     def totals(self, *, certain: bool = False) -> tuple[int, int, int]:
-        """Return how many files they are, and their rows and bytes.
+        """Return the number of files, their rows, and their bytes.
 
         Args:
-            certain: Count only those of which all rows are asked for.
+            certain: Whether to count only the files whose rows all match.
         """
-        found = [(part.base, part.certain if certain else part.may) for part in self.parts]
-        columns = (sum(int(base.column(name)[kept].sum()) for base, kept in found) for name in ("rows", "bytes"))
-        return sum(int(kept.sum()) for _, kept in found), next(columns), next(columns)
+        masks = [(part.base, part.certain if certain else part.may) for part in self.parts]
+        rows, size = (sum(int(base.column(name)[mask].sum()) for base, mask in masks) for name in ("rows", "bytes"))
+        return sum(int(mask.sum()) for _, mask in masks), rows, size
 
     def statistics(self, column: str, matches: Sequence[Match]) -> list[ColumnStatistics | None]:
-        """Return the statistics of one column of some files, None of those that have none."""
-        found: dict[tuple[int, int], ColumnStatistics] = {}
+        """Return the statistics of one column of some files, None for a file without them."""
+        statistics: dict[tuple[int, int], ColumnStatistics] = {}
         for number, part in enumerate(self.parts):
-            wanted = np.array(sorted(match._row for match in matches if match._part == number), dtype=np.int64)
-            for table in part.base.bounds.known(column).values() if len(wanted) else ():
-                places = np.flatnonzero(np.isin(table["file"].to_numpy(), wanted))
+            rows = np.array(sorted(match._row for match in matches if match._part == number), dtype=np.int64)
+            for table in part.base.bounds.of_or_none(column).values() if len(rows) else ():
+                places = np.flatnonzero(np.isin(table["file"].to_numpy(), rows))
                 for each in table.take(pa.array(places)).to_pylist():
                     bounds = each["null_count"], each["minimum"], each["maximum"]
-                    found[number, each["file"]] = ColumnStatistics(column, *bounds)
-        return [found.get((match._part, match._row)) for match in matches]
+                    statistics[number, each["file"]] = ColumnStatistics(column, *bounds)
+        return [statistics.get((match._part, match._row)) for match in matches]
 
 
 def _order(match: Match) -> tuple[int, str]:
@@ -95,7 +95,7 @@ def _order(match: Match) -> tuple[int, str]:
 
 
 def written_schemas(documents: Mapping[int, DatabaseSchema], name: TableName) -> dict[int, pa.Schema]:
-    """Return a table's columns by schema id, as files hold them; none where a schema lacks the table."""
+    """Return a table's columns by schema id, as files hold them; no columns for a schema without the table."""
     return {
         number: next((table.arrow_schema() for table in schema.tables if table.table_name == name), _NO_COLUMNS)
         for number, schema in documents.items()
@@ -112,17 +112,16 @@ def match_files(
     end: datetime | None = None,
     older_than: int | None = None,
 ) -> FileMatches:
-    """Return the live files that may hold rows that are asked for.
+    """Return the live files that may hold matching rows.
 
     Args:
         state: The state.
-        table: Files of this table; None for all.
-        predicate: Rows of which it is true; None for all. It is asked of one table.
-        written: The table's columns by schema id (see `written_schemas`), with a predicate: what is not known of a
-            file's columns excludes nothing.
-        start: Rows of timed chunks from this time on; None for all.
-        end: Rows of timed chunks before this time; None for all.
-        older_than: Files whose `tombstones_through` is below this revision.
+        table: Only files of this table; None for all.
+        predicate: Only rows of `table` that match it; None for all.
+        written: The table's columns by schema id, for a predicate; see `written_schemas`.
+        start: Only rows of timed chunks from this time on; None for all.
+        end: Only rows of timed chunks before this time; None for all.
+        older_than: Only files whose `tombstones_through` is below this revision; None for all.
     """
     parts = []
     for base, live, files in state.files.columns():
@@ -136,23 +135,23 @@ def match_files(
             overlapping, covered = _in_range(base.chunk, state.header, start, end)
             may, certain = may & overlapping, certain & covered
         if predicate is not None and may.any():
-            files_of = Files(base.column("rows"), base.column("schema_id"), base.bounds, written or {})
-            of = files_of.outcomes(predicate)
-            may, certain = may & of.true, certain & of.true & ~of.false & ~of.unknown
+            evaluation = BoundsEvaluation(base.column("rows"), base.column("schema_id"), base.bounds, written or {})
+            answers = evaluation.answers(predicate)
+            may, certain = may & answers.true, certain & answers.true & ~answers.false & ~answers.unknown
         parts.append(_FilePart(base, files, may, certain))
     return FileMatches(parts)
 
 
 def _has(column: pa.ChunkedArray, value: str) -> np.ndarray:
-    """Tell which values of a dictionary column are the wanted one."""
-    found = [chunk.indices.to_numpy() == chunk.dictionary.index(value).as_py() for chunk in column.chunks]
-    return np.concatenate([np.zeros(0, dtype=bool), *found])
+    """Return which values of a dictionary column equal a value."""
+    equal = [chunk.indices.to_numpy() == chunk.dictionary.index(value).as_py() for chunk in column.chunks]
+    return np.concatenate([np.zeros(0, dtype=bool), *equal])
 
 
 def _in_range(
     chunks: np.ndarray, header: Header | None, start: datetime | None, end: datetime | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tell which chunks have a window that overlaps a time range, and which have one that lies in it."""
+    """Return which chunks have a window that overlaps a time range, and which have a window inside it."""
     if header is None or header.start is None:
         nothing = np.zeros(len(chunks), dtype=bool)
         return nothing, nothing
@@ -167,10 +166,10 @@ def _in_range(
 
 
 def pending_tombstones(state: State) -> dict[int, Tombstone]:
-    """Return the tombstones by revision that some live file's rows have still to be filtered by.
+    """Return by revision the tombstones that some live file's rows still have to be filtered by.
 
-    What statistics would exclude is not looked at: which tombstones are pending is part of a snapshot's checksum, and
-    must not depend on how well bounds are compared.
+    Statistics are ignored: pending tombstones are part of a snapshot's checksum, which must not depend on how well
+    bounds are compared.
     """
     return {
         revision: tombstone
@@ -185,11 +184,11 @@ def _table_of(tombstone: Tombstone) -> TableName:
 
 @dataclass(frozen=True)
 class Deletions:
-    """What tombstones delete of a table's files: which rows, or all.
+    """The rows of a table's files that tombstones delete.
 
     Attributes:
         predicates: By path and revision of a tombstone, the predicates that a file's rows must be filtered by.
-        dropped: Paths of files that are deleted whole.
+        dropped: Paths of the files whose rows are all deleted.
     """
 
     predicates: Mapping[str, Mapping[int, Predicate]]
@@ -206,13 +205,13 @@ def deletions(
     written: Mapping[int, pa.Schema],
     tombstones: Mapping[int, Tombstone] | None = None,
 ) -> Deletions:
-    """Return what tombstones delete of a table; a file whose statistics exclude one is not filtered by it.
+    """Return the rows of a table that tombstones delete, except of files whose statistics exclude them.
 
     Args:
         state: The state.
         table: The table.
-        written: Its columns by schema id; see `written_schemas`.
-        tombstones: By revision, those that are looked at; None for the state's own.
+        written: The table's columns by schema id; see `written_schemas`.
+        tombstones: The tombstones by revision; None for the state's own.
     """
     predicates: dict[str, dict[int, Predicate]] = {}
     dropped: set[str] = set()

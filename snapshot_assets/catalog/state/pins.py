@@ -1,4 +1,4 @@
-"""The pins of a location: tags by name and savepoints by number, as the log's actions on them leave them."""
+"""The pins of a location: tags by name and savepoints by number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PinAction = (
 
 @dataclass(frozen=True)
 class TagState:
-    """A tag, the writer that created it, where that stands in the log, and the format version of its object."""
+    """A tag, the writer and revision that created it, and the format version of its object."""
 
     tag: act.TagCreated
     created_by: str
@@ -25,13 +25,13 @@ class TagState:
 
     @property
     def pin(self) -> act.TagCreated:
-        """What it pins, and its object."""
+        """The tag, as a pin."""
         return self.tag
 
 
 @dataclass(frozen=True)
 class SavepointState:
-    """A savepoint, the writer that created it, where that stands in the log, and the format version of its object."""
+    """A savepoint, the writer and revision that created it, and the format version of its object."""
 
     savepoint: act.SavepointCreated
     created_by: str
@@ -40,7 +40,7 @@ class SavepointState:
 
     @property
     def pin(self) -> act.SavepointCreated:
-        """What it pins, and its object."""
+        """The savepoint, as a pin."""
         return self.savepoint
 
 
@@ -49,7 +49,7 @@ PinState = TagState | SavepointState
 
 @dataclass(frozen=True)
 class Place:
-    """Where an action stands: in which revision, whose writer it was, and the format version then."""
+    """The revision of an action, its writer, and the format version at that revision."""
 
     revision: int
     writer: str
@@ -58,12 +58,12 @@ class Place:
 
 @dataclass
 class Pins:
-    """All pins that there are.
+    """All pins of a location.
 
     Attributes:
         tags: By name.
         savepoints: By id.
-        last_savepoint: The greatest id that ever was, 0 for none.
+        last_savepoint: The greatest id ever used, 0 for none.
     """
 
     tags: dict[str, TagState] = field(default_factory=dict)
@@ -80,31 +80,31 @@ class Pins:
 
     def revisions(self) -> set[int]:
         """Return the revisions that are pinned."""
-        return {known.pin.revision for known in self}
+        return {state.pin.revision for state in self}
 
     def fold(self, action: PinAction, place: Place, sealed: Callable[[int], bool], name: str) -> None:
         """Fold one action.
 
         Args:
-            action: It.
-            place: Where it stands.
-            sealed: Tells whether a revision is sealed: only such ones can be pinned.
+            action: The action.
+            place: Its revision, writer and format version.
+            sealed: Returns whether a revision is sealed; only sealed revisions can be pinned.
             name: The transaction's path, for messages.
 
         Raises:
-            DocumentError: It contradicts what is there.
+            DocumentError: The action contradicts the pins.
         """
         match action:
             case act.TagCreated():
                 self._expect(action.name not in self.tags, f"creates {action}, which is there already", name)
-                self._tag(action, place, sealed, name)
+                self._add_tag(action, place, sealed, name)
             case act.TagReplaced():
                 self._expect(action.tag.name in self.tags, f"replaces {action.tag}, which is not there", name)
-                self._tag(action.tag, place, sealed, name)
+                self._add_tag(action.tag, place, sealed, name)
             case act.TagRenamed():
                 self._expect(action.tag.name not in self.tags, f"creates {action.tag}, which is there already", name)
                 self._drop_tag(action.name, name)
-                self._tag(action.tag, place, sealed, name)
+                self._add_tag(action.tag, place, sealed, name)
             case act.TagDeleted():
                 self._drop_tag(action.name, name)
             case act.SavepointCreated():
@@ -114,21 +114,21 @@ class Pins:
                 self.savepoints[action.id] = SavepointState(action, place.writer, place.revision, place.version)
                 self.last_savepoint = action.id
             case act.SavepointDeleted():
-                # A checkpoint says of the last savepoint that it was, so that no other gets its number.
-                known = self.savepoints.pop(action.id, None) is not None or action.id > self.last_savepoint
-                self._expect(known, f"deletes savepoint {action.id}, which is not there", name)
+                # A checkpoint keeps the deletion of the last savepoint, so that its id is never used again.
+                deleted = self.savepoints.pop(action.id, None) is not None or action.id > self.last_savepoint
+                self._expect(deleted, f"deletes savepoint {action.id}, which is not there", name)
                 self.last_savepoint = max(self.last_savepoint, action.id)
 
-    def still_said(self, action: PinAction, revision: int) -> Iterator[PinAction]:
-        """Yield what a checkpoint has to say of an action, so that folding it gives these pins: nothing if it is gone.
+    def retained_actions(self, action: PinAction, revision: int) -> Iterator[PinAction]:
+        """Yield what a checkpoint keeps of an action, so that folding the checkpoint gives these pins.
 
         Args:
-            action: It.
-            revision: Where it stands.
+            action: The action.
+            revision: Its revision.
         """
         match action:
             case act.TagRenamed() | act.TagReplaced():
-                yield from self.still_said(action.tag, revision)
+                yield from self.retained_actions(action.tag, revision)
             case act.TagCreated() if action.name in self.tags and self.tags[action.name].committed == revision:
                 yield self.tags[action.name].tag
             case act.SavepointCreated() if action.id in self.savepoints:
@@ -136,16 +136,15 @@ class Pins:
             case act.SavepointDeleted() if action.id == self.last_savepoint:
                 yield action
 
-    def _tag(self, tag: act.TagCreated, place: Place, sealed: Callable[[int], bool], name: str) -> None:
+    def _add_tag(self, tag: act.TagCreated, place: Place, sealed: Callable[[int], bool], name: str) -> None:
         check_tag_path(tag.object.path, tag.name)
         self._expect(sealed(tag.revision), f"tags revision {tag.revision}, which is not sealed", name)
         self.tags[tag.name] = TagState(tag, place.writer, place.revision, place.version)
 
     def _drop_tag(self, tag: str, name: str) -> None:
-        known = self.tags.pop(tag, None)
-        self._expect(known is not None, f"deletes tag {tag!r}, which is not there", name)
+        self._expect(self.tags.pop(tag, None) is not None, f"deletes tag {tag!r}, which is not there", name)
 
     @staticmethod
-    def _expect(so: bool, otherwise: str, name: str) -> None:
-        if not so:
+    def _expect(condition: bool, otherwise: str, name: str) -> None:
+        if not condition:
             raise DocumentError(f"{name} {otherwise}.", object=name)

@@ -1,9 +1,12 @@
-"""Which events a checkpoint keeps: those that say something about the head or about a sealed revision."""
+"""Selects the events that a checkpoint keeps: those that the head or a readable revision needs.
+
+The selection depends only on the log, never on which checkpoints were read on the way.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,144 +16,130 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+_Key = tuple[int, type[act.Action], int]
+"""The revision and type of an action, and its chunk or schema."""
 
 
 def needed_events(state: State, *, recent_expiries: bool = True) -> Iterator[Event]:
     """Yield the events from which the head and every readable revision can be folded, in their order.
 
-    Left out are words on chunks that others followed before anything was sealed, on work that ended or began again, on
-    seals that expired, and on pins that are gone: what is kept must not depend on which checkpoints lie on the way.
-    What expired, by itself or with its last pin, is told for two more grace periods, and so are schemas that only it
-    needed: garbage collection counts from there.
+    Checkpoints drop actions on chunks that another action followed before a readable seal, finished work, expired
+    seals, and deleted pins. Expiries and the schemas of expired revisions stay for two grace periods, because garbage
+    collection measures the age of files from there.
 
     Args:
         state: The head.
-        recent_expiries: Yield also what is only kept for garbage collection.
+        recent_expiries: Whether to yield also what only garbage collection needs.
     """
-    seals = [seal.revision for seal in state.readable()]
-    ends, working = _chunk_ends(state.events), _working_since(state.events)
     since = state.expiries_kept_since if recent_expiries else _NEVER
-    schemas = _schemas_kept(state.events, seals, since)
+    readable = [seal.revision for seal in state.readable()]
+    kept = _kept_on_chunks_and_schemas(state, readable, since)
     for event in state.events:
-        young = event.committed_at > since
-        kept = tuple(_kept(event, seals, ends, working, schemas, state.pins, young=young))
-        if kept:
-            yield replace(event, actions=kept)
+        actions = tuple(_kept_actions(event, state.pins, kept, set(readable), since))
+        if actions:
+            yield replace(event, actions=actions)
 
 
-def _chunk_ends(events: Iterable[Event]) -> dict[tuple[int, int], int]:
-    """Return by revision and chunk when a chunk's next action came, or a new snapshot began."""
-    ends: dict[tuple[int, int], int] = {}
-    open_since: dict[int, int] = {}
-    for event in events:
-        for action in event.actions:
-            match action:
-                case act.Chunk():
-                    if action.id in open_since:
-                        ends[open_since[action.id], action.id] = event.revision
-                    open_since[action.id] = event.revision
-                case act.Begin() | act.Rollback():
-                    ends |= {(since, chunk): event.revision for chunk, since in open_since.items()}
-                    open_since = {}
-    return ends
+def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: datetime) -> set[_Key]:
+    recent = [event for event in state.events if event.committed_at > since]
+    expiries = [action for event in recent for action in event.actions if isinstance(action, act.Expired)]
+    needing_schemas = sorted({*readable, *(revision for expiry in expiries for revision in expiry.revisions)})
+    kept: set[_Key] = set()
+    for added, action, number, end in _lives(state.events):
+        keep = end is None
+        if end is not None and isinstance(action, act.Chunk):
+            keep = _any_between(readable, added.revision, end.revision)
+        elif end is not None and isinstance(action, act.SchemaAdded):
+            keep = end.committed_at > since or _any_between(needing_schemas, added.revision, end.revision)
+        if keep:
+            kept.add((added.revision, type(action), number))
+    return kept
 
 
-def _working_since(events: Iterable[Event]) -> dict[int, int]:
-    """Return by chunk in progress the revision that said so last."""
-    since: dict[int, int] = {}
-    for event in events:
-        for action in event.actions:
-            match action:
-                case act.ChunksInProgress():
-                    since.update(dict.fromkeys(action.chunks, event.revision))
-                case act.Chunk():
-                    since.pop(action.id, None)
-                case act.Begin() | act.Rollback():
-                    since = {}
-    return since
-
-
-def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdded, Event | None]]:
-    """Yield each schema with the event that added it, and the one that ended its snapshot; None for the head's."""
-    living: list[tuple[Event, act.SchemaAdded]] = []
-    for event in events:
-        for action in event.actions:
-            match action:
-                case act.SchemaAdded():
-                    living.append((event, action))
-                case act.Begin() | act.Rollback():
-                    yield from ((added, schema, event) for added, schema in living)
-                    living = []
-    yield from ((added, schema, None) for added, schema in living)
-
-
-def document_lives(events: Sequence[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
-    """Yield each receipt and schema document, the revision that named it, and the one that ended that, if any."""
-    ends = _chunk_ends(events)
-    for event in events:
-        for action in event.actions:
-            if isinstance(action, act.Chunk):
-                end = ends.get((event.revision, action.id))
-                yield from ((ref, event.revision, end) for ref in action.receipts)
-    for added, schema, ended in schema_lives(events):
-        yield from ((ref, added.revision, None if ended is None else ended.revision) for ref in schema.files)
-
-
-def _schemas_kept(events: Sequence[Event], seals: list[int], since: datetime) -> set[tuple[int, int]]:
-    """Return revision and id of the schemas of the head, of readable revisions, and of what went of late."""
-    expired = (
-        revision
-        for event in events
-        if event.committed_at > since
-        for action in event.actions
-        if isinstance(action, act.Expired)
-        for revision in action.revisions
-    )
-    needing = sorted({*seals, *expired})
-    return {
-        (added.revision, schema.schema_id)
-        for added, schema, end in schema_lives(events)
-        if end is None or end.committed_at > since or _sealed_between(needing, added.revision, end.revision)
-    }
-
-
-def _kept(
-    event: Event,
-    seals: list[int],
-    ends: dict[tuple[int, int], int],
-    working: dict[int, int],
-    schemas: set[tuple[int, int]],
-    pins: Pins,
-    *,
-    young: bool,
+def _kept_actions(
+    event: Event, pins: Pins, kept: set[_Key], readable: set[int], since: datetime
 ) -> Iterator[act.Action]:
     for action in event.actions:
         match action:
             case act.Chunk():
-                end = ends.get((event.revision, action.id))
-                if end is None or _sealed_between(seals, event.revision, end):
+                if (event.revision, act.Chunk, action.id) in kept:
                     yield action
             case act.SchemaAdded():
-                if (event.revision, action.schema_id) in schemas:
+                if (event.revision, act.SchemaAdded, action.schema_id) in kept:
                     yield action
             case act.ChunksInProgress():
-                chunks = tuple(chunk for chunk in action.chunks if working.get(chunk) == event.revision)
+                chunks = tuple(each for each in action.chunks if (event.revision, type(action), each) in kept)
                 if chunks:
                     yield replace(action, chunks=chunks)
             case act.Seal():
-                if _sealed_between(seals, event.revision, event.revision + 1):
+                if event.revision in readable:
                     yield action
             case act.Expired():
-                kept = tuple(each for each in action.revisions if young or _sealed_between(seals, each, each + 1))
-                if kept:
-                    yield replace(action, revisions=kept)
+                revisions = tuple(each for each in action.revisions if event.committed_at > since or each in readable)
+                if revisions:
+                    yield replace(action, revisions=revisions)
             case _ if isinstance(action, PinAction):
-                yield from pins.still_said(action, event.revision)
+                yield from pins.retained_actions(action, event.revision)
             case _:
                 yield action
 
 
-def _sealed_between(seals: list[int], first: int, end: int) -> bool:
-    """Tell whether a revision of `[first, end)` is sealed."""
-    place = bisect_left(seals, first)
-    return place < len(seals) and seals[place] < end
+def _lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Event | None]]:
+    """Yield each action on chunks and schemas: its event, the action, its chunk or schema, and the event that ended it.
+
+    A chunk's next action ends an action on the chunk. The next snapshot ends all. The last event is None at the head.
+    """
+    living: dict[tuple[object, ...], tuple[Event, act.Action, int]] = {}
+    for event in events:
+        for action in event.actions:
+            for key in _ended_keys(action, living):
+                yield *living.pop(key), event
+            match action:
+                case act.Chunk():
+                    living[act.Chunk, action.id] = event, action, action.id
+                case act.ChunksInProgress():
+                    living |= {(act.ChunksInProgress, chunk): (event, action, chunk) for chunk in action.chunks}
+                case act.SchemaAdded():
+                    living[act.SchemaAdded, event.revision, action.schema_id] = event, action, action.schema_id
+    for added, action, number in living.values():
+        yield added, action, number, None
+
+
+def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object]) -> list[tuple[object, ...]]:
+    match action:
+        case act.Begin() | act.Rollback():
+            return list(living)
+        case act.Chunk():
+            keys: list[tuple[object, ...]] = [(act.Chunk, action.id), (act.ChunksInProgress, action.id)]
+            return [key for key in keys if key in living]
+    return []
+
+
+def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdded, Event | None]]:
+    """Yield each schema with the event that added it and the event that ended its snapshot, None for the head's."""
+    for added, action, _, end in _lives(events):
+        if isinstance(action, act.SchemaAdded):
+            yield added, action, end
+
+
+def document_lives(events: Iterable[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
+    """Yield each receipt and schema document, the revision that named it, and the revision that ended its use."""
+    for added, action, _, end in _lives(events):
+        for ref in documents_of(action):
+            yield ref, added.revision, None if end is None else end.revision
+
+
+def documents_of(action: act.Action) -> tuple[act.ObjectRef, ...]:
+    """Return the receipts or schema documents that an action names."""
+    match action:
+        case act.SchemaAdded():
+            return action.files
+        case act.Chunk():
+            return action.receipts
+    return ()
+
+
+def _any_between(revisions: Sequence[int], first: int, end: int) -> bool:
+    """Return whether `[first, end)` holds one of some ascending revisions."""
+    place = bisect_left(revisions, first)
+    return place < len(revisions) and revisions[place] < end

@@ -61,7 +61,7 @@ def rows_outside(state: State) -> tuple[act.RowsOutside, ...]:
 
 
 def outside_text(state: State) -> str:
-    """Return a sentence part on the rows outside the range that were not exported; "" if there are none."""
+    """Return a sentence part on rows outside the range that were not exported; "" without such rows."""
     rows, header = sum(each.rows for each in rows_outside(state)), state.header
     if not rows or header is None or header.start is None or header.end is None:
         return ""
@@ -94,11 +94,7 @@ class RevisionSummary:
 
 
 def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
-    """Return a summary of each readable revision, ascending.
-
-    Args:
-        state: The head's state.
-    """
+    """Return a summary of each revision that the head can read, ascending."""
     seals = state.readable()
     revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
     totals = zip(*(_totals(state.files, name, revisions) for name in ("rows", "", "bytes")), strict=True)

@@ -7,14 +7,14 @@ deleted together with their pin.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.retained_events import needed_events, schema_lives
+from snapshot_assets.catalog.state.retained_events import documents_of, needed_events, schema_lives
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import new_attempt, tag_path
@@ -105,15 +105,7 @@ def _ending(pin: PinState, replaced_by: int | None) -> tuple[act.Action, str]:
 def needed_documents(state: State) -> dict[str, int]:
     """Return the sizes of the receipts and schema documents that the head or a readable revision needs, by path."""
     events = needed_events(state, recent_expiries=False)
-    return {ref.path: ref.bytes for event in events for action in event.actions for ref in _documents_of(action)}
-
-
-def _documents_of(action: act.Action) -> Iterator[act.ObjectRef]:
-    match action:
-        case act.SchemaAdded():
-            yield from action.files
-        case act.Chunk():
-            yield from action.receipts
+    return {ref.path: ref.bytes for event in events for action in event.actions for ref in documents_of(action)}
 
 
 def expiries_since(state: State, before: datetime, written_at: Callable[[int], datetime]) -> dict[int, Removal]:

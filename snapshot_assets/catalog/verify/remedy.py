@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.log.replay import FaultError
 from snapshot_assets.catalog.log.scan import LogScan
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.verify.faults import Fault

@@ -8,7 +8,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
-from snapshot_assets.catalog.rules.expire import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.location import begun_catalog, open_catalog, with_log
 from snapshot_assets.cli.output import counted, show, show_json, show_table

@@ -1,4 +1,4 @@
-"""Federation: the locations of several writers are read as one, or it is said why not."""
+"""Federation: the locations of several writers are read as one, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Root:
         return open_store(parse_location(self.folder.joinpath(*names).as_uri()))
 
     def writer(self, name: str, start: datetime, *columns: Column, database: str = "shop", **table: object) -> Writer:
-        """Begin a location that covers three days."""
+        """Begin a snapshot that covers three days."""
         writer = Writer(self.store(name, database))
         [m] = SCHEMA.tables
         changed = m.model_copy(update={"columns": (*m.columns, *columns)} | table)
@@ -50,7 +50,7 @@ class Root:
         return writer
 
     def sealed(self, name: str, start: datetime, *columns: Column, **table: object) -> Writer:
-        """As `writer`, with files in the first and last day, and sealed."""
+        """Seal a location as `writer` begins it, with files in the first and the last day."""
         writer = self.writer(name, start, *columns, **table)
         writer.fill()
         seal(writer.catalog)
@@ -65,15 +65,15 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path / "a root")
 
 
-def found(federation: Federation) -> set[tuple[str, str]]:
+def files_of(federation: Federation) -> set[tuple[str, str]]:
     return {(member.writer, file.path) for member, file in federation.table(M).files}
 
 
 def live(writers: Sequence[Writer], names: str) -> set[tuple[str, str]]:
     return {
-        (name, known.file.path)
+        (name, each.file.path)
         for name, writer in zip(names, writers, strict=True)
-        for known in writer.catalog.state.live_files()
+        for each in writer.catalog.state.live_files()
     }
 
 
@@ -81,19 +81,19 @@ def key(*columns: str) -> dict[str, object]:
     return {"primary_key": PrimaryKey(columns=columns)}
 
 
-def test_adjoining_windows_of_two_writers_are_one_table_with_every_file_once(root: Root) -> None:
+def test_adjoining_windows_of_two_writers_give_one_table_with_every_file_once(root: Root) -> None:
     writers = [root.sealed("a", START), root.sealed("b", START + 3 * DAY)]
     before = {info.path: info.modified for info in root.store().list()}
     federation = root.open()
     files = federation.table(M).files
-    assert found(federation) == live(writers, "ab")
+    assert files_of(federation) == live(writers, "ab")
     assert len(files) == len({(member.writer, file.path) for member, file in files}) == 4
-    assert federation.version == {"a": 5, "b": 5}
+    assert {member.writer: member.seal.revision for member in federation.members} == {"a": 5, "b": 5}
     assert federation.tables == [M]
     assert {info.path: info.modified for info in root.store().list()} == before
 
 
-def test_windows_that_overlap_are_refused_by_name_only_where_both_have_rows(root: Root) -> None:
+def test_overlapping_windows_are_refused_only_if_both_have_files(root: Root) -> None:
     root.sealed("a", START)
     late = root.writer("b", START + DAY)  # its second window is a's third
     late.complete(1)
@@ -111,7 +111,7 @@ def test_windows_that_overlap_are_refused_by_name_only_where_both_have_rows(root
     )
 
 
-def test_windows_of_other_lengths_overlap_too(root: Root) -> None:
+def test_overlapping_windows_of_different_lengths_are_refused(root: Root) -> None:
     root.sealed("a", START)
     header = replace(HEADER, start=START, end=START + 5 * DAY, chunk_time_window=5 * 86_400_000_000)
     other = Writer(root.store("b", "shop"))
@@ -122,7 +122,7 @@ def test_windows_of_other_lengths_overlap_too(root: Root) -> None:
         root.open().table(M)
 
 
-def test_rows_without_a_window_of_two_writers_overlap(root: Root) -> None:
+def test_chunk_0_of_two_writers_is_refused(root: Root) -> None:
     for name, start in (("a", START), ("b", START + 3 * DAY)):
         writer = Writer(root.store(name, "shop"))
         writer.begin(replace(HEADER, start=start, end=start + 3 * DAY, null_time="chunk0"))
@@ -133,11 +133,11 @@ def test_rows_without_a_window_of_two_writers_overlap(root: Root) -> None:
         root.open().table(M)
 
 
-def test_with_dedupe_overlapping_windows_are_groups_whose_key_holds_the_time(root: Root) -> None:
+def test_dedupe_groups_overlapping_windows_if_the_key_includes_the_time(root: Root) -> None:
     writers = [root.sealed("a", START, **key("t")), root.sealed("b", START + 2 * DAY, **key("t"))]
     federation = root.open(dedupe="primary_key")
     table = federation.table(M)
-    assert found(federation) == live(writers, "ab")
+    assert files_of(federation) == live(writers, "ab")
     spans = [[(span.member.writer, span.window.id) for span in group] for group in table.groups]
     assert [sorted(group) for group in spans] == [[("a", 1)], [("a", 3), ("b", 1)], [("b", 3)]]
     assert [member.writer for member in federation.members] == ["b", "a"]  # b was sealed last
@@ -146,14 +146,14 @@ def test_with_dedupe_overlapping_windows_are_groups_whose_key_holds_the_time(roo
     assert [member.writer for member in root.open(dedupe="primary_key").members] == ["a", "b"]
 
 
-def test_with_dedupe_a_key_without_the_time_puts_all_files_into_one_group(root: Root) -> None:
+def test_dedupe_by_a_key_without_the_time_gives_one_group(root: Root) -> None:
     root.sealed("a", START, MORE, **key("more"))
     root.sealed("b", START + 3 * DAY, MORE, **key("more"))
     [group] = root.open(dedupe="primary_key").table(M).groups
     assert len(group) == 4
 
 
-def test_dedupe_needs_one_key(root: Root) -> None:
+def test_dedupe_needs_one_key_of_all_writers(root: Root) -> None:
     root.sealed("a", START, MORE, **key("t"))
     root.sealed("b", START + 2 * DAY, MORE, **key("more"))
     with pytest.raises(FederationError, match=r"primary key of table main.m is more for writer 'b' and t for writer"):
@@ -165,7 +165,7 @@ def test_dedupe_needs_one_key(root: Root) -> None:
         root.open(dedupe="rows")
 
 
-def test_columns_of_all_writers_are_there_in_types_that_hold_all(root: Root) -> None:
+def test_a_federated_table_has_the_columns_of_all_writers_in_the_widest_types(root: Root) -> None:
     wide = Column(name="more", type="BIGINT", arrow_type="int64")
     root.sealed("a", START, wide, Column(name="other", type="TEXT", arrow_type="string"))
     root.sealed("b", START + 3 * DAY, MORE)
@@ -173,7 +173,7 @@ def test_columns_of_all_writers_are_there_in_types_that_hold_all(root: Root) -> 
     assert columns == [("t", "timestamp[us, tz=UTC]"), ("more", "int64"), ("other", "string")]
 
 
-def test_types_that_cannot_be_one_are_named_with_their_writers(root: Root) -> None:
+def test_incompatible_columns_are_refused_with_the_names_of_their_writers(root: Root) -> None:
     root.sealed("a", START, Column(name="more", type="TEXT", arrow_type="string"))
     root.sealed("b", START + 3 * DAY, MORE)
     with pytest.raises(FederationError, match=r"main.m.more is int32 for writer 'b' and string for writer 'a'"):
@@ -185,33 +185,34 @@ def test_types_that_cannot_be_one_are_named_with_their_writers(root: Root) -> No
         root.open().table(M)
 
 
-def test_a_version_says_a_revision_for_each_writer_and_leaves_out_the_others(root: Root) -> None:
+def test_a_version_names_a_revision_of_each_writer_and_leaves_out_the_others(root: Root) -> None:
     one = root.sealed("a", START)
     root.sealed("b", START + 3 * DAY)
-    old = found(root.open())
-    version = {name: str(revision) for name, revision in root.open().version.items()}
+    old = files_of(root.open())
+    version = {member.writer: str(member.seal.revision) for member in root.open().members}
     create_tag(one.catalog, "first", 5)
     one.complete(2, one.file(2), replaces=())
     seal(one.catalog)
     root.sealed("c", START + 6 * DAY)
-    assert len(found(root.open())) == 7
-    assert found(root.open(version=version)) == old
-    assert found(root.open(version={"a": "tag:first", "b": "rev:5"})) == old
-    assert {writer for writer, _ in found(root.open(version={"a": "first"}))} == {"a"}
+    assert len(files_of(root.open())) == 7
+    assert files_of(root.open(version=version)) == old
+    assert files_of(root.open(version={"a": "tag:first", "b": "rev:5"})) == old
+    assert {writer for writer, _ in files_of(root.open(version={"a": "first"}))} == {"a"}
     with pytest.raises(VersionNotFoundError, match="no writer 'x' of 'shop'"):
         root.open(version={"x": "5"})
     with pytest.raises(VersionNotFoundError, match=r"Writer 'b' .* Revision 4 is not sealed"):
         root.open(version={"b": "4"})
 
 
-def test_work_that_is_not_sealed_is_read_by_nobody(root: Root) -> None:
+def test_unsealed_work_is_left_out(root: Root) -> None:
     root.writer("b", START).fill()
     with pytest.raises(NoSnapshotError, match="has sealed a snapshot"):
         root.open()
     done = root.sealed("a", START)
-    old = found(root.open())
+    old = files_of(root.open())
     done.complete(2, done.file(2), replaces=())
-    assert (found(root.open()), root.open().waiting) == (old, ("b",))
+    assert files_of(root.open()) == old
+    assert [member.writer for member in root.open().members] == ["a"]
 
 
 def test_a_damaged_member_is_named(root: Root) -> None:
@@ -220,10 +221,10 @@ def test_a_damaged_member_is_named(root: Root) -> None:
     damaged.store.delete(transaction_path(2))
     with pytest.raises(DamageError, match=rf"Writer 'b' \({damaged.store.uri}\) cannot be read: .*2.txn is missing"):
         root.open()
-    assert {writer for writer, _ in found(root.open(version={"a": "5"}))} == {"a"}
+    assert {writer for writer, _ in files_of(root.open(version={"a": "5"}))} == {"a"}
 
 
-def test_databases_are_kept_apart(root: Root) -> None:
+def test_databases_are_separate(root: Root) -> None:
     with pytest.raises(NoSnapshotError, match="no location <writer id>/<database> below"):
         root.open()
     root.sealed("a", START)
@@ -236,7 +237,7 @@ def test_databases_are_kept_apart(root: Root) -> None:
         root.open(database="till").table(TableName("main", "x"))
 
 
-def test_a_table_of_one_writer_only_is_there(root: Root) -> None:
+def test_a_table_of_one_writer_is_included(root: Root) -> None:
     root.sealed("a", START)
     [m] = SCHEMA.tables
     other = Writer(root.store("b", "shop"))

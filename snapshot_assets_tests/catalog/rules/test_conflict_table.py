@@ -1,7 +1,7 @@
-"""What may be committed on a newer head: every action against every other, in one table.
+"""The conflict table: every action against every other that another writer commits first.
 
-Row: what a writer does, who planned it on some head. Column: what another one commits before the first one's commit
-arrives. The cell is what becomes of the first. A new action is one function in `ROWS`, one row and one column.
+Row: the action that a writer planned on some head. Column: the action that another writer commits before it. Cell: the
+outcome of the first action. A new action needs one function in `ROWS`, one row and one column.
 """
 
 from __future__ import annotations
@@ -9,25 +9,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
-from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.operations.upgrade import upgrade
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, delete_savepoint
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.rebuild.rebuild import rebuild
+from snapshot_assets.catalog.pins.savepoints import UncompactedError
 from snapshot_assets.catalog.rules.chunks import CompactedMeanwhileError
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
@@ -44,39 +34,35 @@ from snapshot_assets.errors import (
     VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.layout import transaction_path
-from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
-from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.next_version import next_version
-from snapshot_assets_tests.catalog.tags import save
-from snapshot_assets_tests.schema_documents import write_schema
+from snapshot_assets_tests.catalog.rules.conflict_actions import COLUMNS, ROWS, STARTS, WITHOUT_ROW, history
 
 TABLE = """
-          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
-begin     =     exists =      =       =       =       =    =     =       =      =    =      =      =     =       gone
-force     .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-extend    .     newer  =      =       +       +       +    +     +       +      +    +      +      +     +       gone
-schema    .     newer  +      +       =       differs +    +     +       +      +    +      +      +     +       gone
-work      .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-chunk     .     newer  +      +       +       +       +    =     +       +      =    +      +      +     +       gone
-replace   .     newer  +      +       +       +       +    +     differs +      +    +      +      +     +       gone
-compact   .     newer  +      +       +       +       +    +     differs +      +    +      +      +     +       gone
-tombstone .     newer  +      +       differs differs +    +     +       +      +    +      +      +     +       gone
-fail      .     newer  +      +       +       +       +    =     +       +      =    +      +      +     +       gone
-seal      .     newer  misses misses  +       +       +    +     +       misses =    +      +      +     +       gone
-tag       .     +      +      +       +       +       +    +     +       +      +    =      taken  +     +       gone
-untag     .     +      +      +       +       +       +    +     +       +      +    +      +      =     +       =
-rename    .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
-retag     .     +      +      +       +       +       +    +     +       +      +    +      +      none  +       gone
-save      .     open   open   open    open    open    +    open  open    open   .    +      +      +     +       gone
-unsave    .     +      +      +       +       +       +    +     +       +      .    +      +      +     +       =
-collect   .     +      +      +       +       +       +    +     +       +      +    +      +      +     =       gone
-upgrade   .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-delete    .     newer  +      +       +       +       +    +     +       +      +    pinned pinned +     +       =
+          begin force  extend further schema other work chunk replace fail   seal  tag    taken  untag collect delete
+begin     =     exists =      =       =      =     =    =     =       =      =     =      =      =     =       gone
+force     .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+extend    .     newer  =      =       +      +     +    +     +       +      +     +      +      +     +       gone
+schema    .     newer  +      +       =      stale +    +     +       +      +     +      +      +     +       gone
+work      .     newer  +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+chunk     .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+replace   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+compact   .     newer  +      +       +      +     +    +     stale   +      +     +      +      +     +       gone
+tombstone .     newer  +      +       stale  stale +    stale stale   +      stale +      +      +     +       gone
+fail      .     newer  +      +       +      +     +    =     +       +      =     +      +      +     +       gone
+seal      .     newer  misses misses  +      +     +    +     +       misses =     +      +      +     +       gone
+tag       .     +      +      +       +      +     +    +     +       +      +     =      taken  +     +       gone
+untag     .     +      +      +       +      +     +    +     +       +      +     +      +      =     +       =
+rename    .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+retag     .     +      +      +       +      +     +    +     +       +      +     +      +      none  +       gone
+save      .     open   open   open    open   open  +    open  open    open   .     +      +      +     +       gone
+unsave    .     +      +      +       +      +     +    +     +       +      .     +      +      +     +       =
+collect   .     +      +      +       +      +     +    +     +       +      +     +      +      +     =       gone
+upgrade   .     +      +      +       +      +     +    +     +       +      +     +      +      +     +       gone
+delete    .     newer  +      +       +      +     +    +     +       +      +     pinned pinned +     +       =
 
           compact tombstone upgrade rebuild
 begin     =       =         .       =
@@ -86,8 +72,8 @@ schema    +       +         newer   newer
 work      +       +         newer   newer
 chunk     +       +         newer   newer
 replace   merged  +         newer   newer
-compact   differs +         newer   newer
-tombstone +       =         newer   newer
+compact   stale   +         newer   newer
+tombstone stale   =         newer   newer
 fail      +       +         newer   newer
 seal      +       +         newer   newer
 tag       +       +         newer   =
@@ -100,29 +86,29 @@ collect   +       +         +       +
 upgrade   +       +         =       +
 delete    +       +         newer   newer
 
-          rename  retag   renamed save    unsave
-begin     =       =       =       =       =
-force     +       +       +       +       +
-extend    +       +       +       +       +
-schema    +       +       +       +       +
-work      +       +       +       +       +
-chunk     +       +       +       =       =
-replace   +       +       +       +       +
-compact   +       +       +       +       +
-tombstone +       +       +       +       +
-fail      +       +       +       =       =
-seal      +       +       +       =       =
-tag       +       +       =       +       +
-untag     =       +       =       +       +
-rename    none    +       none    +       +
-retag     none    +       none    +       +
-save      +       +       +       +       +
-unsave    +       +       +       +       =
-collect   +       +       +       +       +
-rollback  +       +       +       +       +
-expire    +       +       +       +       +
-upgrade   +       +       +       +       +
-delete    pinned  pinned  pinned  pinned  +
+          rename retag  renamed save   unsave
+begin     =      =      =       =      =
+force     +      +      +       +      +
+extend    +      +      +       +      +
+schema    +      +      +       +      +
+work      +      +      +       +      +
+chunk     +      +      +       =      =
+replace   +      +      +       +      +
+compact   +      +      +       +      +
+tombstone +      +      +       stale  stale
+fail      +      +      +       =      =
+seal      +      +      +       =      =
+tag       +      +      =       +      +
+untag     =      =      =       +      +
+rename    none   +      none    +      +
+retag     none   +      none    +      +
+save      +      +      +       +      +
+unsave    +      +      +       +      =
+collect   +      +      +       +      +
+rollback  +      +      +       stale  stale
+expire    +      +      +       +      +
+upgrade   +      +      +       +      +
+delete    pinned pinned pinned  pinned +
 
           rollback expire
 begin     =        =
@@ -148,25 +134,25 @@ expire    +        =
 upgrade   +        +
 delete    newer    +
 
-          begin force  extend further schema  other   work chunk replace fail   seal tag    taken  untag collect delete
-rollback  .     newer  +      +       +       +       +    +     +       +      +    +      +      +     +       gone
-expire    .     +      +      +       +       +       +    +     +       +      +    +      +      +     +       gone
+          begin force extend further schema other work chunk replace fail  seal  tag taken untag collect delete
+rollback  .     newer stale  stale   stale  stale +    stale stale   stale stale +   +     +     +       gone
+expire    .     +     +      +       +      +     +    +     +       +     +     +   +     +     +       gone
 
           compact tombstone upgrade rebuild
-rollback  +       undoes    newer   none
+rollback  stale   undoes    newer   none
 expire    +       +         newer   =
 """
-"""`+`: committed on the newer head. `=`: what it wanted is there already, and is adopted. `.`: the other one finds the
-snapshot begun, sealed, or of the newest version, and commits nothing. All else is a refusal, as `REFUSALS` has it.
-Columns without a row are variants of the one before: `further` than the row extends, an `other` schema, a tag whose
-name is `taken` with another life, or one that is `renamed` to that name; and `rebuild`, of a log that lost a
-transaction (as a row it has tests of its own), which takes a tag whose object lies there for one that was committed."""
+"""`+`: committed on the newer head. `=`: nothing is left to do. `.`: the other writer has nothing to do and commits
+nothing. Every other cell is a refusal in `REFUSALS`. `stale` refuses a plan whose files or data changed since.
+Columns without a row are variants of the column before: `further` extends more than the row, `other` adds another
+schema, `taken` creates the tag with another time to live, `renamed` renames a tag to that name. `rebuild` rebuilds a
+log that lost a transaction, and commits a tag whose object exists; as a row it has its own tests."""
 
 REFUSALS: dict[str, type[SnapshotError]] = {
     "exists": SnapshotExistsError,
     "newer": SupersededError,
     "gone": LocationDeletedError,
-    "differs": ConflictError,
+    "stale": ConflictError,
     "merged": CompactedMeanwhileError,
     "misses": IncompleteError,
     "taken": TagExistsError,
@@ -178,223 +164,9 @@ REFUSALS: dict[str, type[SnapshotError]] = {
     "expired": VersionNotFoundError,
 }
 
-PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
-
-
-# What is done; a column may do it at any of the starts
-
-
-def _begin(writer: Writer) -> None:
-    writer.begin(PLAN)
-
-
-def _force(writer: Writer) -> None:
-    writer.begin(replace(PLAN, chunk_time_window=PLAN.chunk_time_window // 2), force=True)
-
-
-def _extend(writer: Writer, days: int = 5) -> None:
-    writer.catalog.commit(rules.extend(writer.token, START + days * DAY))
-
-
-def _schema(writer: Writer, database: str = "postgresql") -> None:
-    content = write_schema(writer.store, SCHEMA.model_copy(update={"database": database}))
-    writer.catalog.commit(rules.add_schema(writer.token, content))
-
-
-def _work(writer: Writer) -> None:
-    writer.catalog.commit(rules.in_progress(writer.token, [3], "run"))
-
-
-def _missing(writer: Writer) -> int:
-    """Return a chunk that is not completed, of a window of its own if there is none."""
-    if not writer.catalog.state.missing():
-        _extend(writer, 4)
-    return writer.catalog.state.missing()[0]
-
-
-def _chunk(writer: Writer) -> None:
-    chunk = _missing(writer)
-    writer.complete(chunk, writer.file(chunk, b"rows of a new window"))
-
-
-def _replace(writer: Writer) -> None:
-    file, old = writer.file(1, b"late rows"), tuple(writer.catalog.state.files.chunk(1))
-    finished = writer.finished(1, file, replaces=old)
-    writer.catalog.commit(rules.complete_chunk(writer.token, finished, writer.catalog.now))
-
-
-def _compact(writer: Writer) -> None:
-    receipt, ref = writer.receipt(1, writer.file(1, b"merged rows"), compaction=MERGED)
-    commit_merged(writer.catalog, writer.token, receipt, ref)
-
-
-def _tombstone(writer: Writer) -> None:
-    delete_rows(writer.catalog, TableName("main", "m"), "t is not null")
-
-
-def _fail(writer: Writer) -> None:
-    writer.catalog.commit(rules.fail_chunk(writer.token, _missing(writer), "no", "run"))
-
-
-def _seal(writer: Writer) -> None:
-    for chunk in writer.catalog.state.missing():
-        writer.complete(chunk, writer.file(chunk))
-    seal(writer.catalog, token=writer.token)
-
-
-def _tag(writer: Writer, ttl: timedelta | None = None) -> None:
-    create_tag(writer.catalog, "new", writer.catalog.state.seals[0].revision, ttl)
-
-
-def _with_old(writer: Writer) -> Catalog:
-    """Return the catalog of a location that has the tag `old`: a column makes it first."""
-    if "old" not in writer.catalog.state.tags:
-        create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
-    return writer.catalog
-
-
-def _untag(writer: Writer) -> None:
-    delete_tag(_with_old(writer), "old")
-
-
-def _rename(writer: Writer, name: str = "renamed") -> None:
-    rename_tag(_with_old(writer), "old", name)
-
-
-def _retag(writer: Writer) -> None:
-    replace_tag(_with_old(writer), "old", writer.catalog.state.seals[0].revision, timedelta(days=2))
-
-
-def _save(writer: Writer) -> None:
-    save(writer.catalog)
-
-
-def _sealed_save(writer: Writer) -> None:
-    """As a column, which seals first where the head is not."""
-    if not writer.catalog.state.sealed:
-        _seal(writer)
-    save(writer.catalog)
-
-
-def _unsave(writer: Writer) -> None:
-    if not writer.catalog.state.pins.savepoints:
-        _sealed_save(writer)
-    delete_savepoint(writer.catalog, 1)
-
-
-def _collect(writer: Writer) -> None:
-    state = writer.catalog.state
-    writer.catalog.commit(rules.purge(tuple(state.files.unreferenced(state.retained()))))
-
-
-def _rollback(writer: Writer) -> None:
-    rollback(writer.catalog, writer.catalog.state.seals[0].revision)
-
-
-def _expire(writer: Writer) -> None:
-    expire(writer.catalog, keep_last=1)
-
-
-def _upgrade(writer: Writer) -> None:
-    upgrade(writer.catalog)
-
-
-def _rebuild(writer: Writer) -> None:
-    writer.store.delete(transaction_path(4))
-    rebuild(writer.store)
-    writer.catalog.state = read_state(writer.store)
-
-
-def _delete(writer: Writer) -> None:
-    """As a column, tags or not; a row's delete is refused where tags pin revisions."""
-    writer.catalog.commit(rules.delete(writer.token, with_tags=writer.catalog.state.pins.revisions() != set()))
-
-
-ROWS: dict[str, Callable[[Writer], None]] = {
-    "begin": _begin,
-    "force": _force,
-    "extend": _extend,
-    "schema": _schema,
-    "work": _work,
-    "chunk": _chunk,
-    "replace": _replace,
-    "compact": _compact,
-    "tombstone": _tombstone,
-    "fail": _fail,
-    "seal": _seal,
-    "tag": _tag,
-    "untag": _untag,
-    "rename": _rename,
-    "retag": _retag,
-    "save": _save,
-    "unsave": _unsave,
-    "collect": _collect,
-    "rollback": _rollback,
-    "expire": _expire,
-    "upgrade": _upgrade,
-    "delete": _delete,
-}
-VARIANTS: dict[str, Callable[[Writer], None]] = {
-    "further": lambda writer: _extend(writer, 7),
-    "other": lambda writer: _schema(writer, "spark"),
-    "taken": lambda writer: _tag(writer, timedelta(days=1)),
-    "renamed": lambda writer: _rename(writer, "new"),
-    "rebuild": _rebuild,
-}
-COLUMNS = ROWS | VARIANTS | {"save": _sealed_save}
-WITHOUT_ROW = {"Rebuilt"}
-"""Actions that have tests of their own instead."""
-
-
-# Where it starts
-
-
-def _history(writer: Writer) -> None:
-    """Two sealed revisions, a file that no retained one has, and a window that was added since and is missing."""
-    writer.begin(PLAN)
-    for chunk in (1, 2):
-        writer.complete(chunk, writer.file(chunk))
-    for chunk in (1, 2):
-        file, old = writer.file(chunk, b"other rows"), tuple(writer.catalog.state.files.chunk(chunk))
-        writer.complete(chunk, file, replaces=old)
-        seal(writer.catalog)
-    _extend(writer, 3)
-
-
-def _complete_history(writer: Writer) -> None:
-    _history(writer)
-    writer.complete(3, writer.file(3))
-
-
-def _tagged_history(writer: Writer) -> None:
-    _history(writer)
-    create_tag(writer.catalog, "old", writer.catalog.state.seals[0].revision)
-
-
-def _sealed_history(writer: Writer) -> None:
-    _complete_history(writer)
-    seal(writer.catalog)
-
-
-def _saved_history(writer: Writer) -> None:
-    _sealed_history(writer)
-    save(writer.catalog)
-
-
-STARTS = {
-    "begin": lambda writer: None,
-    "seal": _complete_history,
-    "untag": _tagged_history,
-    "rename": _tagged_history,
-    "retag": _tagged_history,
-    "save": _sealed_history,
-    "unsave": _saved_history,
-}
-"""Where what a row does is possible and still to be done, if not at `_history`."""
-
 
 class Interrupted:
-    """A store at which another writer is quicker, once, with the first transaction."""
+    """A store at which another writer commits before the first transaction."""
 
     def __init__(self, store: ObjectStore, other: Callable[[], None]) -> None:
         self._store, self._other, self.met = store, other, False
@@ -410,7 +182,7 @@ class Interrupted:
 
 
 class Counted(Catalog):
-    """A catalog that counts what it won."""
+    """A catalog that counts its commits."""
 
     won = 0
 
@@ -434,10 +206,10 @@ def _store(folder: Path) -> ObjectStore:
 
 @pytest.fixture(scope="module")
 def starts(scratch) -> dict[str, Path]:
-    """Every row's start."""
+    """The folder of each row's start."""
     made = {}
     for row in ROWS:
-        make = STARTS.get(row, _history)
+        make = STARTS.get(row, history)
         folder = scratch / "conflicts" / getattr(make, "__name__", row).strip("<>")
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -450,12 +222,12 @@ def cells() -> dict[tuple[str, str], str]:
     found = {}
     for block in TABLE.strip().split("\n\n"):
         head, *lines = [line.split() for line in block.splitlines()]
-        found |= {(row, column): cell for row, *said in lines for column, cell in zip(head, said, strict=True)}
+        found |= {(row, column): cell for row, *cells in lines for column, cell in zip(head, cells, strict=True)}
     return found
 
 
 def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectStore]:
-    """Let a writer plan, another one commit, and the first one commit; returns what became of the first."""
+    """Let one writer plan, another one commit, and the first one commit. Return the outcome of the first."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(start, folder)
     store = _store(folder)
@@ -463,7 +235,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
     def be_quicker() -> None:
         other = _writer(store)
         if not other.catalog.state.has_snapshot and column != "begin":
-            _history(other)
+            history(other)
             other.token = other.catalog.token()
         before.append(other.catalog.state.revision)
         COLUMNS[column](other)
@@ -485,7 +257,7 @@ def meet(row: str, column: str, start: Path, folder: Path) -> tuple[str, ObjectS
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_what_was_planned_on_an_older_head_is_committed_adopted_or_refused(starts, scratch, row):
+def test_an_action_planned_on_an_older_head_has_the_outcome_in_the_table(starts, scratch, row):
     wrong = {}
     for column in COLUMNS:
         cell = cells()[row, column]
@@ -494,7 +266,7 @@ def test_what_was_planned_on_an_older_head_is_committed_adopted_or_refused(start
             _check(store, f"{row} after {column}")
         if found != (REFUSALS[cell].__name__ if cell in REFUSALS else cell):
             wrong[column] = (found, cell)
-    assert not wrong
+    assert wrong == {}
 
 
 def _check(store: ObjectStore, what: str) -> None:
@@ -504,11 +276,11 @@ def _check(store: ObjectStore, what: str) -> None:
         assert not [fault for fault in verify(store, depth="quick").faults if fault.is_damage], what
 
 
-def test_every_pair_of_actions_stands_in_the_table():
+def test_the_table_has_every_pair_of_actions():
     assert set(cells()) == {(row, column) for row in ROWS for column in COLUMNS}
 
 
-def test_every_action_that_a_transaction_can_have_has_a_row(starts, scratch):
+def test_every_action_of_the_format_has_a_row(starts, scratch):
     seen = set()
     for row in ROWS:
         with next_version() if row == "upgrade" else nullcontext():

@@ -1,4 +1,4 @@
-"""Files in columns and what lies over them: the same as a plain dictionary, and no slower for many of them."""
+"""File sets: equal to a plain list of files, and as fast for many files."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def checkpointed(files: FileSet) -> FileSet:
 
 
 def many(chunks: int, each: int) -> FileSet:
-    found = FileSet()
+    files = FileSet()
     for chunk in range(1, chunks + 1):
         for number in range(each):
-            found.add(data_file(chunk, number), 1)
-    return checkpointed(found)
+            files.add(data_file(chunk, number), 1)
+    return checkpointed(files)
 
 
 @dataclass
 class Plain:
-    """What a file set is, with nothing but lists."""
+    """A file set as a plain list."""
 
     lives: list[FileState] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ def bare(files: Iterator[FileState]) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happens_to_files_is_told_as_by_a_plain_list(seed: int) -> None:
+def test_random_changes_give_the_files_of_a_plain_list(seed: int) -> None:
     choose, files, plain = random.Random(seed), FileSet(), Plain()
     for revision in range(1, 120):
         file = data_file(choose.randint(1, 3), choose.randint(0, 5))
@@ -112,8 +112,8 @@ def test_whatever_happens_to_files_is_told_as_by_a_plain_list(seed: int) -> None
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Count the files that are made of columns, and the columns that are made of files."""
+def conversions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Records each conversion between columns and plain values."""
     calls: list[str] = []
     for module, name in ((file_columns, "_state_of"), (file_set, "columns_of")):
         call = getattr(module, name)
@@ -121,33 +121,33 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_changes_of_files_that_came_from_a_checkpoint_make_no_values_of_the_others(made: list[str]) -> None:
+def test_changes_of_files_from_a_checkpoint_convert_no_other_files(conversions: list[str]) -> None:
     files = many(1, 200)
-    made.clear()
+    conversions.clear()
     for number in range(200):
         assert files.remove(1, data_file(1, number).path, 2, AT)
         assert files.add(data_file(1, 1000 + number), 2)
     assert files.purge([data_file(1, number).path for number in range(200)]) == set()
-    assert made == []
+    assert conversions == []
 
 
-def test_which_chunks_are_filled_is_read_off_columns(made: list[str]) -> None:
+def test_chunks_with_files_are_computed_on_columns(conversions: list[str]) -> None:
     files = many(50, 4)
-    made.clear()
+    conversions.clear()
     for number in range(4):
         files.remove(7, data_file(7, number).path, 2, AT)
     assert files.chunks() == [number for number in range(1, 51) if number != 7]
-    assert made == []
+    assert conversions == []
 
 
-def test_what_lies_over_a_checkpoint_is_turned_into_columns_once_for_each_change(made: list[str]) -> None:
+def test_added_files_are_converted_to_columns_once_for_each_change(conversions: list[str]) -> None:
     files = many(3, 4)
     files.add(data_file(1, 50), 2)
-    made.clear()
+    conversions.clear()
     for _ in range(3):
         assert match_files(State(files=files)).totals()[0] == 13
-    assert made == ["columns_of"]
+    assert conversions == ["columns_of"]
     files.add(data_file(2, 51), 3)
     files.remove(1, data_file(1, 50).path, 3, AT)
     assert match_files(State(files=files)).totals()[0] == 13
-    assert made == ["columns_of"] * 2
+    assert conversions == ["columns_of"] * 2

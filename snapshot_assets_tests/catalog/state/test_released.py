@@ -1,4 +1,4 @@
-"""What becomes unneeded, and why: what is told before is what is collected afterwards."""
+"""Released objects: garbage collection deletes exactly the objects that were reported before the change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
-from snapshot_assets_tests.catalog.tags import Changed, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, file_of, reseal, save, sealed_by
 
 SECOND = timedelta(seconds=1)
 
@@ -39,13 +39,8 @@ def sealed(writer: Writer) -> Writer:
     return writer
 
 
-def file_of(writer: Writer, revision: int) -> str:
-    [found] = writer.catalog.state.files.at(revision).chunk(1)
-    return found
-
-
 def later(writer: Writer, by: timedelta = DAY / 2) -> Catalog:
-    """Let a writer work at a later time from here on."""
+    """Move a writer's clock forward."""
     writer.catalog = Catalog.open_for_writing(writer.store)
     writer.catalog._clock = lambda: datetime.now(UTC) + by
     return writer.catalog
@@ -58,36 +53,36 @@ def garbage(writer: Writer) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class End:
-    """A change, how it is told of, and how many objects it frees by reason."""
+class Change:
+    """A change, the objects that it is planned to release, and how many it releases by reason."""
 
-    told: Callable[[Catalog], tuple[ReleasedObject, ...]]
-    done: Callable[[Catalog], object]
+    planned: Callable[[Catalog], tuple[ReleasedObject, ...]]
+    execute: Callable[[Catalog], object]
     reasons: dict[str, int]
 
 
-ENDS = {
-    "expiry": End(
+CHANGES = {
+    "expiry": Change(
         lambda catalog: plan_expiry(catalog, Retention(keep_last=1)).released,
         lambda catalog: expire(catalog, keep_last=1),
         {"expired": 2},
     ),
-    "tag deleted": End(
+    "tag deleted": Change(
         lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"]).released,
         lambda catalog: delete_tag(catalog, "kept"),
         {"tag deleted": 2, "pin object": 1},
     ),
-    "tag replaced": End(
+    "tag replaced": Change(
         lambda catalog: end_of_pin(catalog.state, catalog.state.tags["kept"], replaced_by=13).released,
         lambda catalog: replace_tag(catalog, "kept", 13),
         {"tag replaced": 2, "pin object": 1},
     ),
-    "savepoint deleted": End(
+    "savepoint deleted": Change(
         lambda catalog: end_of_pin(catalog.state, catalog.state.pins.savepoints[1]).released,
         lambda catalog: delete_savepoint(catalog, 1),
         {"savepoint deleted": 2, "pin object": 1},
     ),
-    "rollback": End(
+    "rollback": Change(
         lambda catalog: plan_rollback(catalog, 11, discard_newer=True).released,
         lambda catalog: rollback(catalog, 11, discard_newer=True),
         {"expired": 2, "replaced": 2},
@@ -95,11 +90,11 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_what_is_told_before_is_what_is_collected_afterwards(any_location, end: str) -> None:
-    """A file goes with its receipt, and the object of a pin at once; nothing depends on checkpoints."""
+@pytest.mark.parametrize("name", CHANGES)
+def test_planned_releases_are_what_garbage_collection_deletes(any_location, name: str) -> None:
+    """A file is released with its receipt. The object of a pin is deleted at once. Checkpoints change nothing."""
     uri, options = any_location
-    writer, change = Writer(open_store(parse_location(uri), options)), ENDS[end]
+    writer, change = Writer(open_store(parse_location(uri), options)), CHANGES[name]
     writer.begin()
     sealed_by(writer)
     reseal(writer)
@@ -109,25 +104,27 @@ def test_what_is_told_before_is_what_is_collected_afterwards(any_location, end: 
     assert expire(writer.catalog, keep_last=2).expired == (5, 7)
     writer.complete(1, writer.file(1, b"not sealed"), replaces=tuple(writer.catalog.state.files.chunk(1)))
     assert garbage(writer) == {}
-    there = {info.path: info.size for info in writer.store.list()}
+    objects = {info.path: info.size for info in writer.store.list()}
 
-    told = change.told(writer.catalog)
-    assert Counter(each.reason for each in told) == change.reasons
-    assert {each.path: each.bytes for each in told}.items() <= there.items()
-    change.done(writer.catalog)
-    reasons = {each.path: "replaced" if each.reason == "replaced" else "expired" for each in told if not each.at_once}
+    planned = change.planned(writer.catalog)
+    assert Counter(each.reason for each in planned) == change.reasons
+    assert {each.path: each.bytes for each in planned}.items() <= objects.items()
+    change.execute(writer.catalog)
+    reasons = {
+        each.path: "replaced" if each.reason == "replaced" else "expired" for each in planned if not each.at_once
+    }
     assert garbage(writer) == reasons
     write_checkpoint(writer.store, writer.catalog.state)
     assert garbage(writer) == reasons
-    gone = there.keys() - {info.path for info in writer.store.list()}
-    assert gone == {each.path for each in told if each.at_once}
-    time.sleep(1.1 if uri.startswith("s3:") else 0.02)  # S3 tells times in whole seconds
+    deleted = objects.keys() - {info.path for info in writer.store.list()}
+    assert deleted == {each.path for each in planned if each.at_once}
+    time.sleep(1.1 if uri.startswith("s3:") else 0.02)  # S3 has times in whole seconds
     collect_garbage(Catalog.open_for_writing(writer.store), grace=timedelta(0), unsafe=True)
-    assert there.keys() - {info.path for info in writer.store.list()} == {each.path for each in told}
+    assert objects.keys() - {info.path for info in writer.store.list()} == {each.path for each in planned}
     assert not verify(writer.store).faults
 
 
-def test_a_rollback_tells_what_no_resume_adopts_any_more(writer: Writer) -> None:
+def test_rollback_releases_receipts_that_no_resume_can_adopt(writer: Writer) -> None:
     writer.begin(replace(HEADER, kind="continuous", requested_end=""), force=True)
     writer.fill()
     first = seal(writer.catalog).seal.revision
@@ -135,14 +132,14 @@ def test_a_rollback_tells_what_no_resume_adopts_any_more(writer: Writer) -> None
     file = writer.file(4)
     receipt, _ = writer.receipt(4, file)
     before = garbage(writer)
-    told = plan_rollback(writer.catalog, first).released
-    assert {each.path: each.reason for each in told} == {file.path: "orphan", receipt.path: "orphan"}
+    planned = plan_rollback(writer.catalog, first).released
+    assert {each.path: each.reason for each in planned} == {file.path: "orphan", receipt.path: "orphan"}
     rollback(writer.catalog, first)
-    assert garbage(writer) == before | {each.path: each.reason for each in told}
+    assert garbage(writer) == before | {each.path: each.reason for each in planned}
     assert rollback(writer.catalog, first).released == ()
 
 
-def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
+def test_deleting_a_pin_does_not_release_what_another_pin_keeps(sealed: Writer) -> None:
     for name in ("one", "two"):
         create_tag(sealed.catalog, name, 5)
     create_tag(sealed.catalog, "newest", 11)
@@ -154,46 +151,46 @@ def test_what_another_pin_keeps_is_not_told(sealed: Writer) -> None:
     delete_tag(sealed.catalog, "one")
     state = sealed.catalog.state
     assert end_of_pin(state, state.tags["two"]).unreadable == 5
-    assert end_of_pin(state, state.tags["two"], replaced_by=5).unreadable is None  # to live for another time
+    assert end_of_pin(state, state.tags["two"], replaced_by=5).unreadable is None  # renewed
 
 
-def test_without_a_rule_only_tags_that_outlived_their_time_go(sealed: Writer) -> None:
+def test_without_a_retention_rule_only_outlived_tags_are_deleted(sealed: Writer) -> None:
     create_tag(sealed.catalog, "young", 5, DAY)
     create_tag(sealed.catalog, "old", 7, SECOND)
     create_tag(sealed.catalog, "for-ever", 7)
     later(sealed)
     path, before = sealed.catalog.state.tags["old"].tag.object.path, sealed.catalog.state.revision
-    told = plan_expiry(sealed.catalog, None)
-    assert (told.tags, told.expired, told.kept, told.revision) == (("old",), (), 4, None)
-    assert [(each.path, each.reason, each.at_once) for each in told.released] == [(path, "pin object", True)]
-    assert (read_state(sealed.store).revision, told.bytes) == (before, 0)
-    assert expire(sealed.catalog) == told
+    planned = plan_expiry(sealed.catalog, None)
+    assert (planned.tags, planned.expired, planned.kept, planned.revision) == (("old",), (), 4, None)
+    assert [(each.path, each.reason, each.at_once) for each in planned.released] == [(path, "pin object", True)]
+    assert (read_state(sealed.store).revision, planned.bytes) == (before, 0)
+    assert expire(sealed.catalog) == planned
     assert set(read_state(sealed.store).tags) == {"young", "for-ever"}
     assert path not in {info.path for info in sealed.store.list()}
     assert (sealed.catalog.state.revision, verify(sealed.store).faults) == (before + 1, [])
     assert expire(sealed.catalog) == ExpiryPlan((), {}, 4)
 
 
-def test_what_only_an_outlived_tag_pinned_is_told_with_what_expires(sealed: Writer) -> None:
+def test_revisions_that_only_an_outlived_tag_pinned_are_released_with_expired_ones(sealed: Writer) -> None:
     create_tag(sealed.catalog, "old", 5, SECOND)
     assert expire(sealed.catalog, keep_last=3).pinned == {5: ("tag 'old'",)}
     create_tag(sealed.catalog, "older", 7, SECOND)
     later(sealed)
-    told = plan_expiry(sealed.catalog, Retention(keep_last=1))
-    assert (told.tags, told.expired, told.pinned, told.kept) == (("old", "older"), (7, 9), {}, 1)
-    reasons = {each.path: each.reason for each in told.released}
+    planned = plan_expiry(sealed.catalog, Retention(keep_last=1))
+    assert (planned.tags, planned.expired, planned.pinned, planned.kept) == (("old", "older"), (7, 9), {}, 1)
+    reasons = {each.path: each.reason for each in planned.released}
     assert [reasons[file_of(sealed, revision)] for revision in (5, 7, 9)] == ["tag deleted", "expired", "expired"]
-    assert replace(expire(sealed.catalog, keep_last=1), revision=None) == told
+    assert replace(expire(sealed.catalog, keep_last=1), revision=None) == planned
     assert [seal.revision for seal in read_state(sealed.store).readable()] == [11]
-    assert garbage(sealed).keys() == {each.path for each in told.released if not each.at_once}
+    assert garbage(sealed).keys() == {each.path for each in planned.released if not each.at_once}
 
 
-def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer) -> None:
+def test_a_tag_renewed_during_an_expiry_stays(sealed: Writer) -> None:
     create_tag(sealed.catalog, "old", 5, SECOND)
     other = Catalog.open_for_writing(sealed.store)
     later(sealed)
-    told = plan_expiry(sealed.catalog, Retention(keep_last=3))
-    assert told.tags == ("old",)
+    planned = plan_expiry(sealed.catalog, Retention(keep_last=3))
+    assert planned.tags == ("old",)
     raced: list[int] = []
 
     def create(path: str, data: bytes) -> None:
@@ -203,6 +200,6 @@ def test_a_tag_that_is_renewed_while_an_expiry_is_under_way_stays(sealed: Writer
         sealed.store.create(path, data)
 
     sealed.catalog.store = Changed(sealed.store, create=create)
-    done = execute_expiry(sealed.catalog, told)
+    done = execute_expiry(sealed.catalog, planned)
     assert (done.tags, done.expired, done.pinned) == ((), (5,), {5: ("tag 'old'",)})
     assert not verify(sealed.store).faults

@@ -1,4 +1,4 @@
-"""What readable revisions are and what changed between them, against folding each of them on its own."""
+"""Totals of readable revisions, and the differences between them, compared with folding each revision."""
 
 from __future__ import annotations
 
@@ -35,44 +35,44 @@ def changed(writer: Writer) -> Writer:
 
 
 def _by_folding(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
-    states = {known.revision: writer.catalog.state.at(known.revision) for known in writer.catalog.state.readable()}
+    states = {seal.revision: writer.catalog.state.at(seal.revision) for seal in writer.catalog.state.readable()}
     return {
         revision: (state.schema_id, *(state.files.totals()[place] for place in (1, 0, 2)))
         for revision, state in states.items()
     }
 
 
-def _facts(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
-    found = revision_summaries(writer.catalog.state)
-    return {revision: (fact.schema_id, fact.rows, fact.files, fact.bytes) for revision, fact in found.items()}
+def _summaries(writer: Writer) -> dict[int, tuple[int, int, int, int]]:
+    summaries = revision_summaries(writer.catalog.state)
+    return {number: (each.schema_id, each.rows, each.files, each.bytes) for number, each in summaries.items()}
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_facts_are_what_folding_each_revision_gives(changed: Writer, checkpoint: bool) -> None:
+def test_summaries_equal_folding_each_revision(changed: Writer, checkpoint: bool) -> None:
     if checkpoint:
         write_checkpoint(changed.store, changed.catalog.state)
         changed.catalog = Catalog.open(changed.store)
-    assert len(_facts(changed)) == 3
-    assert _facts(changed) == _by_folding(changed)
+    assert len(_summaries(changed)) == 3
+    assert _summaries(changed) == _by_folding(changed)
 
 
-def test_facts_leave_out_what_expired(changed: Writer) -> None:
-    first, *others = (known.revision for known in changed.catalog.state.seals)
+def test_summaries_leave_out_expired_revisions(changed: Writer) -> None:
+    first, *others = (seal.revision for seal in changed.catalog.state.seals)
     changed.catalog.commit(lambda _: [act.Expired((first,))])
     assert list(revision_summaries(changed.catalog.state)) == others
 
 
-def test_differences_are_those_of_the_live_files(changed: Writer) -> None:
+def test_file_differences_equal_those_of_the_live_files(changed: Writer) -> None:
     state = changed.catalog.state
-    live = {known.revision: {each.file.path for each in state.at(known.revision).live_files()} for known in state.seals}
+    live = {seal.revision: {each.file.path for each in state.at(seal.revision).live_files()} for seal in state.seals}
     for one, other in permutations(live, 2):
         found = difference(state, one, other).of(Kind.FILE)
         assert {file.path for file in found if file.change is Change.ADDED} == live[other] - live[one]
         assert {file.path for file in found if file.change is Change.REMOVED} == live[one] - live[other]
 
 
-def test_changes_are_told_by_chunk_and_table(changed: Writer) -> None:
-    first, second, third = (known.revision for known in changed.catalog.state.seals)
+def test_changes_are_grouped_by_chunk_and_table(changed: Writer) -> None:
+    first, second, third = (seal.revision for seal in changed.catalog.state.seals)
     found = difference(changed.catalog.state, first, second)
     assert found.of(Kind.CHUNK) == [DiffRow(Kind.CHUNK, Change.REWRITTEN, 1, "main", "m", None, None, 2, 1, 4, 2, 7, 4)]
     assert len(found.rows) == 4
@@ -81,12 +81,12 @@ def test_changes_are_told_by_chunk_and_table(changed: Writer) -> None:
     assert difference(changed.catalog.state, first, first).rows == ()
 
 
-# What no file tells
+# Changes without changed files
 
 
 @pytest.fixture(params=[False, True], ids=["log", "checkpoint"])
 def reopened(request: pytest.FixtureRequest) -> Callable[[Writer], State]:
-    """Returns a writer's state, replayed or as a checkpoint has it."""
+    """Returns a writer's state, replayed or from a checkpoint."""
 
     def state(writer: Writer) -> State:
         if request.param:
@@ -97,26 +97,26 @@ def reopened(request: pytest.FixtureRequest) -> Callable[[Writer], State]:
     return state
 
 
-def test_deleted_rows_are_a_change_though_no_file_changed(writer: Writer, reopened: Callable[[Writer], State]) -> None:
+def test_deleted_rows_are_a_change_without_changed_files(writer: Writer, reopened: Callable[[Writer], State]) -> None:
     writer.fill()
     seal(writer.catalog)
-    buried = delete_rows(writer.catalog, TableName("main", "m"), "t < '2025-01-02T00:00:00Z'").revision
-    assert buried is not None
+    revision = delete_rows(writer.catalog, TableName("main", "m"), "t < '2025-01-02T00:00:00Z'").revision
+    assert revision is not None
     writer.complete(3, writer.file(3, b"later"), replaces=tuple(writer.catalog.state.files.chunk(3)))
     seal(writer.catalog)
     rollback(writer.catalog, writer.catalog.state.seals[0].revision, undelete=True)
     seal(writer.catalog)
     state = reopened(writer)
-    first, second, third, last = (known.revision for known in state.seals)
-    detail = f"revision {buried}: \"t\" < '2025-01-02T00:00:00.000000Z'"
-    told = DiffRow(Kind.TOMBSTONE, Change.ADDED, schema="main", table="m", detail=detail)
+    first, second, third, last = (seal.revision for seal in state.seals)
+    detail = f"revision {revision}: \"t\" < '2025-01-02T00:00:00.000000Z'"
+    tombstone = DiffRow(Kind.TOMBSTONE, Change.ADDED, schema="main", table="m", detail=detail)
     deleted = DiffRow(Kind.CHUNK, Change.DELETED, 1, "main", "m", None, None, 0, 0, 0, None, 0, 0)
     kept = DiffRow(Kind.CHUNK, Change.DELETED, 3, "main", "m", None, None, 0, 0, 0, None, 0, 0)
-    assert difference(state, first, second).rows == (told, deleted, kept)
+    assert difference(state, first, second).rows == (tombstone, deleted, kept)
     *head, rewritten = difference(state, first, third).rows[:3]
-    assert (head, rewritten.chunk, rewritten.change) == ([told, deleted], 3, Change.REWRITTEN)
+    assert (head, rewritten.chunk, rewritten.change) == ([tombstone, deleted], 3, Change.REWRITTEN)
     assert (rewritten.rows_added, rewritten.rows_removed) == (2, 2)  # the new file has none of those rows
-    undone = replace(told, change=Change.REMOVED)
+    undone = replace(tombstone, change=Change.REMOVED)
     back = replace(deleted, change=Change.UNDELETED, rows_added=None, rows_removed=0)
     assert difference(state, second, last).rows[:2] == (undone, back)
     assert difference(state, second, first).rows == (undone, back, replace(back, chunk=3))
@@ -134,7 +134,7 @@ def test_a_longer_range_and_a_chunk_without_rows_are_changes(
     writer.complete(2)
     seal(writer.catalog)
     state = reopened(writer)
-    first, second = (known.revision for known in state.seals)
+    first, second = (seal.revision for seal in state.seals)
     longer = DiffRow(Kind.HEADER, Change.CHANGED, detail="end: 2025-01-02T00:00:00Z → 2025-01-03T00:00:00Z")
     empty = DiffRow(Kind.CHUNK, Change.ADDED, 2, None, None, None, "Pending → Completed", 0, 0, 0, 0, 0, 0)
     assert difference(state, first, second).rows == (longer, empty)
@@ -148,7 +148,7 @@ def test_a_new_schema_is_a_change(changed: Writer, reopened: Callable[[Writer], 
     changed.catalog.commit(lambda _: [replace(known, schema_id=2)])
     seal(changed.catalog)
     state = reopened(changed)
-    *_, last, newest = (known.revision for known in state.seals)
+    *_, last, newest = (seal.revision for seal in state.seals)
     assert difference(state, last, newest).rows == (DiffRow(Kind.SCHEMA, Change.ADDED, detail="2"),)
 
 
@@ -163,7 +163,7 @@ def test_another_snapshot_is_a_change(changed: Writer) -> None:
     ]
 
 
-def test_versions_that_only_their_checksums_tell_apart_are_not_equal(changed: Writer) -> None:
+def test_versions_with_different_checksums_only_are_not_equal(changed: Writer) -> None:
     """Chunk 2 is exported again, and empty again; the head is not sealed."""
     last = changed.catalog.state.seals[-1]
     changed.complete(2, replaces=())
@@ -172,8 +172,8 @@ def test_versions_that_only_their_checksums_tell_apart_are_not_equal(changed: Wr
     assert row == DiffRow(Kind.HEADER, Change.CHANGED, detail=f"checksum: {last.seal.checksum} → none, not sealed")
 
 
-def test_a_file_that_went_and_came_back_is_no_change(changed: Writer) -> None:
-    first, *_, last = (known.revision for known in changed.catalog.state.seals)
+def test_a_file_that_was_removed_and_returned_is_no_change(changed: Writer) -> None:
+    first, *_, last = (seal.revision for seal in changed.catalog.state.seals)
     path = next(iter(changed.catalog.state.at(first).files.chunk(1)))
     for checkpoint in (False, True):
         if checkpoint:

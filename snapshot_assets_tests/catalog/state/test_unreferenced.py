@@ -1,4 +1,4 @@
-"""What left files and schema documents unneeded: while somebody may read them they wait, and then nothing stays."""
+"""Unreferenced files and schema documents: garbage collection keeps them for a grace period, then deletes them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def fresh(store) -> Writer:
 # Files
 
 
-def test_the_newest_expiry_of_each_file_is_that_of_the_revisions_that_have_it() -> None:
-    """Compared with looking at every file and every revision."""
+def test_the_newest_expiry_of_a_file_is_the_newest_of_its_revisions() -> None:
+    """The expected value checks every file against every revision."""
     choose, at = random.Random(7), datetime(2025, 1, 1, tzinfo=UTC)
     files = FileSet()
     lives = []
@@ -65,8 +65,8 @@ def test_the_newest_expiry_of_each_file_is_that_of_the_revisions_that_have_it() 
         assert files.unreferenced([121], late) == expected
 
 
-def many_deleted(writer: Writer, tags: int) -> Catalog:
-    """Deleted tags, each the last pin of a revision that expired."""
+def with_deleted_tags(writer: Writer, tags: int) -> Catalog:
+    """Delete all but one of several tags, each the last pin of an expired revision."""
     sealed_by(writer)
     for number in range(tags):
         create_tag(writer.catalog, f"tag{number}", reseal(writer))
@@ -78,10 +78,10 @@ def many_deleted(writer: Writer, tags: int) -> Catalog:
 
 
 @pytest.mark.parametrize("tags", [2, 6])
-def test_a_collection_merges_and_reads_as_often_however_many_tags_were_deleted(
+def test_the_work_of_a_collection_does_not_depend_on_the_number_of_deleted_tags(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, tags: int
 ) -> None:
-    catalog = many_deleted(writer, tags)
+    catalog = with_deleted_tags(writer, tags)
     merged, read = [], []
     merge = FileSet.merged
     monkeypatch.setattr(FileSet, "merged", lambda self: merged.append(1) or merge(self))
@@ -99,16 +99,14 @@ def test_a_collection_merges_and_reads_as_often_however_many_tags_were_deleted(
 # The grace period
 
 
-def test_a_grace_period_that_outlasts_what_checkpoints_tell_is_refused(writer: Writer) -> None:
+def test_a_grace_period_longer_than_the_expiries_in_checkpoints_is_refused(writer: Writer) -> None:
     with pytest.raises(PlanError, match=r"3d is longer than twice the plan's: .* 2d only"):
         collect_garbage(writer.catalog, grace=3 * DAY)
     collect_garbage(writer.catalog, grace=2 * DAY)
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_twice_the_plans_grace_period_is_kept_to_whatever_checkpoints_lie_on_the_way(
-    fresh: Writer, checkpoint: bool
-) -> None:
+def test_checkpoints_keep_expiries_for_twice_the_plans_grace_period(fresh: Writer, checkpoint: bool) -> None:
     working(fresh, 9 * DAY).begin()
     reseal(sealed_by(fresh))
     gone = file_of(fresh, 5)
@@ -123,7 +121,7 @@ def test_twice_the_plans_grace_period_is_kept_to_whatever_checkpoints_lie_on_the
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_snapshot_with_a_longer_grace_period_keeps_what_expired_before_it(fresh: Writer, checkpoint: bool) -> None:
-    """A checkpoint forgot the expiry after two of the grace periods that were shorter."""
+    """A checkpoint dropped the expiry after two of the shorter grace periods."""
     working(fresh, 20 * DAY).begin()
     reseal(sealed_by(fresh))
     gone = file_of(fresh, 5)
@@ -145,7 +143,7 @@ def folders(writer: Writer) -> set[str]:
 
 
 def forced(writer: Writer, name: str) -> str:
-    """Seal a snapshot with another schema in the place of what is there; returns the folder of its documents."""
+    """Replace the snapshot by a sealed one with another schema, and return the folder of its documents."""
     schema = SCHEMA.model_copy(update={"database": name})
     writer.begin(force=writer.catalog.state.has_snapshot, schema=schema)
     writer.fill()
@@ -154,10 +152,10 @@ def forced(writer: Writer, name: str) -> str:
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_schema_documents_of_snapshots_that_expired_go(fresh: Writer, checkpoint: bool) -> None:
-    made = [forced(fresh, name) for name in ("duckdb", "postgresql", "spark", "mysql")]
+def test_schema_documents_of_expired_snapshots_are_deleted(fresh: Writer, checkpoint: bool) -> None:
+    schemas = [forced(fresh, name) for name in ("duckdb", "postgresql", "spark", "mysql")]
     create_tag(fresh.catalog, "kept", 10)  # of the second
-    assert folders(fresh) == set(made)
+    assert folders(fresh) == set(schemas)
     expire(fresh.catalog, keep_last=1)
 
     def collected(**options) -> dict[str, str]:
@@ -167,20 +165,20 @@ def test_schema_documents_of_snapshots_that_expired_go(fresh: Writer, checkpoint
         found = collect_garbage(fresh.catalog, **options)
         assert not [fault for fault in verify(fresh.store).faults if fault.is_damage]
         assert same_states(fresh.catalog.refresh(), scan_log(fresh.store).state)
-        schemas = {each.path.split("/")[1]: each.reason for each in found.deleted if each.path.startswith("schema/")}
-        assert schemas.keys().isdisjoint(folders(fresh))
-        return schemas
+        deleted = {each.path.split("/")[1]: each.reason for each in found.deleted if each.path.startswith("schema/")}
+        assert deleted.keys().isdisjoint(folders(fresh))
+        return deleted
 
     before = {revision: manifest_of(fresh.catalog.state.at(revision)) for revision in (10, 20)}
     assert collected() == {}  # for a grace period
-    assert collected(grace=NOW, unsafe=True) == {made[0]: "expired", made[2]: "expired"}
+    assert collected(grace=NOW, unsafe=True) == {schemas[0]: "expired", schemas[2]: "expired"}
     assert {revision: manifest_of(fresh.catalog.state.at(revision)) for revision in (10, 20)} == before
     delete_tag(fresh.catalog, "kept")
-    assert collected(grace=NOW, unsafe=True) == {made[1]: "expired"}
-    assert folders(fresh) == {made[3]}
+    assert collected(grace=NOW, unsafe=True) == {schemas[1]: "expired"}
+    assert folders(fresh) == {schemas[3]}
 
 
-def test_schema_documents_wait_a_grace_period_from_the_expiry_and_checkpoints_forget_them_after_two(
+def test_schema_documents_stay_for_one_grace_period_and_in_checkpoints_for_two(
     fresh: Writer,
 ) -> None:
     first = working(fresh, 9 * DAY) and forced(fresh, "duckdb")
@@ -193,17 +191,17 @@ def test_schema_documents_wait_a_grace_period_from_the_expiry_and_checkpoints_fo
     assert {first} <= {each.path.split("/")[1] for each in found.waiting}
     assert folders(fresh) == {first, second}
 
-    def told() -> list[str]:
+    def kept() -> list[str]:
         actions = [action for event in needed_events(fresh.catalog.state) for action in event.actions]
         return [action.folder.removeprefix("schema/") for action in actions if isinstance(action, act.SchemaAdded)]
 
-    assert told() == [first, second]
+    assert kept() == [first, second]
     fresh.catalog.state.committed_at += 3 * DAY
-    assert told() == [second]
+    assert kept() == [second]
 
 
-def test_a_rebuild_gives_up_a_revision_that_only_lacks_its_schema_documents(fresh: Writer) -> None:
-    """Its expiry was lost, after its documents had gone."""
+def test_rebuild_drops_a_revision_whose_schema_documents_are_missing(fresh: Writer) -> None:
+    """The expiry of the revision was lost after its documents were deleted."""
     for name in ("duckdb", "postgresql"):
         fresh.begin(force=fresh.catalog.state.has_snapshot, schema=SCHEMA.model_copy(update={"database": name}))
         for chunk in (1, 2, 3):
@@ -219,8 +217,8 @@ def test_a_rebuild_gives_up_a_revision_that_only_lacks_its_schema_documents(fres
     assert not [fault for fault in verify(fresh.store).faults if fault.is_damage]
 
 
-def test_documents_that_a_writer_writes_again_are_young(fresh: Writer) -> None:
-    """What expired may have the same schema as the snapshot that is about to begin."""
+def test_rewriting_schema_documents_restarts_their_grace_period(fresh: Writer) -> None:
+    """An expired snapshot may have the same schema as the next one."""
     working(fresh, 9 * DAY)
     first, _ = forced(fresh, "duckdb"), forced(fresh, "postgresql")
     expire(fresh.catalog, keep_last=1)

@@ -1,4 +1,4 @@
-"""What versions mean once revisions have expired."""
+"""Versions of locations with expired revisions."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -32,12 +32,12 @@ def expire(writer: Writer, *revisions: int) -> None:
 
 
 def at(writer: Writer, revision: int, later: timedelta = 0 * MOMENT) -> str:
-    """Return the time of a seal, or one after it, as a version."""
+    """Return a version with the time of a seal, or with a time after it."""
     [seal] = [seal for seal in writer.catalog.state.seals if seal.revision == revision]
     return f"ts:{time_text(seal.committed_at.astimezone(UTC) + later)}"
 
 
-def test_a_time_is_the_newest_sealed_revision_not_later_than_it(sealed):
+def test_a_time_means_the_newest_revision_sealed_by_then(sealed):
     state = sealed.catalog.state
     for revision in (5, 7, 9, 11):
         assert resolve_version(at(sealed, revision), state) == revision
@@ -47,7 +47,7 @@ def test_a_time_is_the_newest_sealed_revision_not_later_than_it(sealed):
         resolve_version(at(sealed, 5, -MOMENT), state)
 
 
-def test_a_time_whose_revision_expired_is_the_closest_earlier_one_that_a_pin_keeps(sealed):
+def test_a_time_skips_expired_revisions_without_a_pin(sealed):
     create_tag(sealed.catalog, "kept", SEAL)
     expire(sealed, 5, 7, 9)
     state = sealed.catalog.state
@@ -57,7 +57,7 @@ def test_a_time_whose_revision_expired_is_the_closest_earlier_one_that_a_pin_kee
     assert resolve_version(at(sealed, 11), sealed.catalog.state) == 11
 
 
-def test_a_time_before_all_that_can_be_read_is_refused_naming_the_earliest(sealed):
+def test_a_time_before_the_first_readable_revision_is_refused(sealed):
     expire(sealed, 5, 7)
     with pytest.raises(
         VersionNotFoundError,
@@ -66,7 +66,7 @@ def test_a_time_before_all_that_can_be_read_is_refused_naming_the_earliest(seale
         resolve_version(at(sealed, 7), sealed.catalog.state)
 
 
-def test_a_revision_that_expired_is_refused_saying_so_until_a_pin_keeps_it(sealed):
+def test_an_expired_revision_can_be_read_only_while_pinned(sealed):
     create_tag(sealed.catalog, "kept", SEAL)
     expire(sealed, 5, 7)
     state = sealed.catalog.state
@@ -81,7 +81,7 @@ def test_a_revision_that_expired_is_refused_saying_so_until_a_pin_keeps_it(seale
         verify(sealed.store, at=lambda head: resolve_version("7", head))
 
 
-def test_a_checkpoint_that_forgot_an_expired_revision_is_no_reason_to_say_that_it_never_was(sealed):
+def test_an_expired_revision_that_checkpoints_dropped_is_reported_as_possibly_expired(sealed):
     create_tag(sealed.catalog, "kept", SEAL)
     expire(sealed, 5, 7)
     later = Catalog(sealed.store, sealed.catalog.state, clock=lambda: datetime.now(UTC) + timedelta(days=3))

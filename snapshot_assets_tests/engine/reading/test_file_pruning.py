@@ -264,7 +264,8 @@ def test_a_file_that_was_removed_and_one_that_came_back_are_matched_as_they_are_
     state.files.remove(1, files[1].path, 5, START)
     state.files.add(replace(files[1], tombstones_through=4), 5)
     found = list(match_files(state, TABLE, Comparison("c", Operator.LESS, Literal("int64", 9)), WRITTEN))
-    assert [(match.file.path, match.known.added) for match in found] == [(files[1].path, 5), (files[2].path, 1)]
+    assert [match.file.path for match in found] == [files[1].path, files[2].path]
+    assert [match.file.tombstones_through for match in found] == [4, 0]
     assert [m.file.path for m in match_files(state, TABLE, older_than=4)] == [files[2].path]
 
 
