@@ -17,7 +17,7 @@ import duckdb
 
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
-from snapshot_assets.databases.duckdb.sql import literal
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.spark.introspect import translated
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, spark_errors, worker_python, worker_python_chosen
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
