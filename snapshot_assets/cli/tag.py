@@ -88,20 +88,20 @@ def delete(options: argparse.Namespace) -> int:
 def exists(options: argparse.Namespace) -> int:
     """Print whether there is a tag; exit status 1 if not."""
     catalog = open_catalog(options, writing=False)
-    found = options.name in catalog.state.tags
+    present = options.name in catalog.state.tags
     if options.json:
-        show_json({"uri": catalog.store.uri, "tag_name": options.name, "exists": found})
+        show_json({"uri": catalog.store.uri, "tag_name": options.name, "exists": present})
     else:
-        show("yes" if found else "no")
-    return 0 if found else 1
+        show("yes" if present else "no")
+    return 0 if present else 1
 
 
 def list_(options: argparse.Namespace) -> int:
     """List the tags."""
     catalog = open_catalog(options, writing=False)
     tags = list_tags(catalog.state)
-    found = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in tags]
-    return show_pins(options, "tags", found, _COLUMNS)
+    rows = [plain(asdict(tag)) | ({} if options.json else _words(tag, catalog.now())) for tag in tags]
+    return show_pins(options, "tags", rows, _COLUMNS)
 
 
 def _words(tag: ListedTag, now: datetime) -> dict[str, str]:

@@ -95,7 +95,7 @@ def unfit_value(table: Table, column: Column, found: str) -> CarrierError:
     Args:
         table: The column's table.
         column: The column.
-        found: What the column holds, such as `an infinite time`.
+        found: A description of the value, such as `an infinite time`.
     """
     name = column_text(ColumnPath(table.table_name, column.name))
     key = name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"

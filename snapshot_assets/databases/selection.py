@@ -31,7 +31,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
     if near := near_names(name, known):
         return f"Did you mean {' or '.join(repr(candidate) for candidate in near)}?"
     if not known:
-        return "There are none."
+        return "None exist."
     some = sorted(known)[:10]
     return (
         f"There {'is' if len(known) == 1 else 'are'}: {', '.join(map(repr, some))}{', …' if len(known) > 10 else ''}."
@@ -128,6 +128,19 @@ def selects(selection: Selection, name: TableName) -> bool:
     if selection.tables:
         return name in selection.tables
     return not selection.schemas or name.schema in selection.schemas
+
+
+def selected_schemas(selection: Selection, relations: Iterable[TableName], schemas: Iterable[str]) -> list[str]:
+    """Return the schemas that a selection exports, sorted.
+
+    Args:
+        selection: The selection.
+        relations: The selected tables and views.
+        schemas: Every schema of the database that is not the system's.
+    """
+    if selection.tables:
+        return sorted({name.schema for name in relations})
+    return sorted(selection.schemas or schemas)
 
 
 def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:

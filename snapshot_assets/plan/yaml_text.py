@@ -30,7 +30,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice, first in line {seen[key].line + 1}", key_node.start_mark
+                    None, None, f"the key {key!r} is repeated, first in line {seen[key].line + 1}", key_node.start_mark
                 )
             if isinstance(key, Hashable):
                 seen[key] = key_node.start_mark

@@ -1,17 +1,22 @@
-"""The one interface through which the package touches object storage."""
+"""The one interface through which the package touches object storage, and the paths of objects."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
+from snapshot_assets.errors import UnsafePathError
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 
 @dataclass(frozen=True, order=True)
 class ObjectInfo:
-    """One object as a listing shows it.
+    """One object of a listing.
 
     Attributes:
         path: Relative to the location, with `/` between segments.
@@ -25,7 +30,7 @@ class ObjectInfo:
 
 
 class ObjectWriter(Protocol):
-    """A streamed object under construction: nothing is visible until its context ends without an error."""
+    """A streamed object that becomes visible when its context ends without an error."""
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; returns how many."""
@@ -60,18 +65,18 @@ class ObjectStore(Protocol):
         ...
 
     def open_reader(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Open an object for random access (read, seek, tell), reading ahead in blocks, in bounded memory."""
+        """Open an object for random access, as a seekable file that reads ahead in blocks, in bounded memory."""
         ...
 
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, replacing whatever is there, atomically and durably."""
+        """Write an object, atomically and durably; replaces one that exists."""
         ...
 
     def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none is there; exactly one of several racing creates wins.
+        """Write an object only if none exists; exactly one of several racing creates wins.
 
         Raises:
-            ObjectExistsError: An object is there (it may be our own, if a reply was lost).
+            ObjectExistsError: The object exists (it may be our own, if a reply was lost).
         """
         ...
 
@@ -87,7 +92,7 @@ class ObjectStore(Protocol):
         ...
 
     def temporaries(self) -> Iterator[ObjectInfo]:
-        """Yield the driver's temporary files, sorted by path: those of live writers, and what killed ones left.
+        """Yield the driver's temporary files, sorted by path: those of live writers and of killed ones.
 
         Cloud stores have none. `delete` removes one.
         """
@@ -102,5 +107,29 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete an object; one that is not there is no error."""
+        """Delete an object; a missing object is no error."""
         ...
+
+
+def check_path(path: str) -> str:
+    """Return `path` if it names an object below the location on every store.
+
+    Raises:
+        UnsafePathError: It is absolute, empty, or has empty, `.` or `..` segments, a backslash or a control character.
+    """
+    if any(segment in ("", ".", "..") for segment in path.split("/")) or "\\" in path or _CONTROL.search(path):
+        raise UnsafePathError(
+            f"Path {path[:200]!r} cannot be an object; expected segments separated by /, none of them empty, "
+            "'.' or '..', without backslashes and control characters.",
+            path=path,
+        )
+    return path
+
+
+def folder_of(prefix: str) -> str:
+    """Return the folder that a listing prefix names, without its closing slash; empty for the whole location.
+
+    Raises:
+        UnsafePathError: The prefix is not made of whole plain segments.
+    """
+    return check_path(prefix.removesuffix("/")) if prefix else ""

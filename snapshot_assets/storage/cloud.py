@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import obstore
@@ -20,13 +20,12 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from snapshot_assets.errors import StorageError
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.paths import check_path, folder_of
-from snapshot_assets.storage.processes import claim_process
-from snapshot_assets.storage.reading import check_size, range_reader
+from snapshot_assets.storage.reading import check_size
+from snapshot_assets.storage.remote import RemoteStore
 from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
@@ -41,27 +40,15 @@ _LIST_PAGE = 1000
 _Client = S3Store | GCSStore | AzureStore
 
 
-class CloudStore:
-    """An `ObjectStore` over a prefix of a bucket. Picklable; its client is made on first use in each process."""
+class CloudStore(RemoteStore[_Client]):
+    """An `ObjectStore` over a prefix of a bucket; see `RemoteStore`."""
+
+    library = "obstore"
 
     def __init__(self, location: Location, options: StoreOptions) -> None:
         """Take a location of one of `SCHEMES` and options that are already resolved. Connects to nothing."""
-        self._location = location
+        super().__init__(location, options.retries)
         self._options = options
-        self._made: tuple[int, _Client] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
-
-    @property
-    def uri(self) -> str:
-        """The location's URI."""
-        return self._location.uri
-
-    @property
-    def retries(self) -> int:
-        """How often a failed request is repeated."""
-        return self._options.retries
 
     @retried
     def get(self, path: str, *, limit: int | None = None) -> bytes:
@@ -73,9 +60,12 @@ class CloudStore:
             check_size(uri, size, limit)
             return bytes(result.bytes())
 
-    @retried
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return up to `length` bytes from `start`; see `ObjectStore.get_range`."""
+        return self._read(path, start, length)
+
+    @retried
+    def _read(self, path: str, start: int, length: int) -> bytes:
         check_path(path)
         if length == 0:
             return b""
@@ -87,22 +77,15 @@ class CloudStore:
                     return b""
                 raise
 
-    @contextmanager
-    def open_reader(self, path: str) -> Iterator[BinaryIO]:
-        """Open an object for random access; see `ObjectStore.open_reader`."""
-        size = self.head(path).size
-        with range_reader(lambda start, length: self.get_range(path, start, length), size) as reader:
-            yield reader
-
     @retried
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        """Write or replace an object; see `ObjectStore.put`."""
         with cloud_errors("write", self._uri_of(path)):
             self._client().put(check_path(path), data, use_multipart=False)
 
     @retried
     def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none is there; see `ObjectStore.create`."""
+        """Write an object only if none exists; see `ObjectStore.create`."""
         with cloud_errors("create", self._uri_of(path)):
             self._client().put(check_path(path), data, mode="create", use_multipart=False)
 
@@ -118,7 +101,7 @@ class CloudStore:
             with cloud_errors("write", uri):
                 upload.close()
         except BaseException as error:
-            with suppress(BaseError, OSError):  # what went wrong first is what counts; unfinished parts are invisible
+            with suppress(BaseError, OSError):  # the first error is the one to report; unfinished parts are invisible
                 upload.__exit__(type(error), error, error.__traceback__)  # given an error, it aborts
             raise
 
@@ -133,10 +116,6 @@ class CloudStore:
             pages = self._client().list(folder or None, chunk_size=_LIST_PAGE)
             found = [_info(item) for page in pages for item in page]
         return iter(sorted(found))
-
-    def temporaries(self) -> Iterator[ObjectInfo]:
-        """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
-        return iter(())
 
     @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
@@ -161,18 +140,28 @@ class CloudStore:
             except FileNotFoundError:
                 return
 
-    def _uri_of(self, path: str) -> str:
-        return f"{self.uri}/{quote(path, errors='replace')}"
-
-    def _client(self) -> _Client:
-        pid = claim_process("obstore")
-        if self._made is None or self._made[0] != pid:
-            self._made = pid, _connect(self._location, self._options)
-        return self._made[1]
+    def _connect(self) -> _Client:
+        location, options = self._location, self._options
+        common: dict[str, Any] = {
+            "prefix": location.prefix or None,
+            "client_options": _client_options(options),
+            "retry_config": _retries(options),
+        }
+        try:
+            match location.scheme:
+                case "s3":
+                    return S3Store(location.bucket, **_s3(options), **common)
+                case "gs":
+                    return GCSStore(location.bucket, **_gs(options), **common)
+                case _:
+                    return AzureStore(location.bucket, **_azblob(options), **common)
+        except (BaseError, ValueError) as error:
+            reason = str(error).split("\n", 1)[0]
+            raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
 
 
 class _Upload:
-    """An upload whose errors name the object it is to become."""
+    """An upload whose errors name its object."""
 
     def __init__(self, upload: obstore.WritableFile, uri: str) -> None:
         self._upload = upload
@@ -186,25 +175,6 @@ class _Upload:
 
 def _info(item: ObjectMeta) -> ObjectInfo:
     return ObjectInfo(item["path"], item["size"], item["last_modified"])
-
-
-def _connect(location: Location, options: StoreOptions) -> _Client:
-    common: dict[str, Any] = {
-        "prefix": location.prefix or None,
-        "client_options": _client_options(options),
-        "retry_config": _retries(options),
-    }
-    try:
-        match location.scheme:
-            case "s3":
-                return S3Store(location.bucket, **_s3(options), **common)
-            case "gs":
-                return GCSStore(location.bucket, **_gs(options), **common)
-            case _:
-                return AzureStore(location.bucket, **_azblob(options), **common)
-    except (BaseError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0]
-        raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
 
 
 def _client_options(options: StoreOptions) -> ClientConfig:

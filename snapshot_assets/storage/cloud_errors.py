@@ -1,7 +1,7 @@
-"""What obstore says, as the package's storage errors.
+"""Translates obstore's errors to the package's storage errors.
 
-obstore gives types to the common answers. The rest is its `GenericError`, among it refused listings, throttling and
-dropped connections, which differ only in text: this module alone reads that text.
+obstore has types for the common answers. All others are its `GenericError`, such as refused listings, throttling and
+dropped connections. They differ only in text, which this module alone reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from snapshot_assets.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.certificates import certificate_error
+from snapshot_assets.storage.remote import certificate_error
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
@@ -54,20 +54,20 @@ _LASTING_CONFLICTS = {"BlobImmutableDueToPolicy", "SnapshotsPresent"}
 
 @contextmanager
 def cloud_errors(operation: str, uri: str) -> Iterator[None]:
-    """Turn each obstore error inside into the `StorageError` kind that it means; nothing else may run inside.
+    """Raise every obstore error inside as its `StorageError` kind; nothing else may run inside.
 
     Args:
         operation: The verb for the message: read, write, create, list, delete.
-        uri: What it was done to.
+        uri: The object or location of the operation.
     """
     try:
         yield
     except (BaseError, OSError) as error:  # obstore raises built-in ones for missing objects and from its writer
-        raise storage_error(operation, uri, error) from None  # its text repeats the request; ours keeps what matters
+        raise storage_error(operation, uri, error) from None  # its text repeats the request
 
 
 def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
-    """Return the error that `error` means when `operation` was done to `uri`."""
+    """Return the storage error for an error of obstore; see `cloud_errors` for the arguments."""
     text = str(error)
     untrusted = certificate_error(operation, uri, text)
     if untrusted is not None:
@@ -107,7 +107,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
 
 
 def is_unsatisfiable_range(error: Exception) -> bool:
-    """Tell whether the error says that a range starts at or after the end of its object."""
+    """Return whether a range started at or after the end of its object."""
     return _first(_STATUS, str(error)) == "416"
 
 
@@ -118,7 +118,7 @@ def _is_denial(error: Exception, number: int, code: str | None, text: str) -> bo
 
 
 def _is_conflict(number: int, code: str | None) -> bool:
-    """Tell whether the store refused because of another request; Azure's 409 may also say that the object is there."""
+    """Return whether another request conflicted; Azure answers 409 also where the object exists."""
     return number == 409 and not (code or "").endswith("AlreadyExists")
 
 
@@ -136,8 +136,8 @@ def _reason(text: str, status: str | None, code: str | None) -> str:
     message = _TEXT.search(text)
     if status or code:
         facts = " ".join(part for part in (status, code) if part)
-        said = f" ({message[1].rstrip('.')})" if message else ""
-        return f"the store answered {facts}{said}"
+        detail = f" ({message[1].rstrip('.')})" if message else ""
+        return f"the store answered {facts}{detail}"
     # The first line alone: below it obstore prints the request. URLs lose their queries, which may be signed.
     line = re.sub(r"\?\S+", "", text.split("\n", 1)[0])
     return line[:300].rstrip(". ")

@@ -1,4 +1,4 @@
-"""Objects as a listing shows them. What it shows is there; what it does not show may be there all the same."""
+"""The objects of a location, by a listing that may miss some of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _READERS = 16
 
 
 class Listed(Mapping[str, ObjectInfo]):
-    """The objects of a location by path; one that the listing does not show is asked for by its name.
+    """The objects of a location by path.
 
-    A listing of a folder that others write to may pass over an object. Iterating gives what is known so far.
+    A listing of a folder that others write to may miss an object. So a lookup of an unlisted path asks the store.
+    Iteration yields the listed objects, and those that lookups added.
 
     Args:
         store: The location.
@@ -26,7 +27,7 @@ class Listed(Mapping[str, ObjectInfo]):
         self._known = {info.path: info for prefix in prefixes or ("",) for info in store.list(prefix)}
 
     def __getitem__(self, path: str) -> ObjectInfo:
-        """Return an object's facts; `KeyError` if it is missing."""
+        """Return an object's size and time; `KeyError` if it is missing."""
         if path not in self._known:
             try:
                 self._known[path] = self._store.head(path)
@@ -41,10 +42,10 @@ class Listed(Mapping[str, ObjectInfo]):
         return len(self._known)
 
     def missing(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths among these at which there is no object."""
+        """Return those of the paths that have no object."""
         unlisted = sorted(set(paths) - self._known.keys())
         if not unlisted:
             return set()
         with ThreadPoolExecutor(_READERS) as pool:
-            there = pool.map(self.__contains__, unlisted)
-            return {path for path, found in zip(unlisted, there, strict=True) if not found}
+            exists = pool.map(self.__contains__, unlisted)
+            return {path for path, present in zip(unlisted, exists, strict=True) if not present}

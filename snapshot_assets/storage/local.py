@@ -1,8 +1,8 @@
-"""Objects as files of this machine: atomic, durable, exclusive.
+"""Objects as files of this machine: atomic, durable and exclusive.
 
 An object is written to a hidden temporary file beside its place, flushed to disk, and published by a hard link
-(create) or a rename (put), after which its folder is flushed too. So a reader sees all of it or nothing, a killed
-writer leaves only a temporary file, and what was reported as written survives a power cut.
+(create) or a rename (put), after which its folder is flushed too. So a reader sees the whole object or none, a killed
+writer leaves only a temporary file, and a reported write survives a power cut.
 
 All paths are walked folder by folder with `O_NOFOLLOW`: no symbolic link inside a location leads out of it. The
 location's own folder may be one.
@@ -23,10 +23,9 @@ from urllib.parse import quote
 
 from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
 from snapshot_assets.format.layout import TEMPORARY_NAME
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.os_errors import storage_errors
-from snapshot_assets.storage.paths import check_path, folder_of
 from snapshot_assets.storage.reading import check_size
 
 _TEMPORARY = re.compile(TEMPORARY_NAME)
@@ -34,7 +33,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not hang
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BUFFER = 1024 * 1024
-_WALKS = 100  # a folder can vanish under a writer only when another one deletes its last object just then
+_WALKS = 100  # a folder vanishes under a writer when another one deletes its last object at that moment
 
 _Publish = Callable[[int, str, str], None]
 
@@ -43,7 +42,7 @@ class LocalStore:
     """An `ObjectStore` over a folder. Picklable; holds nothing open between calls."""
 
     def __init__(self, location: Location) -> None:
-        """Take a `file` location; its folder is made when the first object is written."""
+        """Take a `file` location; the first write creates its folder."""
         self._location = location
         self._root = location.local_path
 
@@ -74,12 +73,12 @@ class LocalStore:
             yield file
 
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        """Write or replace an object; see `ObjectStore.put`."""
         with self.open_writer(path) as writer:
             writer.write(data)
 
     def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none is there; see `ObjectStore.create`."""
+        """Write an object only if none exists; see `ObjectStore.create`."""
         with self._published(path, _link, "create") as writer:
             writer.write(data)
 
@@ -190,7 +189,7 @@ class LocalStore:
             os.close(folder)
 
     def _start(self, folders: Sequence[str], uri: str) -> tuple[int, str, int]:
-        """Return a new temporary file in its folder, made again if a deletion removes it meanwhile."""
+        """Return a folder, and the name and descriptor of a new temporary file in it."""
         for _ in range(_WALKS):
             try:
                 folder = self._open_folder(folders, create=True)
@@ -214,7 +213,7 @@ class LocalStore:
                 yield info
 
     def _entries(self, folder: str) -> Sequence[tuple[str, ObjectInfo | None]]:
-        """Return the files of a folder with their facts and its sub-folders, in the order of their full paths."""
+        """Return the files and sub-folders of a folder, in the order of their full paths; a folder has no info."""
         uri = self._uri_of(folder) if folder else self.uri
         found: list[tuple[str, str, ObjectInfo | None]] = []
         with storage_errors("list", uri), suppress(FileNotFoundError, NotADirectoryError):
@@ -229,7 +228,7 @@ class LocalStore:
 
 
 class _Writer:
-    """The temporary file under construction; errors name the object it is to become."""
+    """A temporary file; its errors name the object that it becomes."""
 
     def __init__(self, descriptor: int, uri: str) -> None:
         self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER)
@@ -239,7 +238,7 @@ class _Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # After `finish` nothing is left to write; before it the object is being given up, and why is on its way.
+        # After `finish` nothing is left to write; before it, an error that aborts the object is being raised.
         with suppress(OSError):
             self._file.close()
 
@@ -256,8 +255,8 @@ class _Writer:
 
 
 def _entry(entry: os.DirEntry[str], folder: str) -> Iterator[tuple[str, str, ObjectInfo | None]]:
-    """Yield the sort key, name and facts of one directory entry, unless it is no object or vanished."""
-    # A name that is not UTF-8 can only be foreign; it is shown with a backslash, which no object of ours has.
+    """Yield the sort key, name and info of a directory entry, unless it is no object or vanished."""
+    # A name that is not UTF-8 is not ours; it is shown with a backslash, which no object of ours has.
     name = entry.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     with suppress(FileNotFoundError):
         if entry.is_dir(follow_symlinks=False):
@@ -266,8 +265,8 @@ def _entry(entry: os.DirEntry[str], folder: str) -> Iterator[tuple[str, str, Obj
             yield name, name, _info(_join(folder, name), entry.stat(follow_symlinks=False))
 
 
-def _info(path: str, facts: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+def _info(path: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
 
 def _join(folder: str, name: str) -> str:
@@ -275,7 +274,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _open_root(root: Path, *, create: bool) -> int:
-    """Return a descriptor of the location's own folder, made with its parents and flushed if it is missing."""
+    """Return a descriptor of the location's own folder; with `create`, makes and flushes it and its parents."""
     try:
         return os.open(root, _FOLDER)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What a location may be: the one place where URIs are parsed, before anything is read, written or deleted.
+"""Location URIs: the one place that parses them, before anything is read, written or deleted.
 
-A location is a URI and read as one: segments are percent-decoded once and encoded again in the canonical text, on
-every scheme. Messages never repeat what may hold a password.
+Segments are percent-decoded once, and encoded again in the canonical text, on every scheme. Messages never repeat text
+that may hold a password.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Location:
             name: The segment as it is stored, not percent-encoded.
 
         Raises:
-            LocationUriError: It is not one plain segment.
+            LocationUriError: `name` is not a plain segment.
         """
         return Location(self.scheme, self.bucket, (*self.segments, _checked_segment(name, self.uri)))
 
@@ -87,15 +87,12 @@ def parse_location(text: str, *, local_engine: bool = True, allow_root: bool = F
     """Parse and guard a location URI.
 
     Args:
-        text: What the user wrote.
+        text: The URI as the user wrote it.
         local_engine: Whether everything that opens the location runs on this machine; else `file` is refused.
-        allow_root: Accept a bucket root, or a folder directly below `/`. Only for listing what lies there.
-
-    Returns:
-        The location.
+        allow_root: Accept a bucket root, or a folder directly below `/`. Only for listing its locations.
 
     Raises:
-        LocationUriError: It is not one that snapshots may live at; the message says what to write instead.
+        LocationUriError: The URI is invalid, or too close to a root; the message contains a valid form.
     """
     match = _URI.fullmatch(text)
     if match is None:
@@ -212,7 +209,7 @@ def _check_depth(scheme: str, segments: tuple[str, ...], allow_root: bool, shown
 
 
 def _shown(text: str) -> str:
-    """Return what may be repeated of `text`: no query, no control character, and no part that may hold a password."""
+    """Return `text` for a message: without query, control characters, and parts that may hold a password."""
     text = re.split(r"[?#]", text, maxsplit=1)[0]
     if "@" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*:", text):
         scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text)

@@ -1,4 +1,4 @@
-"""From a location to its objects."""
+"""Opens the store of a location."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from snapshot_assets.storage.options import StoreOptions
 
 
 def open_store(location: Location, options: StoreOptions | None = None) -> ObjectStore:
-    """Return the objects of a location. Connects to nothing; the driver's library is imported here.
+    """Return the store of a location. Connects to nothing, but imports the driver's library.
 
     Args:
-        location: Where.
-        options: Endpoint and credentials; what is left out is taken from the environment of this process now, so the
+        location: The location.
+        options: Endpoint and credentials. The rest is taken from the environment of this process now, so that the
             store may be pickled to another.
-
-    Returns:
-        The store.
 
     Raises:
         PlanError: The options contradict each other, one has no effect there, or the extra for `oss` is not installed.

@@ -1,4 +1,4 @@
-"""How a store is reached: endpoint, region and credentials, apart from the location, which has no secrets."""
+"""Storage options: endpoint, region and credentials. They are apart from the location, which has no secrets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from snapshot_assets.errors import PlanError
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """How to reach object storage. What is left out comes from the environment (see `resolved`). Picklable.
+    """How to reach object storage. Options that are left out come from the environment (see `resolved`). Picklable.
 
-    Secrets are left out of `repr`. A local location needs none of this.
+    `repr` shows no secrets. A local location has no options.
 
     Attributes:
         endpoint: URL of the service, for stores other than the provider's own; S3, Google, Azure and OSS.
@@ -28,7 +28,7 @@ class StoreOptions:
         account_name: Azure storage account.
         account_key: Its key.
         service_account: Google service account: path of its JSON file, or the JSON itself.
-        retries: How often the client repeats a failed request before it gives up.
+        retries: How often the client repeats a failed request.
     """
 
     endpoint: str | None = None
@@ -61,17 +61,17 @@ class StoreOptions:
             )
 
     def resolved(self, scheme: str, environment: Mapping[str, str] = os.environ) -> StoreOptions:
-        """Return these options with what is missing taken from this process's environment.
+        """Return these options, completed from this process's environment.
 
-        Done once, where a store is opened, so that a pickled store works on machines with another environment.
-        Credentials are taken as a whole: a key given here never meets a token found there.
+        A store does this once, when it is opened, so that a pickled store works on machines with another environment.
+        Credentials are taken as a whole: a key of these options is never combined with a token of the environment.
 
         Args:
             scheme: The location's scheme.
-            environment: Where to look.
+            environment: The environment's variables.
 
         Raises:
-            PlanError: An option has no effect on such a location, the environment has a part of the credentials only,
+            PlanError: An option has no effect on such a location; the environment has only a part of the credentials;
                 or it names an AWS profile, which is not read, and no other source of credentials.
         """
         self.check(scheme)
@@ -91,7 +91,7 @@ class StoreOptions:
         """Refuse options that have no effect on locations of a scheme.
 
         Raises:
-            PlanError: One of them has none; names it and those that have.
+            PlanError: An option has no effect; the message names it and the options that have one.
         """
         used = _USED[scheme]
         for option in fields(self):
@@ -101,12 +101,12 @@ class StoreOptions:
 
 
 def refuse_profile(profile: str, named_by: str, otherwise: str) -> NoReturn:
-    """Refuse an AWS profile that somebody chose: other credentials than its own might be found in its place.
+    """Refuse an AWS profile: profiles are not read, and other credentials might be used in its place.
 
     Args:
         profile: Its name.
-        named_by: What names it.
-        otherwise: How to do without the profile's credentials.
+        named_by: Subject of the message: what names the profile.
+        otherwise: How to go on without the profile's credentials.
 
     Raises:
         PlanError: Always.
@@ -119,7 +119,7 @@ def refuse_profile(profile: str, named_by: str, otherwise: str) -> NoReturn:
 
 
 def _refuse_environment_profile(environment: Mapping[str, str]) -> None:
-    """Refuse a profile in the environment that names no source of credentials which comes before it."""
+    """Refuse a profile in the environment, unless the environment names a source of credentials that comes first."""
     profile = next((environment[name] for name in _PROFILES if environment.get(name)), None)
     served = any(all(environment.get(name) for name in source) for source in _SOURCES)
     if profile is not None and not served:
@@ -127,7 +127,7 @@ def _refuse_environment_profile(environment: Mapping[str, str]) -> None:
 
 
 _PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
-_SOURCES = (  # what the S3 client asks for credentials, where all variables of a line are set
+_SOURCES = (  # sources of the S3 client's credentials, each used where all variables of its line are set
     ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
     ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
     ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),

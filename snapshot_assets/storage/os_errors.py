@@ -1,4 +1,4 @@
-"""What the operating system says, as the package's storage errors."""
+"""Translates errors of the operating system to the package's storage errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 @contextmanager
 def storage_errors(operation: str, uri: str) -> Iterator[None]:
-    """Turn each `OSError` inside into the `StorageError` kind that it means.
+    """Raise every `OSError` inside as its `StorageError` kind.
 
     Args:
         operation: The verb for the message: read, write, create (link a written file to its name), list, delete.
-        uri: What it was done to.
+        uri: The object or location of the operation.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def storage_errors(operation: str, uri: str) -> Iterator[None]:
 
 
 def storage_error(operation: str, uri: str, error: OSError) -> StorageError:
-    """Return the error that `error` means when `operation` was done to `uri`."""
+    """Return the storage error for an `OSError`; see `storage_errors` for the arguments."""
     if operation == "create" and error.errno in _NO_LINKS:
         return ConditionalCreateUnsupportedError(
             f"The file system of {uri} has no hard links ({error.strerror}), so it cannot decide which of two writers "

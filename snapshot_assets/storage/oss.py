@@ -1,16 +1,16 @@
-"""Objects on Alibaba Cloud OSS, through OpenDAL: the only client that speaks OSS's own create-if-absent.
+"""Objects on Alibaba Cloud OSS, through OpenDAL: the only client with OSS's own create-if-absent.
 
 Its S3-compatible interface refuses conditional creates. OpenDAL is the extra `oss` and is imported here alone. The
-adapter below is proved against OpenDAL's `s3` service; OSS itself needs an account, so its two particulars rest on
-its documentation: `x-oss-forbid-overwrite` decides a create, and has no effect in a bucket with versioning, which
-the probe finds out.
+tests run the adapter against OpenDAL's `s3` service, because OSS needs an account. Two properties of OSS come from its
+documentation: `x-oss-forbid-overwrite` decides a create, and it has no effect in a bucket with versioning, which the
+probe detects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from snapshot_assets.errors import (
@@ -22,13 +22,11 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter
-from snapshot_assets.storage.certificates import certificate_error
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.paths import check_path, folder_of
-from snapshot_assets.storage.processes import claim_process
-from snapshot_assets.storage.reading import check_size, range_reader
+from snapshot_assets.storage.reading import check_size
+from snapshot_assets.storage.remote import RemoteStore, certificate_error
 from snapshot_assets.storage.retry import retried
 
 if TYPE_CHECKING:
@@ -41,13 +39,13 @@ _PARTS_AT_ONCE = 4
 
 
 def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
-    """Return the objects of an `oss` location; see `open_store`.
+    """Return the store of an `oss` location; see `open_store`.
 
     Raises:
-        PlanError: The extra is not installed, or the endpoint is not known.
+        PlanError: The extra is not installed, or the endpoint is missing.
     """
     try:
-        import opendal  # noqa: F401  (only to know now, not at the first request)
+        import opendal  # noqa: F401  (so that a missing extra fails here, not at the first request)
     except ImportError as error:
         raise PlanError(
             f"{location.uri} needs the extra 'oss', which is not installed: pip install 'snapshot-assets[oss]'."
@@ -65,39 +63,26 @@ def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
     return OpendalStore(location, "oss", settings, options.retries)
 
 
-class OpendalStore:
-    """An `ObjectStore` over an OpenDAL service. Picklable; its client is made on first use in each process.
+class OpendalStore(RemoteStore["Operator"]):
+    """An `ObjectStore` over an OpenDAL service; see `RemoteStore`.
 
-    An upload given up leaves its parts unfinished and invisible; a life-cycle rule of the bucket must remove them.
+    An aborted upload leaves its parts unfinished and invisible; a life-cycle rule of the bucket must remove them.
     """
 
+    library = "opendal"
+
     def __init__(self, location: Location, service: str, settings: Mapping[str, str], retries: int) -> None:
-        """Take a location and the settings of the service that holds it. Connects to nothing.
+        """Take a location and the settings of its service. Connects to nothing.
 
         Args:
-            location: Where; its segments become the service's root.
+            location: The location; its segments become the service's root.
             service: OpenDAL's name of the service.
             settings: Its settings, credentials included.
             retries: How often a failed request is repeated.
         """
-        self._location = location
+        super().__init__(location, retries)
         self._service = service
         self._settings = dict(settings)
-        self._retries = retries
-        self._made: tuple[int, Operator] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
-
-    @property
-    def uri(self) -> str:
-        """The location's URI."""
-        return self._location.uri
-
-    @property
-    def retries(self) -> int:
-        """How often a failed request is repeated."""
-        return self._retries
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Return an object's bytes; see `ObjectStore.get`."""
@@ -110,22 +95,15 @@ class OpendalStore:
         # OpenDAL fails on a range that goes beyond the end.
         return self._read(path, start, min(length, self.head(path).size - start))
 
-    @contextmanager
-    def open_reader(self, path: str) -> Iterator[BinaryIO]:
-        """Open an object for random access; see `ObjectStore.open_reader`."""
-        size = self.head(path).size
-        with range_reader(lambda start, length: self._read(path, start, length), size) as reader:
-            yield reader
-
     @retried
     def put(self, path: str, data: bytes) -> None:
-        """Write an object, replacing whatever is there; see `ObjectStore.put`."""
+        """Write or replace an object; see `ObjectStore.put`."""
         with _opendal_errors("write", self._uri_of(path)):
             self._client().write(check_path(path), data)
 
     @retried
     def create(self, path: str, data: bytes) -> None:
-        """Write an object only if none is there; see `ObjectStore.create`."""
+        """Write an object only if none exists; see `ObjectStore.create`."""
         with _opendal_errors("create", self._uri_of(path)):
             self._client().write(check_path(path), data, if_not_exists=True)
 
@@ -147,10 +125,6 @@ class OpendalStore:
             entries = self._client().list(f"{folder}/" if folder else "", recursive=True)
             found = [_info(entry.path, entry.metadata) for entry in entries if not entry.path.endswith("/")]
         return iter(sorted(found))
-
-    def temporaries(self) -> Iterator[ObjectInfo]:
-        """Yield nothing: an upload that was cut off is no object; see `ObjectStore.temporaries`."""
-        return iter(())
 
     @retried
     def folders(self, prefix: str = "") -> tuple[str, ...]:
@@ -180,24 +154,17 @@ class OpendalStore:
         with _opendal_errors("read", self._uri_of(path)):
             return bytes(self._client().read(check_path(path), offset=start, size=length))
 
-    def _uri_of(self, path: str) -> str:
-        return f"{self.uri}/{quote(path, errors='replace')}"
-
-    def _client(self) -> Operator:
+    def _connect(self) -> Operator:
         from opendal import Operator
         from opendal.layers import RetryLayer, TimeoutLayer
 
-        pid = claim_process("opendal")
-        if self._made is None or self._made[0] != pid:
-            operator = Operator(self._service, root=f"/{self._location.prefix}/", **self._settings)
-            bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
-            patient = RetryLayer(max_times=self._retries, jitter=True, min_delay=0.2, max_delay=10.0)
-            self._made = pid, bounded.layer(patient)
-        return self._made[1]
+        operator = Operator(self._service, root=f"/{self._location.prefix}/", **self._settings)
+        bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
+        return bounded.layer(RetryLayer(max_times=self.retries, jitter=True, min_delay=0.2, max_delay=10.0))
 
 
 class _Upload:
-    """An upload whose errors name the object it is to become."""
+    """An upload whose errors name its object."""
 
     def __init__(self, upload: File, uri: str) -> None:
         self._upload = upload
@@ -211,7 +178,9 @@ class _Upload:
 
 def _info(path: str, metadata: Metadata) -> ObjectInfo:
     if metadata.last_modified is None:
-        raise StorageError(f"The store does not say when {path} was written, so nothing there could ever be expired.")
+        raise StorageError(
+            f"The store returns no time of writing for {path}, so garbage collection could not work; use another store."
+        )
     return ObjectInfo(path, metadata.content_length, metadata.last_modified)
 
 
@@ -237,7 +206,7 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
     untrusted = certificate_error(operation, uri, str(error))
     if untrusted is not None:
         return untrusted
-    conflict = "status: 409" in str(error)  # OSS answers this also where the object is there
+    conflict = "status: 409" in str(error)  # OSS answers this also where the object exists
     if 'AlreadyExists"' in line or (not conflict and isinstance(error, kinds.ConditionNotMatch | kinds.AlreadyExists)):
         return ObjectExistsError(f"Object {uri} exists already.", uri=uri)
     if isinstance(error, kinds.PermissionDenied):
@@ -252,8 +221,8 @@ def _storage_error(operation: str, uri: str, error: Exception, line: str) -> Sto
             "single_writer: true in the plan.",
             uri=uri,
         )
-    # OpenDAL marks what may pass as temporary, and as persistent once its retries are used up.
+    # OpenDAL marks a passing error as temporary, and as persistent once its retries are used up.
     if conflict or isinstance(error, kinds.RateLimited) or "(temporary)" in line or "(persistent)" in line:
-        repeated = not conflict and "(persistent)" in line  # of a conflict it does not tell whether it repeated it
+        repeated = not conflict and "(persistent)" in line  # OpenDAL does not report whether it repeated a conflict
         return StoreUnavailableError(f"{failed} The store may answer later; run again.", uri=uri, repeated=repeated)
     return StorageError(f"{failed} Check the location and the storage options.", uri=uri)

@@ -1,4 +1,4 @@
-"""The question every writer asks first: may I write here, does the first of two creates win, what time is it there."""
+"""Tests a location before the first write: rights, conditional creates, and the store's clock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
 
 _FOLDER = "transactions/"
-_LISTINGS = 5  # one alone may pass an object over while others write
+_LISTINGS = 5  # a single listing may miss an object while others write
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a store was seen to do.
+    """How a store behaved.
 
     Attributes:
         conditional_create: Whether the second of two creates was refused.
@@ -31,19 +31,16 @@ class ProbeResult:
 
 
 def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
-    """Prove that a location can be written, read, listed and deleted from, and that creates are conditional.
+    """Test that a location can be written, read, listed and deleted from, and that creates are conditional.
 
     Writes one object, `transactions/probe-<uuid>`, and deletes it again.
 
     Args:
         store: The location's objects.
-        single_writer: Accept a store without conditional creates; the caller promises to be alone.
-
-    Returns:
-        What was seen.
+        single_writer: Accept a store without conditional creates; the caller promises to be the only writer.
 
     Raises:
-        StoreDeniedError: One of the rights is missing; the message names the operation and the object.
+        StoreDeniedError: A right is missing; the message names the operation and the object.
         ConditionalCreateUnsupportedError: Two creates of one object both succeeded, or the store has none.
         StorageError: The store lost or altered the object.
     """
@@ -53,7 +50,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
         conditional, local_time = _write(store, path, token.encode(), single_writer)
         store_time = _read(store, path, token.encode())
     except BaseException:
-        with suppress(StorageError):  # what was refused first is the answer
+        with suppress(StorageError):  # the first error is the one to report
             store.delete(path)
         raise
     store.delete(path)
@@ -68,7 +65,7 @@ def probe(store: ObjectStore, *, single_writer: bool = False) -> ProbeResult:
 
 
 def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> tuple[bool, datetime]:
-    """Create twice; return whether the second one was refused, and this machine's time between the two."""
+    """Create twice; return whether the store refused the second create, and this machine's time between the two."""
     try:
         create_own(store, path, data)
     except ConditionalCreateUnsupportedError:
@@ -85,12 +82,12 @@ def _write(store: ObjectStore, path: str, data: bytes, single_writer: bool) -> t
 
 
 def _read(store: ObjectStore, path: str, data: bytes) -> datetime:
-    found = store.get(path, limit=len(data))
+    read = store.get(path, limit=len(data))
     listings = (info for _ in range(_LISTINGS) for info in store.list(_FOLDER))
     listed = next((info for info in listings if info.path == path), None)
-    if found != data or listed is None:
+    if read != data or listed is None:
         raise StorageError(
-            f"{store.uri} took {path} but gave back other bytes or does not list it; it cannot hold snapshots.",
+            f"{store.uri} accepted {path} but returns other bytes or does not list it; it cannot hold snapshots.",
             uri=store.uri,
         )
     return listed.modified

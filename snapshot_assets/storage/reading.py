@@ -1,4 +1,4 @@
-"""What reading has in common on all stores: size limits, and random access by ranges where there are no files."""
+"""Reading on every store: size limits, and random access by ranges."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def range_reader(get_range: Callable[[int, int], bytes], size: int) -> io.Buffer
 
 
 def check_size(uri: str, size: int, limit: int | None) -> None:
-    """Refuse an object that is larger than any that is written, before it is read.
+    """Refuse an object that is larger than any that this package writes, before it is read.
 
     Raises:
         LimitExceededError: It has more than `limit` bytes.
     """
     if limit is not None and size > limit:
         raise LimitExceededError(
-            f"{uri} has {size} bytes; at most {limit} were expected. It is not what was written there; verify the "
+            f"{uri} has {size} bytes; at most {limit} were expected. Something else replaced the object; verify the "
             "location.",
             size=size,
             limit=limit,

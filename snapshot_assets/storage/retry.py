@@ -1,4 +1,4 @@
-"""Repeats store calls that failed in a way that may pass: the one place that decides how often and how long.
+"""Repeats store calls that failed for a passing reason: decides how often and how long.
 
 The clients repeat most such requests themselves, within one call: throttling, server errors, failed connections.
 They do not repeat a conflict (409, which S3 answers while another request for the same object is under way) or a
@@ -24,10 +24,7 @@ _PATIENCE = 120.0
 
 
 class _Retrying(Protocol):
-    @property
-    def retries(self) -> int:
-        """How often a failed request is repeated."""
-        ...
+    retries: int
 
 
 _Store = TypeVar("_Store", bound=_Retrying)
@@ -38,13 +35,13 @@ _Result = TypeVar("_Result")
 def retried(
     method: Callable[Concatenate[_Store, _Arguments], _Result],
 ) -> Callable[Concatenate[_Store, _Arguments], _Result]:
-    """Let a store's method repeat itself while it raises `StoreUnavailableError`.
+    """Repeat a store's method while it raises `StoreUnavailableError`.
 
     It is repeated at most `retries` times, within two minutes, with pauses of up to 0.2 s that double up to 10 s. An
     error whose attribute `repeated` is true is raised at once: the client has already repeated the request as often.
 
     Args:
-        method: A method whose call has the same effect twice as once. A create has: the second one is refused.
+        method: A method that may be called twice, such as a create: the store refuses the second one.
     """
 
     @wraps(method)

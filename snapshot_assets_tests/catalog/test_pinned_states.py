@@ -39,7 +39,7 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import AcceptanceNeededError, LogWholeError, NoSnapshotError

@@ -27,7 +27,7 @@ from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import UnsupportedVersionError
 from snapshot_assets.format.checksums import sha256_hex

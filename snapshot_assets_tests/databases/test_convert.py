@@ -15,8 +15,8 @@ from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
-from snapshot_assets_tests.databases.duckdb.files import make_file
-from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh, path_of
+from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
 from snapshot_assets_tests.databases.duckdb.test_types import CASES, tables_of
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
 from snapshot_assets_tests.databases.restores import copy, extracted, source

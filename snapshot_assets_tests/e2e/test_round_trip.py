@@ -13,8 +13,8 @@ import yaml
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb import test_types
-from snapshot_assets_tests.databases.duckdb.files import make_file
-from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh, path_of
+from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, schema_dump
 from snapshot_assets_tests.databases.postgresql.test_types import every_type
 from snapshot_assets_tests.databases.restores import extracted

@@ -1,4 +1,4 @@
-"""Whole snapshots as somebody makes them who can write to the bucket: hostile inside, every checksum right.
+"""Builds hostile snapshots with valid checksums, as an attacker with access to the bucket can.
 
 What the package's own writers refuse to write is written past them, with the same bytes that they would give it.
 """
@@ -50,9 +50,9 @@ class Forged:
     """What a forged snapshot holds.
 
     Attributes:
-        database: Kind of the database that it says it comes from.
+        database: Kind of the database that it names as its source.
         tables: Table documents; without further facts of a column's, an untimed table of one integer.
-        files: Bytes of data files and the rows that the log says they hold, by table.
+        files: Bytes of data files and their number of rows in the log, by table.
         texts: Bytes of documents that take the place of the ones made here, by name, such as `tables.json`.
         facts: Facts of every data file that the log states otherwise than they are.
     """
@@ -129,7 +129,7 @@ def append(store: ObjectStore, *actions: act.Action) -> str:
         uuid=uuid.uuid4().hex,
         previous_uuid=state.uuid,
         previous_sha256=state.sha256,
-        writer_id="somebody",
+        writer_id="attacker",
         committed_at=state.committed_at + timedelta(milliseconds=1),
         actions=actions,
     )

@@ -1,4 +1,4 @@
-"""Snapshots of somebody who can write to the bucket: refused with a clear error before the target is changed."""
+"""Hostile snapshots are refused with a clear error before the target is changed."""
 
 from __future__ import annotations
 

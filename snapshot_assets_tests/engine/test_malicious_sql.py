@@ -134,7 +134,7 @@ def imported(canary: Canary, folder: Path, number: int, forged: dict[str, Any], 
 
 @contextmanager
 def naming(place: str, evil: str) -> Iterator[None]:
-    """Say which text it was that went wrong."""
+    """Name the SQL text in an error."""
     try:
         yield
     except (AssertionError, SnapshotError) as error:
@@ -173,7 +173,7 @@ def test_sql_that_leaves_its_place_is_refused_and_changes_nothing(place: str, ca
                 imported(canary, tmp_path, number, forged, True)
             if "is refused" in str(error.value):
                 assert canary.relations() == before
-            else:  # what only PostgreSQL can tell to be no expression fails in the transaction that makes it
+            else:  # a text that only PostgreSQL can refuse fails in its own transaction
                 assert not canary.is_duckdb
                 assert "Nothing of this step was kept" in str(error.value)
                 before = canary.relations()

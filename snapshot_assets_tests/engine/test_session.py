@@ -1,4 +1,4 @@
-"""The Spark session: which interpreter its workers run, and what its errors say."""
+"""The Spark session: the interpreter of its workers, and its errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.spark.introspect import translated
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.engine.session import session_config, spark_errors, worker_python, worker_python_chosen
 from snapshot_assets.errors import DatabaseError, SnapshotError, TaskFailedError, TaskLostError
@@ -94,7 +94,7 @@ def other_python(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def failing(spark: SparkSession, function: Callable[[Any], Any], kind: type[SnapshotError]) -> str:
-    """Return what the error of a task says."""
+    """Return the error message of a task."""
     with pytest.raises(kind) as raised:
         list(SparkRunner(spark).map(function, [1]))
     return str(raised.value)

@@ -226,7 +226,7 @@ def test_an_import_is_not_finished_while_a_chunk_lacks_what_was_deleted_since_or
 def test_rows_that_a_lost_tombstone_had_deleted_are_missed(
     exported: Place, duck: Into, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger has fewer rows of a file than are to be there, even where the log does not tell why any more."""
+    """The ledger has fewer rows of a file than expected, also if the log lost the tombstone."""
     before = read_state(exported.store).revision
     delete(exported, FIRST_DAYS)
     duck.restore(exported.store)

@@ -21,7 +21,8 @@ from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
-from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_receipt
+from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
+from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.state import Token
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ObjectNotFoundError

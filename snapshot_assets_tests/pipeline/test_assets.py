@@ -122,7 +122,7 @@ def test_a_flipped_byte_is_reported_for_its_partition_alone_and_stops_the_manife
     project.run_checks("chunks", keys=keys)
     assert project.checks("chunks", "file_checksums") == {key: key != keys[4] for key in keys}
     assert damaged in project.faults("chunks", "file_checksums", keys[4])
-    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # what the log says agrees
+    assert project.checks("chunks", "chunk_checksum") == dict.fromkeys(keys, True)  # the log is consistent
 
     result = project.run("manifest")
     assert not result.success

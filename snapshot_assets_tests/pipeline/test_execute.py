@@ -1,4 +1,4 @@
-"""What the command line says of a run that failed."""
+"""Errors of failed runs on the command line."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from snapshot_assets.pipeline.execute import _failure
 
 
 def failed(error: BaseException, cause: BaseException | None = None) -> SnapshotError:
-    """Return what is said of a run whose one step raised an error."""
+    """Return the error of a run whose only step raises one."""
 
     @dg.asset
     def broken() -> None:
         raise error from cause
 
-    return told_of(broken)
+    return error_of(broken)
 
 
-def told_of(asset: dg.AssetsDefinition, **resources: object) -> SnapshotError:
-    """Return what is said of a run of one asset that fails."""
+def error_of(asset: dg.AssetsDefinition, **resources: object) -> SnapshotError:
+    """Return the error of a failed run of one asset."""
     definitions = dg.Definitions([asset], resources=resources)
     with dg.DagsterInstance.ephemeral() as instance:
         return _failure(
@@ -31,27 +31,27 @@ def told_of(asset: dg.AssetsDefinition, **resources: object) -> SnapshotError:
         )
 
 
-def test_an_error_of_this_package_keeps_its_kind_and_words_whatever_caused_it() -> None:
-    told = failed(PlanError("the plan is wrong"), ValueError("of the driver"))
-    assert type(told) is PlanError
-    assert str(told) == "broken failed: the plan is wrong"
+def test_an_error_of_this_package_keeps_its_class_and_message() -> None:
+    error = failed(PlanError("the plan is wrong"), ValueError("of the driver"))
+    assert type(error) is PlanError
+    assert str(error) == "broken failed: the plan is wrong"
 
 
-def test_another_error_is_told_by_its_own_words() -> None:
-    told = failed(ValueError("of the driver"), KeyError("below"))
-    assert type(told) is SnapshotError
-    assert str(told) == "broken failed: ValueError: of the driver"
+def test_another_error_keeps_its_message() -> None:
+    error = failed(ValueError("of the driver"), KeyError("below"))
+    assert type(error) is SnapshotError
+    assert str(error) == "broken failed: ValueError: of the driver"
 
 
-def test_a_run_that_was_stopped_says_that_it_can_be_repeated() -> None:
-    told = failed(dg.DagsterExecutionInterruptedError())
-    assert str(told).startswith("The run was interrupted. Committed chunks stay;")
+def test_the_error_of_an_interrupted_run_asks_to_repeat_it() -> None:
+    error = failed(dg.DagsterExecutionInterruptedError())
+    assert str(error).startswith("The run was interrupted. Committed chunks stay;")
 
 
-def test_a_run_that_failed_in_none_of_its_steps_says_why() -> None:
+def test_a_failure_outside_all_steps_is_reported() -> None:
     @dg.asset(io_manager_key="_refused")
     def unnamed() -> None:
-        """Never begun."""
+        """Never runs."""
 
-    told = told_of(unnamed, _refused=dg.mem_io_manager)
-    assert str(told) == "The run failed: ValueError: Field names cannot start with an underscore: '_refused'"
+    error = error_of(unnamed, _refused=dg.mem_io_manager)
+    assert str(error) == "The run failed: ValueError: Field names cannot start with an underscore: '_refused'"

@@ -24,7 +24,7 @@ for arguments in json.loads(sys.argv[1]):
 
 @pytest.fixture
 def unactivated(bare_python: Path, tmp_path: Path) -> dict[str, str]:
-    """The process environment of a service, say, that calls the interpreter of an environment by its path."""
+    """The process environment of a service that calls an environment's interpreter by its path."""
     java = Path(shutil.which("java") or "/usr/bin/java").parent
     path = os.pathsep.join(map(str, (bare_python.parent, java, "/usr/bin", "/bin")))
     dropped = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")

@@ -15,7 +15,7 @@ from snapshot_assets_tests.pipeline.project import DAY, START, Project
 
 @accepting_unstable_parts()
 def add_asset(project: Project, answer: Callable[[list[str]], Any]) -> None:
-    """Give the project a user's own asset `demo/delays`, which returns what `answer` says for its keys."""
+    """Give the project a user's own asset `demo/delays`, which returns `answer` of its keys."""
 
     @dg.asset(
         key=["demo", "delays"],

@@ -1,4 +1,4 @@
-"""What an `S3Resource` says is used, or refused."""
+"""Every field of an `S3Resource` is used, or refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_option_that_is_used_reaches_the_store() -> None:
         **KEYS,
         aws_session_token="c",
         max_attempts=2,
-        use_ssl=False,  # as the endpoint says
+        use_ssl=False,  # as in the endpoint
         verify=True,
     )
     assert options_of(given) == StoreOptions(

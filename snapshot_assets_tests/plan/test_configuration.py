@@ -102,7 +102,7 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
       number: 3
     storge: {}
     storage:
-      s3: {regin: x}
+      s3: {regin: x, profile: prod}
       ftp: {}
     plans:
       a: {source: fligths, to: s3://backups/a, chunk_time_window: 6 h}
@@ -118,6 +118,7 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
         "sources.bad alias",
         "sources.number",
         "storage.s3.regin",
+        "storage.s3.profile",
         "storage.ftp",
         "plans.a.chunk_time_window",
         "plans.c",
@@ -129,6 +130,8 @@ def test_all_mistakes_of_a_file_are_reported_at_once():
     assert problems["storge"] == "is not a section. Did you mean 'storage' or 'sources'?"
     assert "mysql" in problems["sources.flights"]
     assert problems["storage.s3.regin"] == "is not a storage option. Did you mean 'region'?"
+    assert "access_key_id and secret_access_key" in problems["storage.s3.profile"]
+    assert "export-credentials --profile NAME --format env" in problems["storage.s3.profile"]
     assert problems["plans.b.source"] == "'fligths' is not among sources. Did you mean 'flights'?"
     assert problems["plans.c"] == "is not a mapping; write `name: value` lines, with texts as names"
     assert problems["plans.d.name"] == "differs from the plan's key 'd'; remove it"

@@ -1,4 +1,4 @@
-"""The fields of a plan that say what is kept."""
+"""The retention fields of a plan."""
 
 from datetime import time, timedelta
 

@@ -36,7 +36,7 @@ def test_scalars_are_read_as_people_expect(text, value):
 def test_a_repeated_key_is_refused_with_both_lines():
     with pytest.raises(PlanError) as caught:
         parse_yaml("plans:\n  a: 1\n  b: 2\n  a: 3\n", "x.yaml")
-    assert str(caught.value) == "x.yaml, line 4: the key 'a' stands twice, first in line 2; mend it there"
+    assert str(caught.value) == "x.yaml, line 4: the key 'a' is repeated, first in line 2; mend it there"
 
 
 def test_a_merged_key_may_be_overridden():

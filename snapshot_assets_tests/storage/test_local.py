@@ -1,4 +1,4 @@
-"""What only the local disk can do wrong: links, permissions, full disks, names, leftovers."""
+"""Failures that only the local disk has: links, permissions, full disks, names, temporary files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.os_errors import storage_error
 
 SPAWN = multiprocessing.get_context("spawn")
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def _stream_for_ever(local: LocalStore, ready) -> None:  # type: ignore[no-untyp
 def test_the_drivers_own_temporary_names_are_not_given_to_objects(local: LocalStore) -> None:
     with pytest.raises(UnsafePathError, match="temporary"):
         local.put("data/.tmp-0123456789abcdef", b"")
-    local.put("data/.tmp-of-somebody-else", b"")
-    assert [info.path for info in local.list()] == ["data/.tmp-of-somebody-else"]
+    local.put("data/.tmp-of-another-tool", b"")
+    assert [info.path for info in local.list()] == ["data/.tmp-of-another-tool"]
 
 
 def test_names_as_long_as_the_file_system_takes(local: LocalStore) -> None:
@@ -224,7 +224,7 @@ def test_missing_rights_name_the_operation_and_the_object(local: LocalStore, roo
     (root / "data/1/a").chmod(0o000)
     (root / "data/1").chmod(0o555)
     with ProcessPoolExecutor(1, SPAWN) as pool:
-        outcomes = pool.submit(_try_as_nobody, local, _reachable(root)).result()
+        outcomes = pool.submit(_try_as_other_user, local, _reachable(root)).result()
     (root / "data/1").chmod(0o755)
     denied = {operation: message for operation, (kind, message) in outcomes.items() if kind == "StoreDeniedError"}
     assert set(denied) == {"get", "put", "create", "open_writer", "delete"}
@@ -239,11 +239,11 @@ def _reachable(root: Path) -> list[str]:
     return [str(folder) for folder in root.parents if not folder.stat().st_mode & 0o001]
 
 
-def _try_as_nobody(local: LocalStore, closed: list[str]) -> dict[str, tuple[str, str]]:
+def _try_as_other_user(local: LocalStore, closed: list[str]) -> dict[str, tuple[str, str]]:
     if os.geteuid() == 0:
         for folder in closed:  # pytest's own temporary folders
             os.chmod(folder, 0o755)
-        os.seteuid(NOBODY)
+        os.seteuid(OTHER_USER)
     calls = {
         "get": lambda: local.get("data/1/a"),
         "put": lambda: local.put("data/1/b", b""),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -169,7 +168,3 @@ def test_is_a_value() -> None:
     location = parse_location("s3://bucket/a")
     assert pickle.loads(pickle.dumps(location)) == location
     assert len({location, parse_location("s3://bucket/a/")}) == 1
-
-
-def test_quoting_matches_the_standard_library() -> None:
-    assert parse_location("s3://bucket/~ü!").uri == f"s3://bucket/{quote('~ü!', safe='')}"

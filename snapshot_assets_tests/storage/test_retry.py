@@ -13,14 +13,13 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.cloud import CloudStore
-from snapshot_assets.storage.create import create_own
+from snapshot_assets.storage.create import SingleWriterStore, create_own
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.probe import probe
-from snapshot_assets.storage.single_writer import SingleWriterStore
 from snapshot_assets_tests.servers.proxy import Fault, Proxy, proxy_of
 from snapshot_assets_tests.servers.s3 import S3Server
-from snapshot_assets_tests.storage.test_oss import open_adapter
+from snapshot_assets_tests.storage.opendal_s3 import open_opendal
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def remote(request: pytest.FixtureRequest, proxy: Proxy, s3_location: str) -> Ob
     """A store behind the proxy, by each of the two clients."""
     if request.param == "obstore":
         return open_store(parse_location(s3_location), proxy.options)
-    return open_adapter(proxy.options, s3_location)
+    return open_opendal(s3_location, proxy.options)
 
 
 def read(store: ObjectStore, path: str) -> bytes:
@@ -84,7 +83,7 @@ def test_patience_has_an_end(remote: ObjectStore, proxy: Proxy, status: int) -> 
         proxy.strike(Fault("PUT .*/new", status, "OperationAborted" if status == 409 else "SlowDown", times=100))
         with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*run again"):
             write("new", b"bytes")
-        # Two repetitions, as the options say; those of OpenDAL's own, of which it does not tell, may come on top.
+        # Two repetitions, as in the options, and perhaps those of OpenDAL, which it does not report.
         assert len(proxy.statuses("PUT .*/new")) in ((3,) if isinstance(remote, CloudStore) else (3, 9))
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.truncation import refuse_faults
+from snapshot_assets.catalog.log.truncation import newest_state, refuse_faults
 from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
@@ -94,6 +94,7 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     if not plan.deleted:
         return plan
     catalog.refresh()
+    newest_state(catalog.store)  # refuses a log that lost its end since the plan
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
     due = [each for each in plan.deleted if each.since <= before]
     for paths in _in_portions([each.path for each in due]):

@@ -15,7 +15,8 @@ from operator import itemgetter
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.truncation import check_receipt, newest_state
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts, read_receipt
+from snapshot_assets.catalog.receipts.receipts import read_receipt
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState

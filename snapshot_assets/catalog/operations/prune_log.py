@@ -110,27 +110,26 @@ def _kind(path: str) -> str:
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:
-    """Return what lies below a revision, oldest first, up to the first object that is too young.
+    """Return the log's objects before a revision, oldest first, up to the first one that is too young.
 
-    What a listing passes over must not stay where older and newer objects go: a writer that slept could commit behind
-    it.
+    Objects that a listing missed are included: if one stayed alone, a writer that slept could commit after it.
     """
     objects, last = Listed(store, TRANSACTIONS), kept - 1
     objects.missing(map(checkpoint_path, checkpoints))
     while last and transaction_path(last) in objects:
         last -= 1
-    found: list[ObjectInfo] = []
+    prunable: list[ObjectInfo] = []
     for info in sorted(objects.values(), key=lambda info: (log_revision(info.path), info.path)):
         if not 1 < log_revision(info.path) < kept:
             continue
         if info.modified > before:
             break
-        found.append(info)
-    return found
+        prunable.append(info)
+    return prunable
 
 
 def _refuse_faults(store: ObjectStore, kept: int, newest: int) -> None:
-    """Refuse a log with faults; one whose first checkpoint goes and is damaged is read from the one that stays."""
+    """Refuse a log with faults. If its first checkpoint is damaged and is pruned, read it from the one that stays."""
     start = list_log(store).start
     since = kept if start < kept and is_damaged(store, start) else None
     refuse_faults(store, "nothing was pruned", since=since, through=newest)

@@ -12,7 +12,7 @@ from itertools import islice
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
 from snapshot_assets.catalog.manifest import write_hints
-from snapshot_assets.catalog.receipts.receipts import adoptable_receipts
+from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.rules import Reversal, reversal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, ReleasedObject, released_objects

@@ -6,21 +6,16 @@ A resume adopts a complete receipt instead of reading the source again; a rebuil
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import (
     ConflictError,
-    DamageError,
     DocumentError,
-    ObjectNotFoundError,
     SnapshotError,
-    UnsupportedVersionError,
 )
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
@@ -29,7 +24,7 @@ from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
 from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import check_data_path, chunk_of, is_receipt, receipt_path
+from snapshot_assets.format.layout import check_data_path, receipt_path
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -159,75 +154,6 @@ def read_receipt(store: ObjectStore, path: str) -> tuple[Receipt, ObjectRef]:
     if receipt.path != path:
         raise DocumentError(f"{path} is the receipt of {receipt.path}.", object=path)
     return receipt, ObjectRef(path, sha256_hex(data), len(data))
-
-
-def find_adoptable(
-    store: ObjectStore, state: State, chunks: Iterable[int], schema_sha256: str
-) -> Mapping[int, tuple[Receipt, ObjectRef]]:
-    """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
-
-    Args:
-        store: The location.
-        state: The head's state.
-        chunks: Chunks that are not completed.
-        schema_sha256: Content of the schema that the resume exports with.
-    """
-    found: dict[int, tuple[Receipt, ObjectRef]] = {}
-    # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
-    ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
-    for receipt, ref in adoptable_receipts(store, state, chunks):
-        older = found.get(receipt.chunk)
-        newer = older is None or older[0].opened_at < receipt.opened_at
-        if (
-            newer
-            and receipt.schema_sha256 == schema_sha256
-            and ids.issuperset(file.schema_id for file in receipt.files)
-        ):
-            found[receipt.chunk] = receipt, ref
-    return found
-
-
-def adoptable_receipts(
-    store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
-) -> Iterator[tuple[Receipt, ObjectRef]]:
-    """Yield the complete receipts that a resume might commit.
-
-    Left out are receipts of another snapshot id, of a replacement, or older than the chunk's last commit or a rollback.
-    So are torn receipts, which no transaction names, and receipts with a file that is missing or has another size.
-
-    Args:
-        store: The location.
-        state: The head's state.
-        chunks: Chunks that are not completed.
-        shown: Paths of another listing, as this one may pass over some.
-    """
-    wanted = set(chunks)
-    for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
-        if is_receipt(path) and chunk_of(path) in wanted:
-            try:
-                receipt, ref = read_receipt(store, path)
-            except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
-                continue  # the last: deleted since it was listed
-            if _fits(store, state, receipt):
-                yield receipt, ref
-
-
-def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
-    return (
-        receipt.snapshot_id == state.snapshot_id
-        and receipt.location_id in ("", state.location_id)
-        and not receipt.supersedes
-        and receipt.base_revision >= state.last_change_of(receipt.chunk)
-        and all(is_intact(store, file) for file in receipt.files)
-    )
-
-
-def is_intact(store: ObjectStore, file: DataFile) -> bool:
-    """Return whether a data file exists with its size."""
-    try:
-        return store.head(file.path).size == file.bytes
-    except ObjectNotFoundError:
-        return False
 
 
 def _to_json(receipt: Receipt) -> dict[str, Any]:

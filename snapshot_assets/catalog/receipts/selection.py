@@ -1,4 +1,4 @@
-"""Selects receipts: those that show a snapshot's plan and schemas, and those that list a chunk's files.
+"""Selects receipts: those that show a snapshot's plan and schemas, list a chunk's files, or may be adopted.
 
 The receipt of a compaction lists the files of the tables that it names; any other receipt lists all files of its
 chunk.
@@ -7,13 +7,17 @@ chunk.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from snapshot_assets.catalog.receipts.receipts import Receipt
+from snapshot_assets.catalog.receipts.receipts import Receipt, read_receipt
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.errors import DamageError, ObjectNotFoundError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
+from snapshot_assets.format.layout import chunk_of, is_receipt
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.storage.base import ObjectStore
 
 ReceiptAt = tuple[Receipt, act.ObjectRef]
 Tables = dict[TableName, list[DataFile]]
@@ -127,3 +131,72 @@ def _is_part_of(compaction: Receipt, wanted: Tables) -> bool:
 
 def _names(tables: Tables) -> set[tuple[str, str]]:
     return {(file.path, file.sha256) for files in tables.values() for file in files}
+
+
+def find_adoptable(
+    store: ObjectStore, state: State, chunks: Iterable[int], schema_sha256: str
+) -> Mapping[int, ReceiptAt]:
+    """Return, by chunk, the newest complete receipt that a resume may commit without reading the source again.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
+        schema_sha256: Content of the schema that the resume exports with.
+    """
+    found: dict[int, ReceiptAt] = {}
+    # A rebuild may have lost later schemas: their ids are assigned again, perhaps to other content.
+    ids = {added.schema_id for added in state.schemas.values() if added.sha256 == schema_sha256}
+    for receipt, ref in adoptable_receipts(store, state, chunks):
+        older = found.get(receipt.chunk)
+        newer = older is None or older[0].opened_at < receipt.opened_at
+        if (
+            newer
+            and receipt.schema_sha256 == schema_sha256
+            and ids.issuperset(file.schema_id for file in receipt.files)
+        ):
+            found[receipt.chunk] = receipt, ref
+    return found
+
+
+def adoptable_receipts(
+    store: ObjectStore, state: State, chunks: Iterable[int], shown: Iterable[str] = ()
+) -> Iterator[ReceiptAt]:
+    """Yield the complete receipts that a resume might commit.
+
+    Left out are receipts of another snapshot id, of a replacement, or older than the chunk's last commit or a rollback.
+    So are torn receipts, which no transaction names, and receipts with a file that is missing or has another size.
+
+    Args:
+        store: The location.
+        state: The head's state.
+        chunks: Chunks that are not completed.
+        shown: Paths of another listing, as this one may pass over some.
+    """
+    wanted = set(chunks)
+    for path in sorted({*shown, *(info.path for info in store.list("data/"))}) if wanted else ():
+        if is_receipt(path) and chunk_of(path) in wanted:
+            try:
+                receipt, ref = read_receipt(store, path)
+            except (DamageError, UnsupportedVersionError, ObjectNotFoundError):
+                continue  # the last: deleted since it was listed
+            if _fits(store, state, receipt):
+                yield receipt, ref
+
+
+def _fits(store: ObjectStore, state: State, receipt: Receipt) -> bool:
+    return (
+        receipt.snapshot_id == state.snapshot_id
+        and receipt.location_id in ("", state.location_id)
+        and not receipt.supersedes
+        and receipt.base_revision >= state.last_change_of(receipt.chunk)
+        and all(is_intact(store, file) for file in receipt.files)
+    )
+
+
+def is_intact(store: ObjectStore, file: DataFile) -> bool:
+    """Return whether a data file exists with its size."""
+    try:
+        return store.head(file.path).size == file.bytes
+    except ObjectNotFoundError:
+        return False

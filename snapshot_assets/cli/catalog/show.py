@@ -66,8 +66,8 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
     }
     if with_files:
         facts["files"] = _files(state)
-    found: dict[str, Any] = plain(facts)
-    return found
+    document: dict[str, Any] = plain(facts)
+    return document
 
 
 def _tombstones(state: State) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""DuckDB database files: read-only as a source, opened inside each task; as a target, with one writer."""
+"""DuckDB database files: as a source opened read-only in each task, as a target with one writer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from snapshot_assets.format.relations import DatabaseSchema
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
 
 ONE_WRITER = True
-"""A file has one writing process, and nobody else then."""
+"""While a process writes to a file, no other process can open it."""
 
 # The imports are not at the top: an alias can be made from a URI without loading DuckDB.
 
@@ -21,11 +21,11 @@ def open(address: DatabaseAddress) -> Database:
     """Open a database file read-only.
 
     Raises:
-        UnknownSourceError: The URI is not written as it must be.
+        UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file for writing.
         ConsistencyLostError: The file is not in the state that the address demands.
         DatabaseDeniedError: The file may not be read.
-        DatabaseError: There is no such file, or it is no DuckDB database, or it is damaged.
+        DatabaseError: There is no such file, or it is not a DuckDB database, or it is damaged.
     """
     from snapshot_assets.databases.duckdb.source import DuckDBDatabase
 
@@ -33,14 +33,14 @@ def open(address: DatabaseAddress) -> Database:
 
 
 def open_target(address: DatabaseAddress) -> Target:
-    """Open a database file for writing; it is made where there is none. See `DuckDBTarget`."""
+    """Open a database file for writing, or create it; see `DuckDBTarget`."""
     from snapshot_assets.databases.duckdb.target import DuckDBTarget
 
     return DuckDBTarget(address)
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how a schema is made again; see `TargetModule.define`."""
+    """Return the statements that create a schema; see `TargetModule.define`."""
     from snapshot_assets.databases.duckdb.ddl.schema import define as define_schema
 
     return define_schema(schema, expressions=expressions)

@@ -10,17 +10,17 @@ from urllib.parse import unquote, urlsplit
 from snapshot_assets.errors import UnknownSourceError
 
 MEMORY_LIMIT = "192MiB"
-"""What DuckDB may use. A task has 512 MiB for everything; Arrow and the file being written share the rest."""
+"""Memory of DuckDB. A task has 512 MiB; Arrow and the file that is being written share the rest."""
 
 _FORM = "duckdb:///absolute/path.duckdb"
 _MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
 
 
 def path_of(uri: str) -> str:
-    """Return the file a URI names.
+    """Return the path of the file that a URI names.
 
     Raises:
-        UnknownSourceError: It is no `duckdb:` URI of an absolute path, or has a host, a fragment or a wrong query.
+        UnknownSourceError: The URI has no absolute path, another scheme, a host, a fragment or an invalid query.
     """
     parts = urlsplit(uri)
     if parts.scheme.lower() != "duckdb":
@@ -30,9 +30,12 @@ def path_of(uri: str) -> str:
     if parts.fragment:
         raise _refused("it has a fragment; write `%23` for `#` in a file name")
     memory_limit_of(uri)
-    path = unquote(parts.path, errors="strict") if _decodable(parts.path) else None
-    if path is None or "\0" in path:
-        raise _refused("its percent-encoding is not UTF-8 text")
+    try:
+        path = unquote(parts.path, errors="strict")
+    except UnicodeDecodeError:
+        raise _refused("its percent-encoding is not UTF-8 text") from None
+    if "\0" in path:
+        raise _refused("its path has a NUL character")
     if "?" in path:
         raise _refused("DuckDB takes a `?` in a file's name for the beginning of a query; rename the file")
     if not os.path.isabs(path) or path.endswith("/"):
@@ -41,7 +44,7 @@ def path_of(uri: str) -> str:
 
 
 def memory_limit_of(uri: str) -> str:
-    """Return the memory that DuckDB may use, as DuckDB writes it.
+    """Return the memory that DuckDB may use, in DuckDB's notation.
 
     Raises:
         UnknownSourceError: The URI has a query that is not `memory_limit=` and a size.
@@ -56,7 +59,7 @@ def memory_limit_of(uri: str) -> str:
 
 
 def limits_memory(uri: str) -> bool:
-    """Tell whether a URI says how much memory DuckDB may use."""
+    """Return whether a URI limits the memory that DuckDB may use."""
     return bool(urlsplit(uri).query)
 
 
@@ -68,14 +71,6 @@ def default_alias(uri: str) -> str:
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(path_of(uri)).stem)
     return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
-
-
-def _decodable(path: str) -> bool:
-    try:
-        unquote(path, errors="strict")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _refused(reason: str) -> UnknownSourceError:

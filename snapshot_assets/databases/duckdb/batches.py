@@ -1,4 +1,4 @@
-"""Arrow batches: of bounded size, of exactly the document's schema, and free of values their carrier cannot hold."""
+"""Arrow batches of bounded size and exactly the document's schema, without values that their carrier cannot hold."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BATCH_BYTES = 16 * 1024 * 1024
 _DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
-"""DuckDB's positive infinities; the negative ones are their negatives. Arrow takes both for ordinary times."""
+"""DuckDB's positive infinities; the negative ones are their negatives. Arrow treats both as ordinary times."""
 
 
 def conform(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
-    """Yield DuckDB's batches as the table's document wants them.
+    """Yield DuckDB's batches in the schema of the table's document.
 
     Raises:
         CarrierError: A value does not fit its native carrier.
@@ -29,7 +29,7 @@ def conform(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.Reco
     for batch in batches:
         for index, column in checks:
             _check(batch.column(index), column, table)
-        # A cast renames the members of lists and maps, which DuckDB calls otherwise; it copies no values.
+        # The cast renames the members of lists and maps, for which DuckDB has other names. It copies no values.
         exact = pa.RecordBatch.from_arrays(
             [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)], schema=schema
         )

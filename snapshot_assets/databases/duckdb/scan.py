@@ -1,4 +1,4 @@
-"""Reading rows: one query a scan, streamed, within the memory of a task whatever the rows' size."""
+"""Reads rows: one streamed query for each scan, within the memory of a task for rows of any size."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.carriers import scanned_carrier
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
-from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Estimate, Scan
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Column, Table
 
-_VECTOR = 2048  # rows that DuckDB handles at once, and the least it puts into a batch
+_VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
 _ROW_GROUP = 122_880
 _MOST_VECTORS = 8
 _PROBE_ROWS = 16
@@ -51,7 +51,7 @@ class _Query:
         table: Quoted name of the table or view.
         columns: The select list.
         where: The predicate of its rows.
-        row_ids: Whether its rows have ids: a view's have none, and a column of that name hides them.
+        row_ids: Whether its rows have ids. Rows of a view have none, and a column named `rowid` hides them.
     """
 
     table: str
@@ -82,14 +82,14 @@ class Reader:
                 batches.close()
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Count the rows, and look at a few for their size."""
+        """Count the rows, and estimate their size from a few of them."""
         query = self._query(scan)
         rows = self._count(query.table, query.where)
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
 
     def count(self, table: Table, where: str) -> int:
-        """Count the rows of a table for which a predicate holds."""
+        """Count the rows of a table that satisfy a predicate."""
         return self._count(self._schemas.relation(table.table_name), where)
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
@@ -117,7 +117,7 @@ class Reader:
 
     def _query(self, scan: Scan) -> _Query:
         relation = self._schemas.relation(scan.table.table_name)
-        kinds = self._session.types(f"FROM {relation}", f"looking at {scan.table.table_name}")
+        kinds = self._session.types(f"FROM {relation}", f"reading the columns of {scan.table.table_name}")
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
         where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
         if scan.part is not None:
@@ -134,20 +134,20 @@ class Reader:
             if vectors or not query.row_ids:
                 yield from _stream(cursor, query.sql(), min(max(vectors, 1), _MOST_VECTORS) * _VECTOR)
                 return
-            # Rows so large that a single vector of them would be too much: few row ids at a time. Not too few, for
-            # some compressions unpack the whole vector for any of its rows.
+            # A single vector of rows as large as these is too large, so each query reads a few row ids. Not too few,
+            # because some compressions unpack a whole vector for any of its rows.
             step = max(int(4 * BATCH_BYTES / width), 1)
             for rows in self._occupied(cursor, query, step):
                 yield from _stream(cursor, query.sql(rows.sql), _VECTOR)
 
     def _occupied(self, cursor: duckdb.DuckDBPyConnection, query: _Query, step: int) -> Iterator[_Range]:
-        found = cursor.sql(
+        slices = cursor.sql(
             f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
         ).fetchall()
-        yield from (_Range(slice_ * step, (slice_ + 1) * step) for (slice_,) in found)
+        yield from (_Range(slice_ * step, (slice_ + 1) * step) for (slice_,) in slices)
 
     def _row_bytes(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> float:
-        """Guess the Arrow bytes of one row from a few rows at the beginning, the middle and the end."""
+        """Estimate the Arrow bytes of a row from a few rows at the beginning, the middle and the end."""
         if not query.row_ids:
             sample = cursor.sql(f"{query.sql()} LIMIT {_PROBE_ROWS}").to_arrow_table()
             return sample.nbytes / sample.num_rows if sample.num_rows else 0.0

@@ -1,4 +1,4 @@
-"""One database file, opened read-only, and the state of the file that it was opened in."""
+"""A database file that is opened read-only, and the state that the file is in."""
 
 from __future__ import annotations
 
@@ -26,33 +26,37 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 def session_config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
-    """Return the settings of a file's connections, the same for all of a process.
+    """Return the settings of a file's connections, the same for all connections of a process.
 
     Only then does DuckDB give them one instance, and so one file descriptor. DuckDB locks a file with POSIX record
     locks, and a process loses those as soon as it closes any descriptor of that file. For the same reason nothing in
-    this package opens the file by itself.
+    this package opens the file directly.
     """
-    # Beside the file, DuckDB's own choice, may be read-only; one folder for several processes, they overwrite.
+    # DuckDB's default, a folder beside the file, may be read-only. Processes that share a folder overwrite each other.
     spill = os.path.join(tempfile.gettempdir(), f"snapshot_assets-duckdb-{os.getpid()}")
     return {**_CONFIG, "memory_limit": memory_limit_of(uri), "temp_directory": spill}
 
 
 class DuckDBSession:
-    """An open database file.
+    """A database file that is open for reading. Meanwhile no process can write to it; see `HeldState`.
 
     Attributes:
         alias: Public name of the database.
-        state: What the file looked like just before it was opened; see `file_state`.
+        database: Its name in SQL.
+        token: State of the file just before it was opened, which other connections must find too; see `file_state`.
+
+    Raises:
+        ConsistencyLostError: The file is not in the state that the address demands.
     """
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
         self._path = path_of(address.uri)
-        self.state = file_state(self._path, self.alias)
-        if address.consistency is not None and address.consistency != self.state:
+        self.token = file_state(self._path, self.alias)
+        if address.consistency is not None and address.consistency != self.token:
             raise ConsistencyLostError(
-                f"The file of DuckDB {self.alias!r} is not the one this run began with: it was replaced or written to"
-                f" (inode:bytes:modified was {address.consistency}, is {self.state}). Start a new run."
+                f"The file of DuckDB {self.alias!r} is not in the state that this run reads: it was replaced or written"
+                f" to (inode:bytes:modified was {address.consistency}, is {self.token}). Start a new run."
             )
         with translated(f"Opening DuckDB {self.alias!r} ({self._path})"):
             self._connection = duckdb.connect(self._path, read_only=True, config=session_config(address.uri))
@@ -64,23 +68,21 @@ class DuckDBSession:
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection of its own, for one statement at a time, in the pinned session settings."""
+        """Yield a separate connection with pinned settings, for one statement at a time."""
         cursor = self._connection.cursor()
         try:
             with self.translated("pinning the session"):
-                # Dates and times are printed and cast in the session's zone. Needs ICU, which DuckDB's wheels hold.
+                # DuckDB prints and casts times in the session's zone. It needs ICU, which its wheels contain.
                 cursor.execute("SET TimeZone = 'UTC'")
             yield cursor
         finally:
             cursor.close()
 
     def translated(self, doing: str) -> AbstractContextManager[None]:
-        """Raise what DuckDB raises inside as the package's own errors.
-
-        Never around code of others: their errors would be taken for the database's.
+        """Raise DuckDB's errors inside as the package's own; only DuckDB's calls may run inside.
 
         Args:
-            doing: What is being done.
+            doing: The operation, such as `reading main.orders`.
         """
         return translated(f"DuckDB {self.alias!r}: {doing}")
 
@@ -89,23 +91,28 @@ class DuckDBSession:
         with self.cursor() as cursor, self.translated(doing):
             return cursor.execute(query, list(parameters)).fetchall()
 
+    def records(self, query: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Return all rows of a query of DuckDB's catalog, by column name."""
+        with self.cursor() as cursor, self.translated("reading the catalog"):
+            return named_rows(cursor.execute(query, list(parameters)))
+
     def types(self, query: str, doing: str) -> dict[str, DuckDBPyType]:
         """Return the columns of a query and their types, without running it."""
         with self.cursor() as cursor, self.translated(doing):
             relation = cursor.sql(query)
             return dict(zip(relation.columns, relation.types, strict=True))
 
-    def check_state(self) -> None:
-        """Make sure that the path still leads to the file that was opened.
+    def check(self) -> None:
+        """Check that the path still leads to the file that was opened.
 
         Raises:
-            ConsistencyLostError: It was replaced or written to.
+            ConsistencyLostError: The file was replaced or written to.
         """
         found = file_state(self._path, self.alias)
-        if found != self.state:
+        if found != self.token:
             raise ConsistencyLostError(
                 f"The file of DuckDB {self.alias!r} was replaced or written to while it was held"
-                f" (inode:bytes:modified was {self.state}, is {found}). Start a new run."
+                f" (inode:bytes:modified was {self.token}, is {found}). Start a new run."
             )
 
     def close(self) -> None:
@@ -113,13 +120,19 @@ class DuckDBSession:
         self._connection.close()
 
 
-def file_state(path: str, alias: str) -> str:
-    """Return what tells one state of a database file and its write-ahead log from another.
+def named_rows(cursor: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Return the rows of the query that a connection has just run, by column name."""
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    From the file system alone, for the reason above: `inode:bytes:modified` of the file, and of its log if it has one.
+
+def file_state(path: str, alias: str) -> str:
+    """Return the state of a database file and its write-ahead log: `inode:bytes:modified` of each.
+
+    It comes from the file system, without opening the file; see `session_config`.
 
     Raises:
-        DatabaseDeniedError: The file may not be looked at.
+        DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file.
     """
     try:

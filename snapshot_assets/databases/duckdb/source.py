@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime
 
 import duckdb
 import pyarrow as pa
 
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
-from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.scan import Reader
 from snapshot_assets.databases.duckdb.session import DuckDBSession
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
-from snapshot_assets.databases.source import DatabaseAddress, Estimate, Scan, Selection
+from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
 from snapshot_assets.databases.time_column import time_range
 from snapshot_assets.format.relations import DatabaseSchema, Table
-
-
-class HeldFile:
-    """A database file that this process keeps open for reading, so that nobody can open it for writing.
-
-    Attributes:
-        token: The state of the file, which other connections must find too.
-    """
-
-    def __init__(self, session: DuckDBSession) -> None:
-        self._session = session
-        self.token: str | None = session.state
-
-    def check(self) -> None:
-        """Make sure that the path still leads to the file that is held.
-
-        Raises:
-            ConsistencyLostError: It was replaced.
-        """
-        self._session.check_state()
 
 
 class DuckDBDatabase:
     """An open DuckDB database file, read side. See `Database`.
 
     Args:
-        address: Which file, and in which state it must be.
+        address: The file, and the state that it must be in.
     """
 
     kind = "duckdb"
@@ -63,7 +43,7 @@ class DuckDBDatabase:
         return extract_schema(self._session, self._schemas, selection)
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Guess the size of a scan; see `Database.estimate`."""
+        """Estimate the size of a scan; see `Database.estimate`."""
         return self._reader.estimate(scan)
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
@@ -89,20 +69,17 @@ class DuckDBDatabase:
         return time_range(bounds)
 
     def fence(self) -> dict[str, str]:
-        """Return the state of the file that is read: `inode:bytes:modified`, and the version of DuckDB."""
-        return {"duckdb_file": self._session.state, "duckdb": duckdb.__version__}
+        """Return the state of the file, `inode:bytes:modified`, and the version of DuckDB."""
+        return {"duckdb_file": self._session.token, "duckdb": duckdb.__version__}
 
     @contextmanager
-    def hold(self) -> Iterator[HeldFile]:
-        """Keep the file open for reading until the context ends: no process can write to it as long.
+    def hold(self) -> Iterator[HeldState]:
+        """Keep the file open for reading until the context ends; until then no process can write to it.
 
-        The token is the state of the file. A connection that demands it and finds another refuses to open.
+        The token is the state of the file. A connection that demands this state refuses to open in another one.
         """
-        session = DuckDBSession(self._address)
-        try:
-            yield HeldFile(session)
-        finally:
-            session.close()
+        with closing(DuckDBSession(self._address)) as session:
+            yield session
 
     def close(self) -> None:
         """Close the connection; the file is released with the last one of this process."""

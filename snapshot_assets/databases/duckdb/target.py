@@ -1,4 +1,4 @@
-"""A DuckDB file as a target: one writer, each file with its ledger row in one transaction."""
+"""A DuckDB file as a target: one writer, and one transaction for each data file and its ledger row."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from snapshot_assets.databases.duckdb.ddl.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.failures import translated
 from snapshot_assets.databases.duckdb.ingest import ingest
-from snapshot_assets.databases.duckdb.names import Schemas
-from snapshot_assets.databases.duckdb.session import session_config
-from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.duckdb.session import named_rows, session_config
+from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
@@ -46,19 +46,19 @@ _FOREIGN_KEYS = """
 
 
 class DuckDBTarget(SqlTarget):
-    """One database file that is written to; see `Target`.
+    """A database file that is written to; see `Target`.
 
-    It is made, or opened for writing, when something is written for the first time; until then it is only read, so
-    that looking at it changes nothing of it, and leaves a write-ahead log as it is.
+    The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
+    or its write-ahead log.
 
     Args:
-        address: Which file.
+        address: The file.
 
     Raises:
-        UnknownSourceError: The URI is not written as it must be.
+        UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file.
         DatabaseDeniedError: The file, or its folder, may not be written to.
-        DatabaseError: Its folder does not exist, or it is no DuckDB database, or it is damaged.
+        DatabaseError: Its folder does not exist, or it is not a DuckDB database, or it is damaged.
     """
 
     kind = "duckdb"
@@ -80,16 +80,18 @@ class DuckDBTarget(SqlTarget):
     def _check_folder(self) -> None:
         folder = os.path.dirname(self._path)
         if not os.path.isdir(folder):
-            raise DatabaseError(f"DuckDB {self.alias!r}: {self._path!r} cannot be made: there is no folder {folder!r}.")
+            raise DatabaseError(
+                f"DuckDB {self.alias!r}: {self._path!r} cannot be created: there is no folder {folder!r}."
+            )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise DatabaseDeniedError(
-                f"DuckDB {self.alias!r}: {self._path!r} may not be made: {folder!r} is read-only."
+                f"DuckDB {self.alias!r}: {self._path!r} may not be created: {folder!r} is read-only."
             )
 
     def _open(self, *, writes: bool = True, indexing: bool = False) -> duckdb.DuckDBPyConnection:
         if not os.access(self._path, os.W_OK) and os.path.exists(self._path):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
-        # Without access to files there is no ATTACH either, so that is switched off afterwards.
+        # ATTACH needs external access, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
         if indexing and not limits_memory(self._address.uri):
             del config["memory_limit"]
@@ -110,15 +112,15 @@ class DuckDBTarget(SqlTarget):
         return connection
 
     def _make(self) -> None:
-        """Make an empty file under another name first: DuckDB cannot open one whose making was cut off."""
+        """Create an empty file under another name, and link it: DuckDB cannot open a partly created file."""
         new = f"{self._path}.{secrets.token_hex(4)}.new"
         try:
-            with translated(f"Making DuckDB {self.alias!r} ({self._path})"):
+            with translated(f"Creating DuckDB {self.alias!r} ({self._path})"):
                 duckdb.connect(new, config=session_config(self._address.uri)).close()
-            with suppress(FileExistsError):  # another was quicker
+            with suppress(FileExistsError):  # another process created it
                 os.link(new, self._path)
-        except OSError as error:  # a file system without links; DuckDB makes the file itself when it opens it
-            _LOG.warning("%s cannot be linked (%s): an import killed as it begins may leave a torn file", new, error)
+        except OSError as error:  # a file system without links; then DuckDB creates the file when it opens it
+            _LOG.warning("%s cannot be linked (%s): an import killed at its start may leave a torn file", new, error)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(new)
@@ -130,7 +132,7 @@ class DuckDBTarget(SqlTarget):
         return self._opened
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
+        """Describe the tables that exist; see `Target`."""
         if self._opened is None or not tables:
             return {}
         schemas = Schemas(self)
@@ -144,20 +146,20 @@ class DuckDBTarget(SqlTarget):
                 if is_view:
                     views.add(name)
         return {
-            name: ExistingTable(tuple(found), False, "view")
+            name: ExistingTable(tuple(names), False, "view")
             if name in views
-            else ExistingTable(tuple(found), self._has_rows(name))
-            for name, found in columns.items()
+            else ExistingTable(tuple(names), self._has_rows(name))
+            for name, names in columns.items()
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns that are there with another type than the tables give them; see `Target`."""
-        there = self.existing([table.table_name for table in tables])
-        found = [table for table in tables if table.table_name in there]
-        return [other for table in found for other in _others(table, self._kinds(table.table_name))]
+        """Return the columns whose type in the target differs from the tables' type; see `Target`."""
+        existing = self.existing([table.table_name for table in tables])
+        present = [table for table in tables if table.table_name in existing]
+        return [other for table in present for other in _others(table, self._kinds(table.table_name))]
 
     def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
-        with self._translated(f"looking at {name}"):
+        with self._translated(f"reading the columns of {name}"):
             relation = self._connection.sql(f"FROM {self._qualified(name)}")
             return dict(zip(relation.columns, relation.types, strict=True))
 
@@ -172,7 +174,7 @@ class DuckDBTarget(SqlTarget):
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
         """Run the last statements and mark the import as finished; see `Target`.
 
-        DuckDB builds indexes in memory. They are not built in a task, so they may have as much as DuckDB would take.
+        DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """
         if statements:
             self.close()
@@ -180,21 +182,19 @@ class DuckDBTarget(SqlTarget):
         super().finish(record, statements)
 
     def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
-        """Return all rows of a query of this package's own."""
+        """Return all rows of a query of this package."""
         with self._translated(doing):
             return self._connection.execute(query, list(parameters)).fetchall()
 
     def _execute(self, sql: str, doing: str) -> None:
         check_statement(self._connection, sql, f"The SQL for {doing}")
         with self._translated(doing):
-            found = self._connection.execute(sql).fetchall()
-        self._changed = int(found[0][0]) if sql.startswith("INSERT") and found else 0
+            rows = self._connection.execute(sql).fetchall()
+        self._changed = int(rows[0][0]) if sql.startswith("INSERT") and rows else 0
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         with self._translated(doing):
-            cursor = self._connection.execute(sql)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return named_rows(self._connection.execute(sql))
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
@@ -207,14 +207,14 @@ class DuckDBTarget(SqlTarget):
         if not self._writes:
             self.close()
             self._opened = self._open()
-        with self._translated("beginning"):
+        with self._translated("starting a transaction"):
             self._connection.begin()
         try:
             yield
             with self._translated("committing"):
                 self._connection.commit()
         except BaseException:
-            with suppress(duckdb.Error):  # there is none any more where the commit failed
+            with suppress(duckdb.Error):  # a failed commit has ended the transaction
                 self._connection.rollback()
             raise
 
@@ -229,7 +229,7 @@ class DuckDBTarget(SqlTarget):
         for other in _others(table, kinds):
             raise DatabaseError(
                 f"Column {name}.{other.column} is {other.found} in the target, where the import needs"
-                f" {other.expected}. Drop the table and let the import make it.",
+                f" {other.expected}. Drop the table and let the import create it.",
                 column=other.column,
             )
         stored = (column for column in table.columns if column.generated is None)
@@ -243,7 +243,7 @@ class DuckDBTarget(SqlTarget):
                     f"INSERT INTO {self._qualified(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
                 )
         finally:
-            with suppress(duckdb.Error):  # in a transaction that failed; the next stream takes its place
+            with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
 
@@ -254,25 +254,25 @@ class DuckDBTarget(SqlTarget):
         return DuckDBTimeColumn.predicate(table, rows)
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Do nothing: nobody else has the file open."""
+        """Do nothing: no other process has the file open."""
 
     def _lock_imports(self) -> None:
-        """Do nothing: nobody else has the file open."""
+        """Do nothing: no other process has the file open."""
 
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         schemas, wanted = Schemas(self), set(tables)
-        found = []
+        references = []
         for schema, name, table, parent, columns, referred in self.rows(_FOREIGN_KEYS, [TARGET]):
             child, parent_name = (TableName(schemas.names[schema], each) for each in (table, parent))
             if parent_name in wanted:
                 pairs = zip(referred, columns, strict=True)
                 match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)
-                found.append(Reference(name, child, child, parent_name, parent_name, match))
-        return found
+                references.append(Reference(name, child, child, parent_name, parent_name, match))
+        return references
 
 
 def _others(table: Table, kinds: Mapping[str, DuckDBPyType]) -> list[OtherType]:
-    """Return the columns of a table whose type in the target, one of `kinds`, is another one."""
+    """Return the columns of a table whose type in the target, given by `kinds`, differs."""
     return [
         OtherType(table.table_name, column.name, str(kinds.get(column.name, "missing")), column.type)
         for column in table.columns

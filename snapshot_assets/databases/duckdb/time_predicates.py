@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
 
 _UNITS: dict[str, timedelta] = {

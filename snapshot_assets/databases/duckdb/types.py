@@ -1,9 +1,9 @@
 """Which Arrow type carries which DuckDB type: the one table of the mapping.
 
-A column's type is a tree; its leaves decide. A native leaf's values were proved exact through Arrow and Parquet and
-back. Every other leaf travels as DuckDB's own text, restored by a cast. Nested types stay nested in Arrow, whatever
-their leaves, because a cast from a nested type to text cannot always be undone; only a union, which Parquet does not
-have, turns its whole column into JSON text.
+A column's type is a tree; its leaves decide. Tests prove that a native leaf's values are exact through Arrow and
+Parquet and back. Every other leaf travels as DuckDB's own text, restored by a cast. Nested types stay nested in Arrow,
+because a cast from a nested type to text cannot always be undone. Only a union, which Parquet does not have, turns its
+whole column into JSON text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.carriers import unsupported_type
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """How one type that is not nested travels.
+    """How a type that is not nested travels.
 
     Attributes:
         arrow: The Arrow type.
-        via: The DuckDB type to cast to on the way out, where DuckDB's Arrow output is not `arrow` itself.
+        via: The DuckDB type to cast to for export, where DuckDB's Arrow output is not `arrow`.
         carrier: Native, or the database's own text.
     """
 
@@ -73,11 +73,11 @@ LEAVES: dict[str, Leaf] = {
     "interval": _TEXT,
     "uuid": _TEXT,
 }
-"""By DuckDB's type id. Besides them: DECIMAL as decimal128, and the nested types."""
+"""By DuckDB's type id. The others are DECIMAL, as decimal128, and the nested types."""
 
 REFUSED: dict[str, str] = {
-    "variant": "DuckDB can write it out only as Parquet's variant, which turns unsigned and 128-bit integers into"
-    " others and has no intervals; export a view that casts it to the type or to JSON",
+    "variant": "DuckDB can export it only as Parquet's variant, which changes unsigned and 128-bit integers and has no"
+    " intervals; export a view that casts it to the type or to JSON",
     "type": "it is a pseudo-type",
 }
 
@@ -94,9 +94,9 @@ class DuckDBCarried:
 
     Attributes:
         arrow: The Arrow type of its values in the data files.
-        carrier: `text` if any of it is text.
-        via: DuckDB type the column is cast to on the way out; its own type text if no cast is needed.
-        json: Whether the cast value is turned into JSON text.
+        carrier: `text` if any part of it is text.
+        via: DuckDB type that the column is cast to for export; its own type if no cast is needed.
+        json: Whether the cast value is converted to JSON text.
     """
 
     arrow: pa.DataType
@@ -110,7 +110,7 @@ class DuckDBCarried:
         return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
 
     def restore(self, column: str, type_text: str) -> str:
-        """Return the SQL expression that makes a column's value again from its carried value."""
+        """Return the SQL expression that restores a column's value from its carried value."""
         cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
         return f"CAST({cast} AS {type_text})"
 
@@ -120,20 +120,23 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarri
 
     Args:
         kind: Its type.
-        wanted: What the plan says, or None to leave the choice here.
+        wanted: The plan's override, or None for the type's own carrier.
         where: The column's name, for error messages.
 
     Raises:
         UnsupportedTypeError: The type has no exact carrier.
-        PlanError: The plan wants a native carrier, and there is none.
+        PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
     if _contains(kind, "union"):
         chosen = DuckDBCarried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
     elif wanted is Carrier.TEXT and not _is_text(kind):
-        chosen = _carried(kind, _Form(text=True), Carrier.TEXT)
+        form = _Form(text=True)
+        chosen = DuckDBCarried(form.arrow(kind), Carrier.TEXT, form.sql(kind))
     else:
-        chosen = _carried(kind, _Form(text=False), Carrier.TEXT if _is_text(kind) else Carrier.NATIVE)
+        form = _Form(text=False)
+        carrier = Carrier.TEXT if _is_text(kind) else Carrier.NATIVE
+        chosen = DuckDBCarried(form.arrow(kind), carrier, form.sql(kind))
     if wanted is Carrier.NATIVE and chosen.carrier is not Carrier.NATIVE:
         raise PlanError(
             f"The plan wants column {where} of type {kind} carried natively, but only text holds all its values."
@@ -144,15 +147,11 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarri
     return chosen
 
 
-def _carried(kind: DuckDBPyType, form: _Form, carrier: Carrier) -> DuckDBCarried:
-    return DuckDBCarried(form.arrow(kind), carrier, form.sql(kind))
-
-
 def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
-    """Return the named member types of a nested type; of any other type none."""
+    """Return the named member types of a nested type; other types have none."""
     if kind.id not in _NESTED:
         return ()
-    # An array's size stands among its children, a union's tag before them.
+    # An array's size is among its children, a union's tag is the first of them.
     members = [(name, child) for name, child in kind.children if isinstance(child, DuckDBPyType)]
     if kind.id == "tuple":
         return [(f"element{position}", member) for position, (_, member) in enumerate(members, 1)]
@@ -171,9 +170,9 @@ def _is_text(kind: DuckDBPyType) -> bool:
 def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0) -> None:
     reason = REFUSED.get(kind.id)
     if kind.id in ("struct", "tuple") and str(kind) == kind.id.upper():
-        reason = "a struct without members has no values that a file could hold"
+        reason = "a file cannot hold values of a struct without members"
     elif depth > _DEEPEST:
-        reason = f"types nested more than {_DEEPEST} deep have no text in the documents"
+        reason = f"documents have no text for types nested more than {_DEEPEST} deep"
     elif reason is None and kind.id not in LEAVES and kind.id not in _NESTED and kind.id != "decimal":
         reason = "this version of the package does not know it"
     if reason is not None:
@@ -184,7 +183,7 @@ def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0
 
 @dataclass(frozen=True)
 class _Form:
-    """A type with its leaves replaced: by their carriers, or all of them by text."""
+    """A type whose leaves are replaced: by their carriers, or all by text."""
 
     text: bool
 

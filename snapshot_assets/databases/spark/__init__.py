@@ -1,4 +1,4 @@
-"""Tables of any Spark catalog, as a source or target: rows are DataFrames, no task has a connection of its own."""
+"""Tables of any Spark catalog, as a source or target: rows are DataFrames, and tasks have no connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from snapshot_assets.format.relations import DatabaseSchema
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
 
 ONE_WRITER = True
-"""Writes into one table may clash; each is a job that fills the cluster."""
+"""Concurrent writes into one table may conflict, and each write is a job that uses the whole cluster."""
 
 # The imports are not at the top: an alias can be made from a URI without loading Spark.
 
@@ -24,11 +24,7 @@ def open(address: DatabaseAddress) -> Database:
     Raises:
         UnknownSourceError: Always.
     """
-    raise UnknownSourceError(
-        f"Source {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
-        " is needed: postgresql://… or duckdb:///….",
-        alias=address.alias,
-    )
+    raise _no_session("Source", address)
 
 
 def open_target(address: DatabaseAddress) -> Target:
@@ -37,15 +33,19 @@ def open_target(address: DatabaseAddress) -> Target:
     Raises:
         UnknownSourceError: Always.
     """
-    raise UnknownSourceError(
-        f"Target {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
+    raise _no_session("Target", address)
+
+
+def _no_session(role: str, address: DatabaseAddress) -> UnknownSourceError:
+    return UnknownSourceError(
+        f"{role} {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
         " is needed: postgresql://… or duckdb:///….",
         alias=address.alias,
     )
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how a schema is made; see `TargetModule.define`."""
+    """Return the statements that create a schema; see `TargetModule.define`."""
     from snapshot_assets.databases.spark.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)

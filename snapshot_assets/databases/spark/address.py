@@ -11,10 +11,10 @@ _PART = re.compile(r"(?:[^\s.%/?#]|%[0-9A-Fa-f]{2})+")
 
 
 def catalog_path(uri: str) -> tuple[str, tuple[str, ...]]:
-    """Return the catalog and the namespace that a URI names; no namespace means all of the catalog's.
+    """Return the catalog and the namespace that a URI names; without a namespace, all namespaces are meant.
 
     Raises:
-        UnknownSourceError: It is not such a URI.
+        UnknownSourceError: The URI is invalid.
     """
     scheme, _, rest = uri.partition(":")
     parts = rest.split(".")
@@ -31,7 +31,7 @@ def default_alias(uri: str) -> str:
     """Return the catalog and namespace as an alias.
 
     Raises:
-        UnknownSourceError: It is not such a URI.
+        UnknownSourceError: The URI is invalid.
     """
     catalog, namespace = catalog_path(uri)
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", ".".join((catalog, *namespace)))

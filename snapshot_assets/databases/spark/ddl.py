@@ -1,4 +1,4 @@
-"""A snapshot's schema as Spark tables: namespaces, then tables with columns and comments. Spark has no more."""
+"""The statements that create a snapshot's tables in a Spark catalog, with columns and comments. Spark has no more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.databases.spark.sql import identifier, literal
-from snapshot_assets.databases.spark.types import type_text
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Table
@@ -28,7 +27,7 @@ _TOKEN = re.compile(
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how a schema is made; see `TargetModule.define`. Nothing that is lost depends on `expressions`.
+    """Return the statements that create a schema; see `TargetModule.define`. `expressions` changes nothing.
 
     Raises:
         UnsupportedTypeError: A table has no column.
@@ -41,10 +40,10 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values; see `TargetModule.type_for`.
+    """Return the Spark type that holds an Arrow type's values; see `TargetModule.type_for`.
 
     Raises:
-        UnsupportedTypeError: Spark has none.
+        UnsupportedTypeError: Spark has no such type.
     """
     if pa.types.is_null(arrow_type):
         return "string"  # a column of type void cannot be stored
@@ -75,23 +74,23 @@ def _column(column: Column) -> str:
 
 
 def _checked(column: Column) -> str:
-    """Return a column's type, if it is the text of one type and nothing else: it may come from anybody's document."""
+    """Return a column's type if it is exactly one type: documents may come from anyone."""
     place, depth = 0, 0
     while place < len(column.type):
         match = _TOKEN.match(column.type, place)
         mark = match["mark"] if match else None
         depth += (mark == "<") - (mark == ">")
         if match is None or depth < 0 or (depth == 0 and (match["name"] or mark in (",", ":"))):
-            raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark's.")
+            raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
         place = match.end()
     if depth or not column.type:
-        raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark's.")
+        raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
     return column.type
 
 
 def _lost_views(schema: DatabaseSchema) -> Iterator[str]:
     for view in schema.views:
-        yield f"View {view.table_name} is left out: no import into Spark makes views."
+        yield f"View {view.table_name} is left out: an import into Spark creates no views."
     for each in schema.schemas:
         if each.comment:
             yield f"The comment of schema {each.name} is left out."
@@ -109,4 +108,4 @@ def _lost(table: Table) -> Iterator[str]:
         if column.default is not None:
             yield f"Default {column.default} of column {name}.{column.name} is left out."
     if provider := table.options.get("provider"):
-        yield f"Table {name} was stored as {provider}; it is made in the format that the target's catalog chooses."
+        yield f"Table {name} was stored as {provider}; the target's catalog chooses its format."

@@ -1,19 +1,49 @@
-"""What Spark's errors say, for people."""
+"""Translates Spark's exceptions to the package's own errors, with readable messages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+
+from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
 
 _LONGEST = 2000
+_UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
 _FRAME = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more|(Driver|JVM) stacktrace:|[\^~ ]+")
 """Lines of a Java stack, and the marks below lines of a Python one."""
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise Spark's errors inside as the package's own.
+
+    Args:
+        doing: The operation, such as `Spark catalog 'lake': reading sales.orders`.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        condition = error.getCondition() or ""
+        text = error_text(error).rstrip(".")
+        if condition.startswith(_UNKNOWN):
+            raise UnknownRelationError(f"{doing} failed: {text}", condition=condition) from error
+        if "PERMISSION" in condition or "INSUFFICIENT" in condition:
+            raise DatabaseDeniedError(f"{doing} failed: {text}", condition=condition) from error
+        raise DatabaseError(f"{doing} failed: {text}", condition=condition) from error
+    except Exception as error:
+        # Classic Spark reports some failures through py4j, whose exception is no PySparkException.
+        if type(error).__module__.startswith("py4j."):
+            raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}") from error
+        raise
 
 
 def error_text(error: BaseException) -> str:
     """Return an error's message with its causes and Python's traceback, in one line, without the frames of Java.
 
-    Of a text that is too long the beginning and the end stay: what happened, and what raised it.
+    A text that is too long keeps its beginning, which names the failure, and its end, which names the cause.
     """
     lines = [line.strip() for text in _texts(error) for line in text.splitlines()]
     text = " | ".join(dict.fromkeys(line for line in lines if line and not _FRAME.fullmatch(line)))

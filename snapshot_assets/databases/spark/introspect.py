@@ -1,49 +1,22 @@
-"""What a Spark catalog tells about its namespaces, tables and views, in SQL that works through Spark Connect too."""
+"""Reads a Spark catalog: namespaces, tables and views, by SQL that also works through Spark Connect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
-from snapshot_assets.databases.spark.failures import error_text
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.target import LEDGER_SCHEMA
-from snapshot_assets.errors import DatabaseDeniedError, DatabaseError, UnknownRelationError
+from snapshot_assets.errors import UnknownRelationError
 from snapshot_assets.format.relations import TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
-_UNKNOWN = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
 _DETAILS = "# Detailed Table Information"
 _ALIAS = "SubqueryAlias "
-
-
-@contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Raise what Spark raises inside as the package's own errors.
-
-    Args:
-        doing: What is being done, such as `Spark catalog 'lake': reading sales.orders`.
-    """
-    try:
-        yield
-    except PySparkException as error:
-        condition = error.getCondition() or ""
-        told = error_text(error).rstrip(".")
-        if condition.startswith(_UNKNOWN):
-            raise UnknownRelationError(f"{doing} failed: {told}", condition=condition) from error
-        if "PERMISSION" in condition or "INSUFFICIENT" in condition:
-            raise DatabaseDeniedError(f"{doing} failed: {told}", condition=condition) from error
-        raise DatabaseError(f"{doing} failed: {told}", condition=condition) from error
-    except Exception as error:
-        # Classic Spark reports some failures through py4j, whose exception is no PySparkException.
-        if type(error).__module__.startswith("py4j."):
-            raise DatabaseError(f"{doing} failed: {error_text(error).rstrip('.')}") from error
-        raise
 
 
 @dataclass(frozen=True)
@@ -56,7 +29,7 @@ class SparkRelation:
 
 
 class SparkRelations:
-    """One catalog, or one namespace of it, seen through a session.
+    """A catalog, or a namespace of it, through a session.
 
     Attributes:
         relations: Its tables and views, temporary ones left out.
@@ -71,7 +44,7 @@ class SparkRelations:
         self.relations: dict[TableName, SparkRelation] = {}
         for path in [namespace] if namespace else self._top_level():
             if path == (LEDGER_SCHEMA,):
-                continue  # what imports into this catalog have noted is no user's table
+                continue  # the ledger of imports into this catalog is no table of a user
             self.namespaces[".".join(path)] = path
             self._list(path)
 
@@ -85,7 +58,7 @@ class SparkRelations:
         for row in self.rows(f"SHOW TABLES IN {where}", f"listing {where}"):
             if not row["isTemporary"] and row["tableName"] != LEDGER_SCHEMA:
                 self._add(path, row["tableName"], row["tableName"] in views)
-        for view in views:  # not every catalog lists them among its tables
+        for view in views:  # some catalogs do not list them among their tables
             self._add(path, view, True)
 
     def _add(self, path: tuple[str, ...], table: str, is_view: bool) -> None:
@@ -110,22 +83,22 @@ class SparkRelations:
         """Return a relation's quoted name, catalog included.
 
         Raises:
-            UnknownRelationError: It is not there.
+            UnknownRelationError: It does not exist.
         """
         if name not in self.relations:
             raise UnknownRelationError(
-                f"Spark catalog {self._alias!r}: {name} is no longer there. Export into a new snapshot.",
+                f"Spark catalog {self._alias!r}: {name} no longer exists. Export into a new snapshot.",
                 table=str(name),
             )
         return qualified(self.relations[name].path)
 
     def schema(self, name: TableName) -> StructType:
         """Return a relation's schema, column metadata included."""
-        with translated(f"Spark catalog {self._alias!r}: looking at {name}"):
+        with translated(f"Spark catalog {self._alias!r}: reading the columns of {name}"):
             return self._spark.table(self.sql_name(name)).schema
 
     def details(self, name: TableName) -> dict[str, str]:
-        """Return the facts that the catalog knows beside the columns, such as `Provider` and `View Text`."""
+        """Return the properties of a relation in the catalog, such as `Provider` and `View Text`."""
         rows = self.rows(f"DESCRIBE TABLE EXTENDED {self.sql_name(name)}", f"looking at {name}")
         names = [row["col_name"] for row in rows]
         begin = names.index(_DETAILS) + 1 if _DETAILS in names else len(rows)
@@ -134,7 +107,7 @@ class SparkRelations:
     def reads(self, view: TableName) -> tuple[TableName, ...]:
         """Return the relations of this catalog that a view reads, directly or through other views.
 
-        Spark tells them only in the text of an analysed plan.
+        Spark has them only in the text of an analysed plan.
         """
         plan = self.rows(f"EXPLAIN EXTENDED SELECT * FROM {self.sql_name(view)}", f"looking at {view}")[0][0]
         aliases = {line.partition(_ALIAS)[2] for line in plan.splitlines() if _ALIAS in line}

@@ -1,7 +1,7 @@
-"""The ledger of imports into a Spark catalog: a table of events that are only ever appended.
+"""The ledger of imports into a Spark catalog: an append-only table of events.
 
-There are no transactions. So every load is claimed before its first row and noted after its last; a claim without a
-note is of a load that is running, or was cut off.
+Spark catalogs have no transactions. So a load is claimed before its first row and noted after its last one. A claim
+without a note means a load that is running, or was cut off.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from snapshot_assets.databases.spark.introspect import translated
+from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import literal, qualified
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import TableName
 
 _COLUMNS = "number BIGINT, event STRING, subject STRING, facts STRING"
 _PROCESS = uuid.uuid4().hex
-"""Tells this process from an earlier one with the same number."""
+"""Distinguishes this process from an earlier one with the same number."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One table's rows of one chunk, that one run loads.
+    """A table's rows of a chunk that a run loads.
 
     Attributes:
-        files: What it loads, with the rows that each file yields.
-        replace: Whether the rows that are there are deleted first.
-        owner: The process: host, number, and a name of its own.
-        erased: Whether rows that were there may be deleted already.
-        done: Whether all rows are in.
+        files: The files that it loads, with the number of rows of each.
+        replace: Whether the chunk's earlier rows are deleted first.
+        owner: The process: host, number, and a unique name.
+        erased: Whether the earlier rows may be deleted already.
+        done: Whether all rows are loaded.
     """
 
     id: str
@@ -52,11 +52,11 @@ class Claim:
 
     @property
     def part(self) -> tuple[TableName, int]:
-        """Return which rows of the target it is about."""
+        """The table and chunk of its rows."""
         return self.table, self.chunk
 
     def may_run(self, running: Iterable[str]) -> bool:
-        """Tell whether the load may be going on still.
+        """Return whether the load may still be running.
 
         Args:
             running: Claims that are being loaded in this process.
@@ -65,13 +65,13 @@ class Claim:
         if name == _PROCESS:
             return self.id in running
         if host != socket.gethostname():
-            return True  # nothing here can tell
+            return True  # a process of another machine cannot be checked
         return number != os.getpid() and Path(f"/proc/{number}").exists()
 
 
 @dataclass(frozen=True)
 class LedgerEvent:
-    """One line of the ledger.
+    """One row of the ledger.
 
     Attributes:
         event: `begun`, `withdrawn` or `finished`, of an import; `claimed`, `erased`, `loaded` or `undone`, of a claim.
@@ -85,7 +85,7 @@ class LedgerEvent:
 
 @dataclass
 class Contents:
-    """What the events come to.
+    """The state of the ledger after its events.
 
     Attributes:
         imports: Imports, oldest first.
@@ -96,7 +96,7 @@ class Contents:
     claims: dict[str, Claim] = field(default_factory=dict)
 
     def apply(self, event: LedgerEvent) -> None:
-        """Take one more event into account."""
+        """Apply an event."""
         subject = event.subject
         match event.event:
             case "begun":
@@ -144,18 +144,18 @@ class Ledger:
         self._name = qualified(path)
 
     def exists(self) -> bool:
-        """Tell whether there is a ledger."""
+        """Return whether the ledger exists."""
         with translated(self._doing):
             return self._spark.catalog.tableExists(self._name)
 
-    def make(self) -> None:
-        """Make the ledger where there is none."""
+    def create(self) -> None:
+        """Create the ledger if it does not exist."""
         with translated(self._doing):
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {qualified(self._path[:-1])}")
             self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._name} ({_COLUMNS})")
 
     def read(self) -> Contents:
-        """Return what the events come to, those of other sessions too."""
+        """Return the ledger's state, with the events of other sessions."""
         contents = Contents()
         if self.exists():
             with translated(self._doing):
@@ -182,12 +182,12 @@ class Ledger:
             self._spark.sql(f"DROP TABLE IF EXISTS {self._name}")
 
 
-def begun(record: RestoreRecord) -> LedgerEvent:
-    """Return the event of an import that begins."""
+def restore_event(record: RestoreRecord) -> LedgerEvent:
+    """Return the event of an import that starts."""
     return LedgerEvent("begun", record.id, json.dumps(asdict(record)))
 
 
-def claimed(claim: Claim) -> LedgerEvent:
+def claim_event(claim: Claim) -> LedgerEvent:
     """Return the event of a claim."""
     return LedgerEvent("claimed", claim.id, json.dumps(asdict(claim)))
 

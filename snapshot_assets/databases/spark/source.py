@@ -1,4 +1,4 @@
-"""A Spark catalog as a source: described like every database, read as DataFrames."""
+"""A Spark catalog as a source, which is read as DataFrames."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.spark.address import catalog_path
-from snapshot_assets.databases.spark.introspect import SparkRelations, translated
+from snapshot_assets.databases.spark.failures import translated
+from snapshot_assets.databases.spark.introspect import SparkRelations
 from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
 from snapshot_assets.databases.time_column import time_range
@@ -20,16 +21,16 @@ _TIME_ZONE = "spark.sql.session.timeZone"
 
 
 class SparkCatalogDatabase:
-    """The tables of one catalog, or of one namespace of it. See `SchemaSource`.
+    """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
-    Nothing here is held: each scan reads what the catalog shows at that time.
+    No state is held: each scan reads the state of its time.
 
     Args:
-        address: Which catalog.
+        address: The catalog.
         spark: The session; its time zone is UTC.
 
     Raises:
-        DatabaseError: The session's time zone is another one.
+        DatabaseError: The session has another time zone.
         UnknownRelationError: There is no such catalog or namespace.
     """
 
@@ -47,15 +48,16 @@ class SparkCatalogDatabase:
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `SchemaSource.extract`."""
         relations = self._catalog.relations
-        # Looking at a table costs a round trip: only those are looked at that the plan says something about.
+        # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
         special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
         columns = {name: self._column_names(name) if name in special else () for name in relations}
         check_selection(selection, self._catalog.namespaces, columns)
         selected = sorted(name for name in relations if selects(selection, name))
         tables = [name for name in selected if not relations[name].is_view or name in selection.tables]
+        names = selected_schemas(selection, selected, self._catalog.namespaces)
         return DatabaseSchema(
             database=self.kind,
-            schemas=tuple(Schema(name=name) for name in self._schemas(selection, selected)),
+            schemas=tuple(Schema(name=name) for name in names),
             tables=tuple(self._table(name, selection) for name in tables),
             views=tuple(self._view(name, selection) for name in selected if name not in tables),
         )
@@ -92,16 +94,11 @@ class SparkCatalogDatabase:
         return time_range(bounds)
 
     def fence(self) -> dict[str, str]:
-        """Return where the rows come from; catalogs have no common word for the state they show."""
+        """Return the catalog and Spark's version; catalogs have no common identifier of their state."""
         return {"spark_catalog": ".".join((self._path, *self._namespace)), "spark": self._spark.version}
 
     def close(self) -> None:
-        """Do nothing: the session belongs to whoever made it."""
-
-    def _schemas(self, selection: Selection, selected: list[TableName]) -> list[str]:
-        if selection.tables:
-            return sorted({name.schema for name in selected})
-        return sorted(selection.schemas or self._catalog.namespaces)
+        """Do nothing: the session belongs to the caller."""
 
     def _column_names(self, name: TableName) -> tuple[str, ...]:
         return tuple(self._catalog.schema(name).names)
@@ -127,9 +124,9 @@ class SparkCatalogDatabase:
         )
 
     def _view_columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it works no longer or has a type that no file can hold.
+        """Return a view's columns; none if it no longer works or has a type without a carrier.
 
-        Such a view still is worth exporting: its definition is. Only its rows could not be exported.
+        The definition of such a view is exported all the same.
         """
         try:
             return schema_columns(name, self._catalog.schema(name), selection)

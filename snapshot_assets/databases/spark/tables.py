@@ -1,4 +1,4 @@
-"""A schema of Spark's as a table document, and a DataFrame cast to what a document says."""
+"""Converts a schema of Spark to a table document, and casts a DataFrame to a document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMENT = "comment"
 
 
 def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:
-    """Describe a table of Spark's from its schema; see `Database.extract` for the errors."""
+    """Describe a Spark table from its schema; see `Database.extract` for the errors."""
     kinds = {field.name: column_type_text(field) for field in schema}
     return Table(
         schema_name=name.schema,
@@ -43,13 +43,13 @@ def schema_columns(name: TableName, schema: StructType, selection: Selection) ->
 
 
 def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
-    """Return a DataFrame's columns as a table's document wants them, in its order.
+    """Return a DataFrame's columns in the types and the order of a table's document.
 
-    Its Arrow form still has Spark's own names and nullability inside nested types: cast each batch to
-    `table.arrow_schema()`, which copies nothing.
+    In Arrow, nested types still have Spark's own names and nullability: cast each batch to `table.arrow_schema()`,
+    which copies nothing.
 
     Raises:
-        DatabaseError: A column is missing, or is of another type than the document says.
+        DatabaseError: A column is missing, or has another type than in the document.
     """
     fields = {field.name: field for field in frame.schema}
     return frame.selectExpr(*(_selected(table, column, fields) for column in table.columns))
@@ -67,14 +67,14 @@ def _selected(table: Table, column: Column, fields: Mapping[str, StructField]) -
 
 def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:
     carried = carry(field.dataType, wanted, column_text(ColumnPath(name, field.name)))
-    facts = field.metadata or {}
+    metadata = field.metadata or {}
     return Column(
         name=field.name,
         type=column_type_text(field),
         arrow_type=arrow_type_text(carried.arrow),
         carrier=carried.carrier,
         nullable=field.nullable,
-        default=facts.get(_DEFAULT),
+        default=metadata.get(_DEFAULT),
         collation=collation(field.dataType),
-        comment=facts.get(_COMMENT),
+        comment=metadata.get(_COMMENT),
     )

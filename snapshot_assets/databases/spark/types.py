@@ -1,14 +1,16 @@
-"""Which Arrow type carries which Spark SQL type: the one table of the mapping.
+"""Which Arrow type carries which Spark SQL type, and which Spark type shows which Arrow type.
 
-A column's type is a tree; its leaves decide. A native leaf's values were proved exact through Arrow and Parquet and
-back. Every other leaf is cast to string, which Spark casts back. Nested types stay nested.
+A column's type is a tree; its leaves decide. Tests prove that a native leaf's values are exact through Arrow and
+Parquet and back. Every other leaf is cast to string, which Spark casts back. Nested types stay nested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
 from snapshot_assets.databases.carriers import unsupported_type
@@ -34,17 +36,19 @@ NATIVE: dict[str, pa.DataType] = {
     "TimeType": pa.time64("ns"),
     "NullType": pa.null(),
 }
-"""By the name of PySpark's class. Besides them: decimals, and the nested types."""
+"""By the name of PySpark's class. The others are decimals and the nested types."""
 
 TEXT = frozenset(("DayTimeIntervalType", "YearMonthIntervalType"))
 """Spark has no Arrow form of the second; Parquet has none of either."""
 
 REFUSED: dict[str, str] = {
-    "VariantType": "no cast from text gives its inner types back; export a view that casts it, or to_json() of it",
+    "VariantType": "no cast from text restores its inner types; export a view that casts it, or to_json() of it",
     "GeometryType": "its text cannot be cast back; export a view of st_asbinary() of it",
     "GeographyType": "its text cannot be cast back; export a view of st_asbinary() of it",
     "CalendarIntervalType": "it cannot be stored; use an interval of days and seconds, or of years and months",
 }
+
+_WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 
 TIMESTAMPS = frozenset(("timestamp", "timestamp_ntz"))
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -57,8 +61,8 @@ class SparkCarried:
 
     Attributes:
         arrow: The Arrow type of its values in the data files.
-        carrier: `text` if any of it is text.
-        via: Spark type that the column is cast to on the way out; None if it is its own.
+        carrier: `text` if any part of it is text.
+        via: Spark type that the column is cast to for export; None if no cast is needed.
     """
 
     arrow: pa.DataType
@@ -75,7 +79,7 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
 
     Args:
         kind: Its type.
-        wanted: What the plan says, or None to leave the choice here.
+        wanted: The plan's override, or None for the type's own carrier.
         where: The column's name, for error messages.
 
     Raises:
@@ -91,29 +95,43 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
     everything = wanted is Carrier.TEXT and not own_text
     if not own_text and not everything:
         return SparkCarried(_arrow(kind, everything), Carrier.NATIVE, None)
-    return SparkCarried(_arrow(kind, everything), Carrier.TEXT, _cast(kind, everything))
+
+    def cast(leaf: DataType) -> str:
+        return "string" if _is_text(leaf, everything) else leaf.simpleString()
+
+    return SparkCarried(_arrow(kind, everything), Carrier.TEXT, type_text(kind, cast))
 
 
-def type_text(kind: DataType) -> str:
-    """Return a type as Spark SQL writes it, member names quoted; PySpark's own text quotes none."""
-    match kind:
-        case ArrayType():
-            return f"array<{type_text(kind.elementType)}>"
-        case MapType():
-            return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
-        case StructType():
-            return f"struct<{','.join(f'{identifier(each.name)}:{type_text(each.dataType)}' for each in kind)}>"
+def _own_text(kind: DataType) -> str:
     return kind.simpleString()
 
 
+def type_text(kind: DataType, leaf: Callable[[DataType], str] = _own_text) -> str:
+    """Return a type in Spark SQL, with quoted member names; PySpark's own text does not quote them.
+
+    Args:
+        kind: The type.
+        leaf: Returns the text of a type that is not nested.
+    """
+    match kind:
+        case ArrayType():
+            return f"array<{type_text(kind.elementType, leaf)}>"
+        case MapType():
+            return f"map<{type_text(kind.keyType, leaf)},{type_text(kind.valueType, leaf)}>"
+        case StructType():
+            members = (f"{identifier(each.name)}:{type_text(each.dataType, leaf)}" for each in kind)
+            return f"struct<{','.join(members)}>"
+    return leaf(kind)
+
+
 def column_type_text(field: StructField) -> str:
-    """Return a column's type, which for char and varchar stands in the column's metadata only."""
+    """Return a column's type, which for char and varchar is in the column's metadata only."""
     declared: str | None = (field.metadata or {}).get(_CHAR_VARCHAR)
     return declared or type_text(field.dataType)
 
 
 def collation(kind: DataType) -> str | None:
-    """Return a string type's collation, if it is not the usual one."""
+    """Return a string type's collation, or None for the default one."""
     name = getattr(kind, "collation", None) if isinstance(kind, StringType) else None
     return None if name in (None, "UTF8_BINARY") else str(name)
 
@@ -137,9 +155,9 @@ def _refuse(kind: DataType, text: str, where: str, depth: int = 0) -> None:
     name = type(kind).__name__
     reason = REFUSED.get(name)
     if isinstance(kind, StructType) and not len(kind):
-        reason = "a struct without members has no values that a file could hold"
+        reason = "a file cannot hold values of a struct without members"
     elif depth > _DEEPEST:
-        reason = f"types nested more than {_DEEPEST} deep have no text in the documents"
+        reason = f"documents have no text for types nested more than {_DEEPEST} deep"
     elif reason is None and not (
         name in NATIVE or name in TEXT or isinstance(kind, ArrayType | MapType | StructType | DecimalType)
     ):
@@ -178,13 +196,41 @@ def _arrow(kind: DataType, everything: bool) -> pa.DataType:
     return NATIVE[type(kind).__name__]
 
 
-def _cast(kind: DataType, everything: bool) -> str:
-    match kind:
-        case ArrayType():
-            return f"array<{_cast(kind.elementType, everything)}>"
-        case MapType():
-            return f"map<{_cast(kind.keyType, everything)},{_cast(kind.valueType, everything)}>"
-        case StructType():
-            members = (f"{identifier(each.name)}:{_cast(each.dataType, everything)}" for each in kind)
-            return f"struct<{','.join(members)}>"
-    return "string" if _is_text(kind, everything) else kind.simpleString()
+def batch_schema(fields: Iterable[pa.Field]) -> pa.Schema:
+    """Return the schema of the Arrow batches in which Spark takes the columns of data files.
+
+    Each column has the nearest type that loses nothing.
+
+    Args:
+        fields: The columns, such as `Table.arrow_schema()`.
+    """
+    return pa.schema([pa.field(field.name, _nearest(field.type)) for field in fields])
+
+
+def spark_schema(batches: pa.Schema) -> StructType:
+    """Return Spark's own schema of the rows in such batches."""
+    return from_arrow_schema(batches, prefer_timestamp_ntz=True)
+
+
+def _nearest(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_nested(arrow_type):
+        return _nearest_nested(arrow_type)
+    if pa.types.is_fixed_size_binary(arrow_type) or pa.types.is_large_binary(arrow_type):
+        return pa.binary()
+    if pa.types.is_time(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_decimal256(arrow_type):
+        return pa.string()
+    if arrow_type in _WIDENED:
+        return _WIDENED[arrow_type]
+    if pa.types.is_timestamp(arrow_type):
+        return pa.timestamp("us", arrow_type.tz)
+    if pa.types.is_duration(arrow_type):
+        return pa.duration("us")
+    return arrow_type
+
+
+def _nearest_nested(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_map(arrow_type):
+        return pa.map_(_nearest(arrow_type.key_type), _nearest(arrow_type.item_type))
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([pa.field(field.name, _nearest(field.type)) for field in arrow_type])
+    return pa.list_(_nearest(arrow_type.value_type))

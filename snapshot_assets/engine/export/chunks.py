@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Token
-from snapshot_assets.catalog.receipts.receipts import Receipt, find_adoptable, write_young_receipt
+from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_receipt
+from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.side_by_side import side_by_side

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.file_pruning import deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.parquet.reader import read_batches
 from snapshot_assets.engine.session import prepare_session
 from snapshot_assets.errors import IncompleteError

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.schemas import read_schema, read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups, read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped

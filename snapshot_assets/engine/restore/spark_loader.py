@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.open import kind_of, open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
 from snapshot_assets.databases.spark.ledger import Claim, Contents
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.parquet.frames import file_frame

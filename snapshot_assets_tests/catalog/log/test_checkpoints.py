@@ -24,7 +24,6 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     GapError,
     LimitExceededError,
-    MisnamedError,
     SnapshotError,
     TornObjectError,
     UnsupportedVersionError,
@@ -193,12 +192,6 @@ def test_bytes_that_are_no_checkpoint_are_refused_by_name(sealed: Writer, change
     sealed.store.put(path, change(sealed.store.get(path)))
     with pytest.raises(error, match=path):
         read_checkpoint(sealed.store, 5)
-
-
-def test_a_checkpoint_of_another_revision_is_refused(sealed: Writer) -> None:
-    sealed.store.put(checkpoint_path(3), sealed.store.get(checkpoint_path(4)))
-    with pytest.raises(MisnamedError, match="holds revision 4"):
-        read_checkpoint(sealed.store, 3)
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused_with_both_numbers(sealed: Writer) -> None:

@@ -73,17 +73,12 @@ def test_the_file_of_another_chunk_in_place_of_this_one_is_found(sealed):
     assert (FaultKind.SIZE, one) in faults(sealed)
 
 
-def test_a_hand_edited_manifest_is_damage(sealed):
+@pytest.mark.parametrize(
+    "edit", [lambda manifest: {"rows": manifest["rows"] + 1}, lambda manifest: {"chunks": manifest["chunks"] * 2}]
+)
+def test_a_hand_edited_manifest_is_damage(sealed, edit):
     manifest = parse_json(sealed.store.get("manifest.json"), "manifest.json")
-    manifest["rows"] += 1
-    sealed.store.put("manifest.json", pretty_json(manifest))
-    assert (FaultKind.DOCUMENT, "manifest.json") in faults(sealed)
-
-
-def test_a_manifest_with_a_duplicate_chunk_id_is_damage(sealed):
-    manifest = parse_json(sealed.store.get("manifest.json"), "manifest.json")
-    manifest["chunks"].append(manifest["chunks"][0])
-    sealed.store.put("manifest.json", pretty_json(manifest))
+    sealed.store.put("manifest.json", pretty_json(manifest | edit(manifest)))
     assert (FaultKind.DOCUMENT, "manifest.json") in faults(sealed)
 
 

@@ -26,10 +26,10 @@ def create(snapshots: Snapshots, *arguments: str) -> Result:
     return snapshots("export", "create", *arguments)
 
 
-def assert_refused(result: Result, folder: Path, *told: str, status: int = 2) -> None:
+def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2) -> None:
     """Refused in these words, and without a trace: no location, no Dagster instance."""
     assert (result.status, result.out) == (status, ""), result
-    for text in told:
+    for text in messages:
         assert text in result.err
     assert "Traceback" not in result.err
     assert not (folder / "location").exists()
@@ -37,7 +37,7 @@ def assert_refused(result: Result, folder: Path, *told: str, status: int = 2) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         (["--force", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["--force", "--replace"]),
         (["--replace", "2025-01-01T00:00:00Z"], ["START/END"]),
@@ -68,10 +68,10 @@ def assert_refused(result: Result, folder: Path, *told: str, status: int = 2) ->
     ],
 )
 def test_a_wrong_call_is_refused_without_a_trace(
-    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, arguments: list[str], told: list[str]
+    snapshots: Snapshots, source: str, location: Path, tmp_path: Path, arguments: list[str], messages: list[str]
 ) -> None:
     result = create(snapshots, "--source", source, "--to", location.as_uri(), *arguments)
-    assert_refused(result, tmp_path, *told)
+    assert_refused(result, tmp_path, *messages)
 
 
 @pytest.mark.parametrize("given", [[], ["--source", "duckdb:///a/b.duckdb"], ["--to", "file:///tmp/a/b"]])
@@ -92,7 +92,7 @@ def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, lo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "messages"),
     [
         (["--end-time", "2025-01-05T00:00:00Z"], ["end_time", "2025-01-04T00:00:00Z", "2025-01-05T00:00:00Z"]),
         (["--start-time", "2025-01-02T00:00:00Z"], ["start_time", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z"]),
@@ -103,12 +103,12 @@ def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, lo
     ],
 )
 def test_a_changed_plan_is_refused_naming_both_values(
-    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, arguments: list[str], told: list[str]
+    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path, arguments: list[str], messages: list[str]
 ) -> None:
     before = contents(exported)
     result = create(snapshots, "--source", source, "--to", exported.as_uri(), *RANGE, *arguments)
     assert result.status == 2
-    for text in [*told, "--force"]:
+    for text in [*messages, "--force"]:
         assert text in result.err
     assert contents(exported) == before
     assert not (tmp_path / "dagster").exists()

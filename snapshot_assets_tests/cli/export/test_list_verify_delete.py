@@ -149,7 +149,7 @@ def test_delete_refuses_while_tags_exist_before_it_asks_anybody(
     snapshots: Snapshots, tagged: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location, _ = tagged
-    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("nobody is to be asked"))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("no confirmation is due"))
     before = sorted(location.rglob("*"))
     for options in ((), ("--yes",), ("--yes", "--json")):
         shown = snapshots("export", "delete", "--snapshot", location.as_uri(), *options)
@@ -228,7 +228,7 @@ def test_delete_removes_what_the_snapshot_wrote_and_nothing_else(
     assert shown.json["deleted"]
     assert shown.json["foreign"] == ["data/1/notes.txt"]
     assert [path for path in exported.rglob("*") if path.is_file()] == [foreign]
-    assert "4/4 chunks, 74 rows" in shown.err  # says beforehand what is there
+    assert "4/4 chunks, 74 rows" in shown.err  # the summary comes before the deletion
     assert snapshots("export", "list", "--location", exported.as_uri(), "--json").json == []
 
 
@@ -242,7 +242,7 @@ def test_delete_where_there_is_no_snapshot_touches_nothing(snapshots: Snapshots,
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         ("/tmp/x", "file:///tmp/x"),
         ("./x", "file:///"),
@@ -255,11 +255,11 @@ def test_delete_where_there_is_no_snapshot_touches_nothing(snapshots: Snapshots,
 )
 @pytest.mark.parametrize("command", ["verify", "delete"])
 def test_an_unfit_location_is_refused_with_what_to_write_instead(
-    snapshots: Snapshots, command: str, uri: str, told: str
+    snapshots: Snapshots, command: str, uri: str, message: str
 ) -> None:
     shown = snapshots("export", command, "--snapshot", uri)
     assert (shown.status, shown.out) == (2, "")
-    assert told in shown.err
+    assert message in shown.err
 
 
 def test_list_shows_the_members_of_a_federation(snapshots: Snapshots, source: str, tmp_path: Path) -> None:

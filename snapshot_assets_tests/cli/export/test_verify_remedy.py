@@ -1,4 +1,4 @@
-"""Damage that only older revisions have: `verify` names them, says that the newest state is whole, and what to do."""
+"""Damage of older revisions only: `verify` names them, and what to do."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_newest_seal_needs_what_is_damaged_and_the_head_does_not(
     """As after an export with `--replace` that did not come to its end."""
     path = file_of(writer, FIRST)
     damage(location, path)
-    writer.complete(1, writer.file(1, b"anew"), replaces=(path,))
+    writer.complete(1, writer.file(1, b"new rows"), replaces=(path,))
     shown = verified(snapshots, location)
     assert "is whole; what is damaged is needed only by revision 5." in shown.out
     assert "Or seal the newest state (run the export to its end), then expire and delete what needs them" in shown.out

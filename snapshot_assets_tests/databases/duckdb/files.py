@@ -1,19 +1,27 @@
-"""Database files made for a test, and what a test needs to look at them."""
+"""Database files for tests: made, opened, read, and held by another process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from snapshot_assets.databases.open import open_database
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
 from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets_tests.databases.restores import source
 
 MAIN_T = TableName("main", "t")
+opened = source
+
+_HOLD = """
+import sys, duckdb
+connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+print("open", flush=True)
+sys.stdin.read()
+"""
 
 
 def make_file(path: Path, *statements: str) -> DatabaseAddress:
@@ -25,23 +33,28 @@ def make_file(path: Path, *statements: str) -> DatabaseAddress:
     return DatabaseAddress("shop", path.as_uri().replace("file:", "duckdb:", 1))
 
 
-@contextmanager
-def opened(address: DatabaseAddress) -> Iterator[Database]:
-    database = open_database(address)
-    try:
-        yield database
-    finally:
-        database.close()
+def path_of(address: DatabaseAddress) -> str:
+    return address.uri.removeprefix("duckdb://")
+
+
+def hold_elsewhere(address: DatabaseAddress, mode: str) -> subprocess.Popen[str]:
+    """Open a file in another process, to `read` or `write`, until the process gets input."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, path_of(address), mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "open\n"
+    return holder
 
 
 def rows_of(database: Database, table: Table, rows: Rows | None = None, part: str | None = None) -> pa.Table:
-    """Return a scan's rows, its batches checked to have the document's schema and a bounded size."""
-    with database.scan(Scan(table, rows or AllRows(), part)) as batches:
-        found = list(batches)
-    for batch in found:
+    """Return a scan's rows; checks that its batches have the document's schema and rows."""
+    with database.scan(Scan(table, rows or AllRows(), part)) as scanned:
+        batches = list(scanned)
+    for batch in batches:
         assert batch.schema.equals(table.arrow_schema(), check_metadata=True)
         assert batch.num_rows
-    return pa.Table.from_batches(found, table.arrow_schema())
+    return pa.Table.from_batches(batches, table.arrow_schema())
 
 
 def documented(database: Database, name: TableName = MAIN_T, **selection: object) -> Table:

@@ -9,6 +9,7 @@ import duckdb
 from snapshot_assets.databases.duckdb.sql import qualified
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.databases.duckdb.files import path_of
 
 STRANGE = '"we""ird. ; näme"'
 
@@ -62,10 +63,6 @@ SHOP = (
 
 def fresh(folder: Path, name: str = "copy") -> DatabaseAddress:
     return DatabaseAddress(name, (folder / f"{name}.duckdb").as_uri().replace("file:", "duckdb:", 1))
-
-
-def path_of(address: DatabaseAddress) -> str:
-    return address.uri.removeprefix("duckdb://")
 
 
 def differences(one: DatabaseAddress, other: DatabaseAddress, schema: DatabaseSchema) -> dict[str, int]:

@@ -15,21 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
 from snapshot_assets.errors import DatabaseError, PlanError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
 
 EVENTS = TableName("main", "events")
-KINDS = [
-    "DATE",
-    "TIMESTAMP_S",
-    "TIMESTAMP_MS",
-    "TIMESTAMP",
-    "TIMESTAMP_NS",
-    "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMPTZ_NS",
-]
+KINDS = DuckDBTimeColumn.types
 
 
 def utc(*parts: int) -> datetime:

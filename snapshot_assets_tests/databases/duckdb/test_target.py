@@ -20,8 +20,8 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb import test_types
-from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file
-from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh, path_of
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, hold_elsewhere, make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.restores import (
     copy,
     definition_of,
@@ -55,7 +55,7 @@ def test_a_database_comes_back_with_equal_documents_and_equal_rows(
 def comparable(schema: DatabaseSchema) -> DatabaseSchema:
     """Return documents without the view that does not work, and with user types sorted.
 
-    Types are written out in full, so that a restored one no longer depends on another; their order says no more.
+    Types are written out in full, so that a restored one no longer depends on another, and their order may differ.
     """
     schemas = []
     for each in schema.schemas:
@@ -104,8 +104,8 @@ ROWS = pa.table({"ts": [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> tuple[DatabaseAddress, Table]:
-    """A target with an empty table `main.t (ts, x)` of an import that was begun."""
+def started(tmp_path: Path) -> tuple[DatabaseAddress, Table]:
+    """A target with an empty table `main.t (ts, x)`, into which an import was started."""
     origin = make_file(tmp_path / "origin.duckdb", "CREATE TABLE t (ts TIMESTAMP, x INTEGER)")
     schema = extracted(origin)
     into = fresh(tmp_path)
@@ -120,8 +120,8 @@ def rows_in(address: DatabaseAddress, query: str = "SELECT x FROM t ORDER BY x")
         return [row[0] for row in connection.sql(query).fetchall()]
 
 
-def test_a_file_is_loaded_once_and_noted_with_its_rows(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, table = begun
+def test_a_file_is_loaded_once_and_noted_with_its_rows(started: tuple[DatabaseAddress, Table]) -> None:
+    into, table = started
     with target(into) as opened:
         record = opened.imports()[0]
         file = entry(MAIN_T, record)
@@ -132,7 +132,9 @@ def test_a_file_is_loaded_once_and_noted_with_its_rows(begun: tuple[DatabaseAddr
     assert rows_in(into) == [1, 2, 3, 4]
 
 
-def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(begun: tuple[DatabaseAddress, Table]) -> None:
+def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(
+    started: tuple[DatabaseAddress, Table],
+) -> None:
     class TornError(Exception):
         pass
 
@@ -140,7 +142,7 @@ def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(begun: tup
         yield from ROWS.to_batches()
         raise TornError
 
-    into, table = begun
+    into, table = started
     with target(into) as opened:
         file = entry(MAIN_T, opened.imports()[0])
         with pytest.raises(TornError):
@@ -150,8 +152,10 @@ def test_an_error_of_the_batches_leaves_no_row_and_is_raised_as_it_is(begun: tup
     assert rows_in(into) == [1, 2, 3, 4]
 
 
-def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, table = begun
+def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(
+    started: tuple[DatabaseAddress, Table],
+) -> None:
+    into, table = started
     table = table.model_copy(update={"time_index": "ts"})
     window = WindowRows(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 3, tzinfo=UTC))
     with target(into) as opened:
@@ -166,9 +170,9 @@ def test_a_chunk_is_replaced_by_its_window_and_chunk_0_by_null_times(begun: tupl
 
 
 def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_same_keys(
-    begun: tuple[DatabaseAddress, Table],
+    started: tuple[DatabaseAddress, Table],
 ) -> None:
-    into, table = begun
+    into, table = started
     with target(into) as opened:
         record = opened.imports()[0]
         opened.load(entry(MAIN_T, record), table, ROWS.to_batches())
@@ -201,9 +205,9 @@ def test_an_import_that_ran_out_of_memory_for_its_indexes_says_so_and_ends_with_
 
 
 def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_unseen(
-    begun: tuple[DatabaseAddress, Table],
+    started: tuple[DatabaseAddress, Table],
 ) -> None:
-    into, table = begun
+    into, table = started
     with target(into) as opened:
         record = opened.imports()[0]
         opened.finish(record, [Statement("a view", "CREATE VIEW v AS SELECT 1 AS one")])
@@ -230,18 +234,14 @@ def test_a_folder_that_is_not_there_or_may_not_be_written_to_is_named(tmp_path: 
 
 def test_a_file_that_another_process_holds_is_refused_with_its_name(tmp_path: Path) -> None:
     into = make_file(tmp_path / "held.duckdb", "CREATE TABLE t (x INTEGER)")
-    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", code, path_of(into)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with hold_elsewhere(into, "write") as holder:
         with pytest.raises(DatabaseLockedError, match=rf"PID {holder.pid}"), target(into):
             pass
         holder.communicate()
 
 
-def test_a_file_that_this_process_has_open_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, table = begun
+def test_a_file_that_this_process_has_open_is_refused(started: tuple[DatabaseAddress, Table]) -> None:
+    into, table = started
     with target(into) as reading, target(into) as other:
         file = entry(MAIN_T, reading.imports()[0])
         with pytest.raises(DatabaseLockedError, match="this very process"):
@@ -252,8 +252,8 @@ def test_a_file_that_this_process_has_open_is_refused(begun: tuple[DatabaseAddre
             pass
 
 
-def test_looking_changes_nothing_of_a_file_not_even_of_its_log(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, _ = begun
+def test_looking_changes_nothing_of_a_file_not_even_of_its_log(started: tuple[DatabaseAddress, Table]) -> None:
+    into, _ = started
     path = Path(path_of(into))
     insert = "c = duckdb.connect(sys.argv[1]); c.execute('INSERT INTO t (x) VALUES (7)')"
     code = f"import duckdb, os, sys; {insert}; os._exit(0)  # as if killed"
@@ -270,8 +270,8 @@ def test_looking_changes_nothing_of_a_file_not_even_of_its_log(begun: tuple[Data
     assert rows_in(into) == [7]
 
 
-def test_a_column_of_another_type_in_the_target_is_refused(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, table = begun
+def test_a_column_of_another_type_in_the_target_is_refused(started: tuple[DatabaseAddress, Table]) -> None:
+    into, table = started
     with duckdb.connect(path_of(into)) as connection:
         connection.execute("ALTER TABLE t ALTER x TYPE TINYINT")
     with target(into) as opened, pytest.raises(DatabaseError, match=r"main\.t\.x is TINYINT in the target"):
@@ -299,8 +299,10 @@ def test_a_row_without_its_parent_fails_the_end_of_the_import_and_changes_nothin
     assert rows_in(into, "SELECT id FROM t ORDER BY id") == [1, 2, 3, 5]
 
 
-def test_statements_that_are_several_or_reach_outside_run_nothing(begun: tuple[DatabaseAddress, Table]) -> None:
-    into, _ = begun
+def test_statements_that_are_several_or_reach_outside_run_nothing(
+    started: tuple[DatabaseAddress, Table],
+) -> None:
+    into, _ = started
     outside = os.path.dirname(path_of(into))
     with target(into) as opened:
         record = opened.imports()[0]
@@ -318,7 +320,7 @@ def test_statements_that_are_several_or_reach_outside_run_nothing(begun: tuple[D
 
 
 @pytest.mark.parametrize("sql", ["SET lock_configuration = false", "SET enable_external_access = true", "LOAD httpfs"])
-def test_settings_are_locked(begun: tuple[DatabaseAddress, Table], sql: str) -> None:
-    into, _ = begun
+def test_settings_are_locked(started: tuple[DatabaseAddress, Table], sql: str) -> None:
+    into, _ = started
     with target(into) as opened, pytest.raises(DatabaseError):
         opened._rows(sql, "trying")  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from snapshot_assets.databases.source import DatabaseAddress, Selection
 from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
-from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of
+from snapshot_assets_tests.databases.duckdb.files import make_file, opened, path_of, rows_of
 
 NATIVE, TEXT = Carrier.NATIVE, Carrier.TEXT
 
@@ -152,12 +152,12 @@ CASES: dict[str, tuple[Carrier, str, list[str]]] = {
 
 @dataclass(frozen=True)
 class Trip:
-    """What became of one table `(id, x)` on its way through Arrow and Parquet into a new table.
+    """The result of a round trip of a table `(id, x)` through Arrow and Parquet into a new table.
 
     Attributes:
         column: The document of `x`.
         rows: Rows that arrived.
-        differing: Values that came back otherwise, as texts.
+        differing: Values that changed, as texts.
         error: The error that ended it.
     """
 
@@ -174,8 +174,8 @@ DIFFERING = """
 
 
 def round_trips(address: DatabaseAddress, folder: Path, override: Carrier | None = None) -> dict[str, Trip]:
-    """Send every table of a file on its way."""
-    path = address.uri.removeprefix("duckdb://")
+    """Return the round trip of every table of a file."""
+    path = path_of(address)
     with duckdb.connect(path, read_only=True) as connection:
         found = connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
     names = [TableName("main", name) for (name,) in found]
@@ -257,7 +257,7 @@ def test_every_value_of_a_type_comes_back_exactly_as_text_too(kind: str, text_tr
     assert (trip.rows, trip.differing) == (len(VALUES[kind]) + 1, ())
 
 
-def test_no_type_that_duckdb_knows_is_forgotten() -> None:
+def test_every_type_of_duckdb_is_mapped_or_refused() -> None:
     with duckdb.connect() as connection:
         names = [name for (name,) in connection.sql("SELECT DISTINCT type_name FROM duckdb_types()").fetchall()]
         known = set(LEAVES) | set(REFUSED) | {"decimal"}
@@ -270,11 +270,9 @@ def test_no_type_that_duckdb_knows_is_forgotten() -> None:
     assert unknown == set()
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"), [("VARIANT", "Parquet's variant"), ("STRUCT(a VARIANT)[]", "Parquet's variant")]
-)
-def test_types_without_an_exact_carrier_are_refused(kind: str, words: str) -> None:
-    with pytest.raises(UnsupportedTypeError, match=words) as caught, duckdb.connect() as connection:
+@pytest.mark.parametrize("kind", ["VARIANT", "STRUCT(a VARIANT)[]"])
+def test_types_without_an_exact_carrier_are_refused(kind: str) -> None:
+    with pytest.raises(UnsupportedTypeError, match="Parquet's variant") as caught, duckdb.connect() as connection:
         carry(connection.type(kind), None, "main.t.x")
     assert caught.value.attributes["column"] == "main.t.x"
 
@@ -320,7 +318,7 @@ def unfit_trips(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Tri
 
 
 @pytest.mark.parametrize("case", range(len(UNFIT)), ids=[f"{kind} {value}" for kind, value in UNFIT])
-def test_a_value_that_arrow_cannot_hold_fails_and_its_override_mends_it(
+def test_a_value_that_arrow_cannot_hold_fails_and_travels_as_text_by_the_override(
     case: int, unfit_trips: dict[int, tuple[Trip, Trip]]
 ) -> None:
     native, text = unfit_trips[case]

@@ -140,7 +140,7 @@ def trip(
 
 
 def comparable(side: str, name: str, kinds: dict[str, str]) -> str:
-    """Return an expression that tells all values of a column apart, for maps and signed zeros too."""
+    """Return an expression that differs for all values of a column, also for maps and signed zeros."""
     if kinds[name].startswith("map<"):
         return f"map_entries({side}.`{name}`)"
     if kinds[name] in ("float", "double"):

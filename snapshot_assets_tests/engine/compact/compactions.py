@@ -33,7 +33,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.schema_documents import write_schema
 
 Change = Callable[[pa.Table, int], pa.Table]
-"""Makes another table of a part's rows; is told the part's number."""
+"""Changes the rows of a part, given its number."""
 
 
 def scatter(

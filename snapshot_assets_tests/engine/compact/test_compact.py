@@ -220,7 +220,7 @@ def test_receipts_say_what_was_compacted_and_older_ones_stay_while_they_tell_mor
         assert [bool(receipt["compaction"]) for receipt in receipts] == [False, True]
     compact(scattered.store)
     compact(scattered.store, chunks=tuple(FILLED))
-    for chunk in FILLED:  # what the last compaction tells anew needs no other; what an export told stays
+    for chunk in FILLED:  # a later compaction replaces an earlier receipt; the export's stays
         refs = head(scattered).chunks[chunk].chunk.receipts
         assert [bool(json.loads(scattered.store.get(ref.path))["compaction"]) for ref in refs] == [False, True]
 

@@ -1,4 +1,4 @@
-"""What a compaction does about tombstones: only files that may hold rows of one are written anew for it."""
+"""A compaction rewrites only files that may contain rows of a tombstone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A savepoint pins just what was compacted, whatever others commit meanwhile."""
+"""A savepoint pins only compacted data, also if other writers commit meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may go on with: the plan, the tables and the time columns that the snapshot was begun with."""
+"""A resumed run needs the plan, tables and time columns of the existing snapshot."""
 
 import pytest
 

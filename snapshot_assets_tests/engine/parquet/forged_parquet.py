@@ -1,4 +1,4 @@
-"""Parquet files page by page, so that headers and footers may say anything."""
+"""Builds Parquet files page by page, with any headers and footers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Page:
 
     Attributes:
         packed: Its bytes in the file.
-        unpacked: Size that its header says it unpacks to.
-        values: Values that its header says are in it.
+        unpacked: Unpacked size in its header.
+        values: Number of values in its header.
     """
 
     packed: bytes
@@ -60,9 +60,9 @@ def parquet(
 
     Args:
         columns: Pages by column.
-        rows: Rows that the footer says are there.
+        rows: Number of rows in the footer.
         repetition: Whether a row has one value or any number.
-        size: Bytes that the footer says a column unpacks to; None for the truth.
+        size: Unpacked bytes of a column in the footer; None for the true size.
         physical: Parquet's type of all columns.
     """
     data = bytearray(b"PAR1")

@@ -1,4 +1,4 @@
-"""Data files of somebody who can write to the bucket: no row of one that is refused gets into the target."""
+"""Hostile data files: no row of a refused file gets into the target."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def pages_of_zeros(**options: Any) -> tuple[bytes, int]:
 
 
 def lying_footer() -> tuple[bytes, int]:
-    """Ten columns of a page of a gigabyte; footer and headers tell of two values."""
+    """Ten columns of a page of a gigabyte; footer and headers have two values."""
     columns = {"a": [Page(gigabyte(), 1 << 30, 2)], **{f"b{n}": [Page(gigabyte(), 1 << 30, 2)] for n in range(9)}}
     return parquet(columns, 2, size=16), 2
 
@@ -181,7 +181,7 @@ def flipped(data: bytes) -> bytes:
 
 
 def fixed_lists() -> bytes:
-    """Lists that are said to have a fixed length by Arrow's own schema in the footer."""
+    """Lists that have a fixed length in Arrow's schema in the footer."""
     out = io.BytesIO()
     pq.write_table(pa.table({"a": pa.array([[1], [2]], pa.list_(pa.int32(), 1))}), out)
     return out.getvalue()
@@ -198,8 +198,12 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
         2,
         "has 1 rows; its footer records 2",
     ),
-    "a page that is shorter than it says": (parquet({"a": [Page(zeros(8), 16, 2)]}, 2), 2, "cannot be read as Parquet"),
-    "a page that is longer than it says": (
+    "a page shorter than its header": (
+        parquet({"a": [Page(zeros(8), 16, 2)]}, 2),
+        2,
+        "cannot be read as Parquet",
+    ),
+    "a page longer than its header": (
         parquet({"a": [Page(zeros(1 << 20), 16, 2)]}, 2),
         2,
         "cannot be read as Parquet",
@@ -217,7 +221,7 @@ BROKEN: dict[str, tuple[bytes, int, str]] = {
         2,
         "encoding 7",
     ),
-    "an encoding that nobody knows": (parquet({"a": [Page(zeros(16), 16, 2, 99)]}, 2), 2, "encoding 99"),
+    "an unknown encoding": (parquet({"a": [Page(zeros(16), 16, 2, 99)]}, 2), 2, "encoding 99"),
     "a list of fixed size": (fixed_lists(), 2, "Data files cannot hold Arrow type"),
 }
 

@@ -1,4 +1,4 @@
-"""Statistics: what is said of a file holds for every value in it, in the order of the values' own type."""
+"""Statistics of a file bound every value in it, in the order of the values' type."""
 
 from __future__ import annotations
 

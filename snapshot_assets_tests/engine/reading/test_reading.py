@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.schemas import read_schema
-from snapshot_assets.databases.spark.arrow import batch_schema, spark_schema
+from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
@@ -130,7 +130,7 @@ def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_
     assert min(map(len, groups.values())) >= 6
     chance = random.Random(kind)
     for number in range(40):
-        if number == 20:  # from here on the log's statistics of row groups are out of sight, and footers tell
+        if number == 20:  # from here on, the log lacks statistics of row groups, and footers select them
             write_checkpoint(store, read_state(store))
         first, last = sorted(chance.sample(range(-3, 76), 2))
         offset = timedelta(microseconds=chance.choice([0, 0, 1, -1]))
@@ -286,7 +286,7 @@ def test_credentials_come_from_the_environment_of_the_process_that_registered(
     folder = parse_location(hourly()).local_path
     for file in folder.glob("[st]*/**/*.*"):
         open_store(parse_location(s3_location), options).put(file.relative_to(folder).as_posix(), file.read_bytes())
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "unknown")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     environment = {
         "AWS_ENDPOINT_URL": options.endpoint,

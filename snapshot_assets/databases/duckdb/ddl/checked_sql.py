@@ -1,7 +1,7 @@
-"""SQL text out of documents, which may have been written by anyone: checked by DuckDB's own parser before it is used.
+"""Checks SQL text of documents, which may come from anyone, with DuckDB's own parser before it is used.
 
-DuckDB runs several statements that stand in one string. So a text must be what it claims to be, and nothing more:
-one type, one expression, one query. Nothing is run here.
+DuckDB runs all statements of a string. So a text must be exactly one type, one expression or one query. Nothing is run
+here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
 
 _COLLATION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
@@ -39,7 +39,7 @@ _KINDS = {
 
 
 class Texts:
-    """Checks texts; holds an empty database in memory for its parser."""
+    """Checks texts with the parser of an empty database in memory."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(
@@ -52,14 +52,14 @@ class Texts:
         )
 
     def close(self) -> None:
-        """Forget the database."""
+        """Close the database."""
         self._connection.close()
 
     def type(self, text: str, where: str) -> DuckDBPyType:
         """Return the type that a text names.
 
         Raises:
-            DocumentError: It is not the text of a type and nothing else.
+            DocumentError: The text is not exactly one type.
         """
         with _refusing(f"The type of {where}", text):
             kind = self._connection.type(text)
@@ -71,20 +71,20 @@ class Texts:
         """Return an expression in parentheses.
 
         Raises:
-            DocumentError: It is not one expression.
+            DocumentError: The text is not exactly one expression.
         """
         tree = self._tree(f"SELECT ({text}) AS x", what, text)
         node = tree["node"]
         plain = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
         if not plain or node["from_table"]["type"] != "EMPTY" or any(node[part] for part in _EMPTY):
-            raise _refused(what, text, "it is not one expression")
+            raise _refused(what, text, "it is not exactly one expression")
         return f"({text})"
 
     def generated(self, text: str, type_text: str, what: str) -> str:
-        """Return the expression of a generated column, without the cast to its type, which DuckDB adds every time.
+        """Return the expression of a generated column, without the cast to its type, which DuckDB always adds.
 
         Raises:
-            DocumentError: It is not one expression.
+            DocumentError: The text is not exactly one expression.
         """
         end = f" AS {type_text})"
         if text.startswith("CAST(") and text.endswith(end):
@@ -96,36 +96,36 @@ class Texts:
         """Return a check constraint's definition; see `expression`."""
         match = _CHECK.fullmatch(definition.strip())
         if match is None:
-            raise _refused(what, definition, "it is no check")
+            raise _refused(what, definition, "it is not a check")
         return f"CHECK {self.expression(match.group(1), what)}"
 
     def query(self, text: str, what: str) -> str:
         """Return the query of a view.
 
         Raises:
-            DocumentError: It is not one query.
+            DocumentError: The text is not exactly one query.
         """
         self._tree(text, what, text)
         self.one(f"CREATE VIEW x AS {text}", what)
         return text
 
     def index_keys(self, definition: str, what: str) -> str:
-        """Return what an index is on, in parentheses.
+        """Return the key columns and expressions of an index, in parentheses.
 
         Raises:
-            DocumentError: The definition is not that of one index.
+            DocumentError: The definition does not create exactly one index.
         """
         match = _INDEX.fullmatch(definition.strip())
         if match is None:
-            raise _refused(what, definition, "it makes no index")
+            raise _refused(what, definition, "it creates no index")
         self.one(f"CREATE INDEX x ON y {match.group(1)}", what)
         return match.group(1)
 
     def one(self, sql: str, what: str) -> str:
-        """Return a statement.
+        """Return a statement; see `check_statement`.
 
         Raises:
-            DocumentError: It is not one statement, of the kind that its first word says.
+            DocumentError: The text is not exactly one statement of the kind that its first word names.
         """
         check_statement(self._connection, sql, what)
         return sql
@@ -136,13 +136,13 @@ class Texts:
         assert row is not None
         tree = json.loads(row[0])
         if tree["error"] or len(tree["statements"]) != 1:
-            raise _refused(what, text, str(tree.get("error_message") or "it is not one statement"))
-        found: dict[str, Any] = tree["statements"][0]
-        return found
+            raise _refused(what, text, str(tree.get("error_message") or "it is not exactly one statement"))
+        statement: dict[str, Any] = tree["statements"][0]
+        return statement
 
 
 def check_statement(connection: duckdb.DuckDBPyConnection, sql: str, what: str) -> None:
-    """Make sure that a text is one statement of the kind that its first word says.
+    """Check that a text is exactly one statement of the kind that its first word names.
 
     Raises:
         DocumentError: It is not.
@@ -158,7 +158,7 @@ def collation(text: str, where: str) -> str:
     """Return the clause of a column's collation.
 
     Raises:
-        DocumentError: It is not the name of one.
+        DocumentError: The text is not a name.
     """
     if not _COLLATION.fullmatch(text):
         raise _refused(f"The collation of {where}", text, "it is not a name")
@@ -176,7 +176,7 @@ def _refusing(what: str, text: str) -> Iterator[None]:
 def _refused(what: str, text: str, reason: str) -> DocumentError:
     shown = text if len(text) <= 200 else f"{text[:200]}…"
     return DocumentError(
-        f"{what} is refused as the snapshot's documents have it, {shown!r}: {reason}. Nothing of it was run.", what=what
+        f"{what} in the snapshot's documents, {shown!r}, is refused: {reason}. Nothing of it was run.", what=what
     )
 
 

@@ -1,8 +1,8 @@
-"""Foreign keys in a restored file: which are possible, and how tables get theirs when the rows are there already.
+"""Foreign keys in a restored file: which are possible, and how loaded tables get them.
 
-DuckDB takes a foreign key in `CREATE TABLE` only, and checks a row against those that were there before its batch: a
-child that comes in an earlier chunk than its parent would be refused. So a table is loaded without foreign keys and
-made anew with them at the end, parents first. A table that refers to itself gets its rows generation by generation.
+DuckDB takes a foreign key in `CREATE TABLE` only, and compares a row with the rows before its batch: it refuses a child
+in an earlier chunk than its parent. So a table is loaded without foreign keys. At the end it is created a second time
+with them, parents first, and its rows are moved. Rows of a table that refers to itself move generation by generation.
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
 from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table
-from snapshot_assets.databases.duckdb.sql import identifier
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import ForeignKey, Table, TableName
 
 
 @dataclass(frozen=True)
 class Repeated(Statement):
-    """A statement that is run again until it changes no row."""
+    """A statement that is repeated until it changes no row."""
 
 
 def possible_keys(tables: Sequence[Table], lost: list[str]) -> list[Table]:
     """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
 
     Args:
-        tables: All that are made.
+        tables: All tables of the restore.
         lost: Gets a sentence for each foreign key that is left out.
     """
-    known = {table.table_name: table for table in tables}
-    kept: dict[TableName, Table] = {}
+    by_name = {table.table_name: table for table in tables}
+    possible: dict[TableName, Table] = {}
     for table in tables:
         keys = []
         for key in table.foreign_keys:
-            if reason := _impossible(table, key, known):
+            if reason := _impossible(table, key, by_name):
                 lost.append(f"Foreign key {key.name} of {table.table_name} is left out: {reason}.")
             else:
                 keys.append(key)
-        kept[table.table_name] = table.model_copy(update={"foreign_keys": tuple(keys)})
-    return [kept[name] for name in _ordered(kept, lost)]
+        possible[table.table_name] = table.model_copy(update={"foreign_keys": tuple(keys)})
+    return [possible[name] for name in _ordered(possible, lost)]
 
 
-def _impossible(table: Table, key: ForeignKey, known: dict[TableName, Table]) -> str:
-    referred = known.get(_referred(key))
+def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
+    referred = tables.get(_referred(key))
     if referred is None:
         return f"{_referred(key)} is not restored"
     if key.referenced_schema != table.schema_name:
-        return "DuckDB has none between schemas"
+        return "DuckDB has no foreign keys between schemas"
     keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
     if set(key.referenced_columns) not in keys:
-        return f"what it refers to is no key of {referred.table_name}"
+        return f"its referenced columns are no key of {referred.table_name}"
     pairs = zip(key.columns, key.referenced_columns, strict=True)
     if any(table.column(here).type != referred.column(there).type for here, there in pairs):
-        return "DuckDB wants both sides of one type"
+        return "DuckDB requires one type on both sides"
     return ""
 
 
@@ -65,22 +65,22 @@ def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             parent, child = error.args[1][:2]  # each is referred to by the next one
-            kept = [key for key in tables[child].foreign_keys if _referred(key) != parent]
-            tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(kept)})
-            lost.append(f"Foreign keys of {child} to {parent} are left out: DuckDB has none in a circle.")
+            others = [key for key in tables[child].foreign_keys if _referred(key) != parent]
+            tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})
+            lost.append(f"Foreign keys of {child} to {parent} are left out: DuckDB has no circles of foreign keys.")
 
 
 def _referred(key: ForeignKey) -> TableName:
     return TableName(key.referenced_schema, key.referenced_table)
 
 
-def rebuilt(table: Table, names: Names, texts: Texts) -> Iterator[Statement]:
-    """Yield the statements that make a table anew with all its keys and move its rows there.
+def rebuild(table: Table, names: Names, texts: Texts) -> Iterator[Statement]:
+    """Yield the statements that create a second table with all keys, move the rows, and drop the first.
 
     Args:
-        table: Its document, with foreign keys that are possible.
+        table: Its document, with the foreign keys that are possible.
         names: The names in the target.
-        texts: Checks what the document says in SQL.
+        texts: Checks the document's SQL.
     """
     name, what = table.table_name, f"foreign keys of {table.table_name}"
     loaded = TableName(name.schema, f"{name.table} without keys")
@@ -101,7 +101,7 @@ def rebuilt(table: Table, names: Names, texts: Texts) -> Iterator[Statement]:
 
 
 def _generations(keys: Sequence[ForeignKey], move: str, new: str, what: str, name: TableName) -> Iterator[Statement]:
-    """Yield the statements that move rows whose parents have been moved; those left at the end have no parent."""
+    """Yield the statements that move rows after their parents; the last one moves rows whose parent is missing."""
     roots = " AND ".join(_no_parent(key) for key in keys)
     ready = " AND ".join(f"({_no_parent(key)} OR EXISTS ({_match(new, key.referenced_columns, key.columns)}))"
                          for key in keys)  # fmt: skip

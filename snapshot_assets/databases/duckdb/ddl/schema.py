@@ -1,8 +1,8 @@
-"""How a schema of a DuckDB database is made again in a target file.
+"""The statements that create a snapshot's schema in a target file.
 
-Keys, indexes and comments are made after the data. Checks, collations and generated columns can stand in `CREATE
-TABLE` only. So can foreign keys, which DuckDB checks row by row as they come, in whatever order the chunks are loaded:
-tables that have some are made anew, with their rows, at the end; see `foreign_keys`.
+Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations, generated columns
+and foreign keys. DuckDB checks foreign keys at each insert, but chunks are loaded in any order: so tables with foreign
+keys are created a second time at the end, with their rows; see `foreign_keys`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from snapshot_assets.databases.convert import is_plain
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
-from snapshot_assets.databases.duckdb.ddl.foreign_keys import possible_keys, rebuilt
+from snapshot_assets.databases.duckdb.ddl.foreign_keys import possible_keys, rebuild
 from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table, sequence_place
-from snapshot_assets.databases.duckdb.sql import identifier, literal
+from snapshot_assets.databases.duckdb.sql import identifiers
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.target import Definition, Statement
 from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (
@@ -33,10 +34,10 @@ from snapshot_assets.format.relations import (
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how a schema is made again; see `TargetModule.define`.
+    """Return the statements that create a schema; see `TargetModule.define`.
 
     Raises:
-        DocumentError: A text of the documents is not the type, expression or query it should be.
+        DocumentError: A text of the documents is not a type, expression or query as expected.
     """
     with closing(Texts()) as texts:
         return _Defining(schema, texts, expressions=expressions).definition()
@@ -54,12 +55,12 @@ class _Defining:
         tables = tuple(self._table(table) for table in self._schema.tables)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         before = [*self._schemas(), *self._types(), *self._sequences()]
-        before += [self._made(f"table {table.table_name}", create_table(table, self._names, self._texts), table)
+        before += [self._creates(f"table {table.table_name}", create_table(table, self._names, self._texts), table)
                    for table in tables]  # fmt: skip
         after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
         for table in keyed:
             if table.foreign_keys:
-                after += rebuilt(table, self._names, self._texts)
+                after += rebuild(table, self._names, self._texts)
         after += [statement for table in tables for statement in self._indexes(table)]
         after += self._places()
         after += [statement for table in tables for statement in self._comments(table)]
@@ -68,11 +69,11 @@ class _Defining:
             self._texts.one(statement.sql, statement.makes)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
 
-    def _made(self, makes: str, sql: str, relation: Table | View | None = None) -> Statement:
+    def _creates(self, makes: str, sql: str, relation: Table | View | None = None) -> Statement:
         return Statement(makes, sql, relation.table_name if relation else None)
 
     def _table(self, table: Table) -> Table:
-        """Return a table as it will be: its types as DuckDB writes them, without expressions that are not wanted."""
+        """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
         if not self._expressions:
             for check in table.checks:
                 self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
@@ -85,17 +86,17 @@ class _Defining:
         if self._expressions:
             return column
         if column.generated is not None:
-            self._lost.append(f"Column {where} is not generated any more, and holds the values it had.")
+            self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
         elif column.default is not None:
             self._lost.append(f"Default of column {where} is left out: {column.default}.")
         return column.model_copy(update={"default": None, "generated": None, "generated_kind": None})
 
     def _schemas(self) -> Iterator[Statement]:
         for name in self._names.schemas:
-            yield self._made(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {self._names.schema(name)}")
+            yield self._creates(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {self._names.schema(name)}")
         for schema in self._schema.schemas:
             if schema.comment is not None:
-                self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has none for schemas.")
+                self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has no comments on schemas.")
 
     def _types(self) -> Iterator[Statement]:
         for schema in self._schema.schemas:
@@ -103,9 +104,9 @@ class _Defining:
                 kind = UserType.model_validate(entry)
                 name = TableName(kind.schema_name, kind.name)
                 quoted, what = self._names.relation(name), f"type {name}"
-                yield self._made(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
+                yield self._creates(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
                 if kind.comment is not None:
-                    yield self._made(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
+                    yield self._creates(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
@@ -114,21 +115,21 @@ class _Defining:
 
     def _all_sequences(self) -> dict[TableName, tuple[Sequence, list[tuple[Table, str]]]]:
         """Return the sequences with the columns that draw from each."""
-        found: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
+        sequences: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
         for schema in self._schema.schemas:
             for entry in schema.options.get("sequences", ()):
                 loose = Sequence.model_validate(entry)
-                found.setdefault(TableName(loose.schema_name, loose.name), (loose, []))
+                sequences.setdefault(TableName(loose.schema_name, loose.name), (loose, []))
         for table in self._schema.tables:
             for sequence in table.sequences:
-                _, columns = found.setdefault(TableName(sequence.schema_name, sequence.name), (sequence, []))
+                _, columns = sequences.setdefault(TableName(sequence.schema_name, sequence.name), (sequence, []))
                 if sequence.column is not None:
                     columns.append((table, sequence.column))
-        return found
+        return sequences
 
     def _sequences(self) -> Iterator[Statement]:
         for name, (sequence, _) in self._all_sequences().items():
-            yield self._made(
+            yield self._creates(
                 f"sequence {name}",
                 f"CREATE SEQUENCE IF NOT EXISTS {self._names.relation(name)} INCREMENT BY {sequence.increment}"
                 f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
@@ -137,16 +138,16 @@ class _Defining:
 
     def _places(self) -> Iterator[Statement]:
         for name, (sequence, columns) in self._all_sequences().items():
-            yield self._made(f"value of sequence {name}", sequence_place(sequence, columns, self._names))
+            yield self._creates(f"value of sequence {name}", sequence_place(sequence, columns, self._names))
 
     def _keys(self, table: Table) -> Iterator[Statement]:
         alter = f"ALTER TABLE {self._names.relation(table.table_name)} ADD"
         if table.primary_key is not None:
-            keys = _columns(table.primary_key.columns)
-            yield self._made(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table)
+            keys = identifiers(table.primary_key.columns)
+            yield self._creates(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table)
         for unique in table.unique:
             what = f"unique constraint {unique.name} of {table.table_name}"
-            yield self._made(what, f"{alter} UNIQUE {_columns(unique.columns)}", table)
+            yield self._creates(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table)
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
@@ -157,11 +158,11 @@ class _Defining:
                 continue
             unique = "UNIQUE " if index.unique else ""
             relation = self._names.relation(table.table_name)
-            yield self._made(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} {keys}", table)
+            yield self._creates(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} {keys}", table)
 
     def _index_keys(self, index: Index, what: str) -> str | None:
         if is_plain(index):
-            return _columns(index.columns)
+            return identifiers(index.columns)
         return self._texts.index_keys(index.definition, what) if self._expressions else None
 
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
@@ -177,9 +178,9 @@ class _Defining:
             if comment is None:
                 continue
             if self._names.is_nested(name.schema):
-                self._lost.append(f"Comment of {what} is left out: DuckDB has none inside nested schemas.")
+                self._lost.append(f"Comment of {what} is left out: DuckDB has no comments in nested schemas.")
                 continue
-            yield self._made(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", relation)
+            yield self._creates(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", relation)
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}
@@ -196,13 +197,9 @@ class _Defining:
 
     def _view(self, view: View) -> Statement:
         query = self._texts.query(view.definition, f"The query of view {view.table_name}")
-        columns = _columns(tuple(column.name for column in view.columns))
+        columns = identifiers(tuple(column.name for column in view.columns))
         quoted = self._names.relation(view.table_name)
-        return self._made(f"view {view.table_name}", f"CREATE VIEW {quoted} {columns} AS {query}", view)
-
-
-def _columns(names: tuple[str, ...]) -> str:
-    return f"({', '.join(map(identifier, names))})"
+        return self._creates(f"view {view.table_name}", f"CREATE VIEW {quoted} {columns} AS {query}", view)
 
 
 _ARROW: dict[pa.DataType, str] = {
@@ -222,7 +219,7 @@ _ARROW: dict[pa.DataType, str] = {
     pa.large_string(): "VARCHAR",
     pa.binary(): "BLOB",
     pa.large_binary(): "BLOB",
-    pa.binary(16): "UUID",  # nothing else comes in 16 bytes
+    pa.binary(16): "UUID",  # the only type of 16 bytes
     pa.date32(): "DATE",
     pa.time32("s"): "TIME",
     pa.time32("ms"): "TIME",
@@ -247,7 +244,7 @@ def type_for(arrow_type: pa.DataType) -> str:
     """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`.
 
     Raises:
-        UnsupportedTypeError: There is none.
+        UnsupportedTypeError: DuckDB has no such type.
     """
     if pa.types.is_list(arrow_type):
         return f"{type_for(arrow_type.value_type)}[]"

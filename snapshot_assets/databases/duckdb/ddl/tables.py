@@ -1,15 +1,16 @@
-"""The SQL of tables and sequences that are made again in a target file, and the names they have there."""
+"""The SQL that creates tables and sets sequences in a target file, and their names there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
-from snapshot_assets.databases.duckdb.sql import identifier, literal, qualified
+from snapshot_assets.databases.duckdb.sql import identifiers, qualified
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName
 
 TARGET = "snapshot_assets_target"
-"""Name of the target's database while it is open; the file's own name may also be that of a schema in it."""
+"""Name of the target's database while it is open. The file's own name may be the name of a schema in it."""
 
 _INTEGERS = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
@@ -17,12 +18,12 @@ _INTEGERS = frozenset(
 
 
 class Names:
-    """Quoted names of what a schema's documents name.
+    """Quoted names of the schemas and relations of a snapshot's documents.
 
-    A dot in a schema's name is that of a schema inside another one if the documents have that other one too.
+    A dot in a schema's name separates it from an outer schema if the documents have the outer schema too.
 
     Attributes:
-        schemas: Every schema that anything is in, outer ones first.
+        schemas: Every schema but `main`, outer ones first.
     """
 
     def __init__(self, schema: DatabaseSchema) -> None:
@@ -41,15 +42,15 @@ class Names:
         return qualified((TARGET, *self.path(name.schema), name.table))
 
     def stored(self, name: TableName) -> str:
-        """Return the quoted name as what is stored in the file says it, where the database's own name may change."""
+        """Return the quoted name without the database's name, which may change; for names that the file stores."""
         return qualified((*self.path(name.schema), name.table))
 
     def is_nested(self, schema: str) -> bool:
-        """Tell whether a schema lies inside another one."""
+        """Return whether a schema is inside another one."""
         return len(self.path(schema)) > 1
 
     def path(self, name: str) -> tuple[str, ...]:
-        """Return the names of a schema and of those around it, outermost first."""
+        """Return the names of a schema and of its outer schemas, outermost first."""
         outer, dot, inner = name.rpartition(".")
         while dot:
             if outer in self._known and inner:
@@ -60,13 +61,13 @@ class Names:
 
 
 def create_table(table: Table, names: Names, texts: Texts, *, keys: bool = False) -> str:
-    """Return the statement that makes a table.
+    """Return the statement that creates a table.
 
     Args:
         table: Its document.
         names: The names in the target.
-        texts: Checks what the document says in SQL.
-        keys: Whether its keys are made with it.
+        texts: Checks the document's SQL.
+        keys: Whether to create its keys with it.
 
     Raises:
         DocumentError: A text of the document is refused.
@@ -92,22 +93,20 @@ def create_table(table: Table, names: Names, texts: Texts, *, keys: bool = False
 
 
 def _keys(table: Table, names: Names) -> list[str]:
-    parts = [f"PRIMARY KEY {_listed(table.primary_key.columns)}"] if table.primary_key is not None else []
-    parts += [f"UNIQUE {_listed(unique.columns)}" for unique in table.unique]
+    parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
+    parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
     for key in table.foreign_keys:
         referenced = names.stored(TableName(key.referenced_schema, key.referenced_table))
-        parts.append(f"FOREIGN KEY {_listed(key.columns)} REFERENCES {referenced} {_listed(key.referenced_columns)}")
+        parts.append(
+            f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
+        )
     return parts
 
 
-def _listed(columns: tuple[str, ...]) -> str:
-    return f"({', '.join(map(identifier, columns))})"
-
-
 def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]], names: Names) -> str:
-    """Return the statement that sets a sequence where it stood, or past the values of the columns that draw from it.
+    """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 
-    One that is further already is left alone.
+    It does not set a sequence back that is further already.
 
     Args:
         sequence: Its document.

@@ -1,8 +1,8 @@
 """The schema documents of a DuckDB database.
 
-DuckDB writes a user type out in full wherever a column uses it, so that no table needs it. User types, and sequences
-that no table draws from, stand in the options of their schema, in the order in which they must be made. Macros are
-left out: DuckDB's catalog does not tell the defaults of their parameters.
+DuckDB writes a user type out in full wherever a column uses it, so that no table needs it. The options of a schema
+contain its user types, and its sequences that no table draws from, in the order in which they must be created. Macros
+are left out: DuckDB's catalog does not contain the defaults of their parameters.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
 from snapshot_assets.databases.duckdb.introspect.views import ViewReader
-from snapshot_assets.databases.duckdb.names import Schemas
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.selection import check_selection, selects
+from snapshot_assets.databases.duckdb.sql import Schemas
+from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType
 
@@ -40,17 +40,11 @@ def extract_schema(session: DuckDBSession, schemas: Schemas, selection: Selectio
         database="duckdb",
         schemas=tuple(
             Schema(name=name, comment=comments[name], options=_options(session, schemas, tables, name))
-            for name in _schemas(selection, selected, comments)
+            for name in selected_schemas(selection, selected, comments)
         ),
         tables=tuple(tables.table(name, selection) for name in documented),
         views=tuple(views.view(name, selection) for name in selected if name not in set(documented)),
     )
-
-
-def _schemas(selection: Selection, selected: list[TableName], known: dict[str, Any]) -> list[str]:
-    if selection.tables:
-        return sorted({name.schema for name in selected})
-    return sorted(selection.schemas or known)
 
 
 def _options(session: DuckDBSession, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
@@ -63,35 +57,26 @@ def _options(session: DuckDBSession, schemas: Schemas, tables: TableReader, name
 
 def _types(session: DuckDBSession, schemas: Schemas, name: str) -> list[UserType]:
     """Return a schema's user types, each after those it is made of."""
-    found = {oid: facts for oid, *facts in session.rows(_TYPES, [session.database])}
-    uses: dict[int, set[int]] = {oid: set() for oid in found}
+    records = {record["type_oid"]: record for record in session.records(_TYPES, [session.database])}
+    uses: dict[int, set[int]] = {oid: set() for oid in records}
     for used, user in session.rows(_DEPENDENCIES):
-        if used in found and user in found:
+        if used in records and user in records:
             uses[user].add(used)
-    return [
-        _user_type(session, schemas, *found[oid])
-        for oid in TopologicalSorter(uses).static_order()
-        if schemas.names[found[oid][0]] == name
-    ]
+    ordered = [records[oid] for oid in TopologicalSorter(uses).static_order()]
+    return [_user_type(session, schemas, each) for each in ordered if schemas.names[each["schema_oid"]] == name]
 
 
-def _user_type(
-    session: DuckDBSession,
-    schemas: Schemas,
-    schema: int,
-    name: str,
-    logical: str,
-    labels: list[str] | None,
-    comment: str | None,
-) -> UserType:
+def _user_type(session: DuckDBSession, schemas: Schemas, record: dict[str, Any]) -> UserType:
     """Describe a user type: an enum by its labels, any other by the type it stands for."""
-    quoted = schemas.relation(TableName(schemas.names[schema], name))
-    (stands_for,) = session.types(f"SELECT NULL::{quoted} AS x", f"looking at type {name}").values()
+    name = TableName(schemas.names[record["schema_oid"]], record["type_name"])
+    query = f"SELECT NULL::{schemas.relation(name)} AS x"
+    (stands_for,) = session.types(query, f"reading type {name}").values()
+    labels = record["labels"]
     return UserType(
-        schema_name=schemas.names[schema],
-        name=name,
-        kind="enum" if labels else "composite" if logical in ("STRUCT", "UNION") else "domain",
+        schema_name=name.schema,
+        name=name.table,
+        kind="enum" if labels else "composite" if record["logical_type"] in ("STRUCT", "UNION") else "domain",
         labels=tuple(labels or ()),
         definition={} if labels else {"type": str(stands_for)},
-        comment=comment,
+        comment=record["comment"],
     )

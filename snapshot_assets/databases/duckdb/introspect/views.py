@@ -1,4 +1,4 @@
-"""Views: the query that defines one, and the relations that it reads."""
+"""Reads the views of DuckDB's catalog: the query that defines a view, and the relations that it reads."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class ViewReader:
         return statement[head.end() :].rstrip().removesuffix(";")
 
     def _columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
-        """Return a view's columns; none if it works no longer, reads files, or has a type that no file can hold.
+        """Return a view's columns; none if it no longer works, reads files, or has a type without a carrier.
 
-        Such a view still is worth exporting: its definition is. Only its rows could not be exported.
+        The definition of such a view is exported all the same.
         """
         try:
             return self._tables.columns(name, selection)
@@ -69,20 +69,20 @@ class ViewReader:
                 f"DuckDB {self._session.alias!r}: the query of view {name} cannot be parsed:"
                 f" {tree.get('error_message')}. Leave its schema out of the plan, and report this."
             )
-        found = (self._resolve(path, name.schema) for path in _paths(tree["statements"], frozenset()))
-        return tuple(sorted({relation for relation in found if relation is not None}))
+        relations = (self._resolve(path, name.schema) for path in _paths(tree["statements"], frozenset()))
+        return tuple(sorted({relation for relation in relations if relation is not None}))
 
     def _resolve(self, path: list[str], schema: str) -> TableName | None:
-        """Return the relation that a name inside a view of `schema` stands for; None for one elsewhere."""
+        """Return the relation that a name inside a view of `schema` means, or None if it is not in this database."""
         *schemas, table = map(str.lower, path)
         if schemas and schemas[0] == self._session.database.lower() and (len(schemas) > 1 or not self._has(schemas)):
             schemas = schemas[1:]
         candidates = [".".join(schemas)] if schemas else [schema.lower(), "main"]
-        by_folded = {(known.schema.lower(), known.table.lower()): known for known in self._tables.relations}
+        by_folded = {(name.schema.lower(), name.table.lower()): name for name in self._tables.relations}
         return next((by_folded[key] for each in candidates if (key := (each, table)) in by_folded), None)
 
     def _has(self, schemas: list[str]) -> bool:
-        return any(known.schema.lower() == ".".join(schemas) for known in self._tables.relations)
+        return any(name.schema.lower() == ".".join(schemas) for name in self._tables.relations)
 
 
 def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
@@ -90,7 +90,7 @@ def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
 
     Args:
         node: Any part of the query.
-        hidden: Names that here stand for common table expressions, in lower case.
+        hidden: Names of common table expressions that are visible here, in lower case.
     """
     if isinstance(node, list):
         for member in node:
@@ -102,7 +102,7 @@ def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
         if len(path) > 1 or path[0].lower() not in hidden:
             yield path
     for entry in (node.get("cte_map") or {}).get("map", ()):
-        # An expression sees those before it, and itself only if it is recursive.
+        # An expression can name those before it, and itself only if it is recursive.
         with_itself = {*hidden, entry["key"].lower()}
         recursive = entry["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
         yield from _paths(entry["value"], with_itself if recursive else hidden)

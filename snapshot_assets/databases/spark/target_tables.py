@@ -1,0 +1,127 @@
+"""The tables of a Spark target: creates, counts, fills and empties them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+
+from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
+from snapshot_assets.databases.spark.address import catalog_path
+from snapshot_assets.databases.spark.failures import translated
+from snapshot_assets.databases.spark.sql import qualified
+from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
+from snapshot_assets.databases.target import ExistingTable, OtherType, Statement
+from snapshot_assets.errors import DatabaseError, RestoreError, SnapshotError
+from snapshot_assets.format.relations import Table, TableName
+
+
+class TargetTables:
+    """The tables of a catalog, or of a namespace of it.
+
+    A table goes into the namespace of its schema's name, or into the namespace of the URI if the URI has one.
+
+    Args:
+        address: The catalog.
+        spark: The session; its time zone is UTC.
+
+    Raises:
+        UnknownSourceError: The URI is invalid.
+    """
+
+    def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:
+        self._spark = spark
+        self._alias = address.alias
+        self._catalog, self._namespace = catalog_path(address.uri)
+
+    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
+        """Describe the tables that exist; see `RestoreTarget`.
+
+        Raises:
+            RestoreError: Two of them would be one table.
+        """
+        self._refuse_clashes(tables)
+        existing = {}
+        for name in tables:
+            with translated(self._doing(f"reading the columns of {name}")):
+                if self._spark.catalog.tableExists(self._sql_name(name)):
+                    frame = self._refreshed(name)
+                    existing[name] = ExistingTable(tuple(frame.columns), bool(frame.limit(1).count()))
+        return existing
+
+    def _refuse_clashes(self, tables: Sequence[TableName]) -> None:
+        by_path: dict[tuple[str, ...], TableName] = {}
+        for name in tables:
+            other = by_path.setdefault(self._path(name), name)
+            if other != name:
+                raise RestoreError(
+                    f"{other} and {name} would be one table in {'.'.join((self._catalog, *self._namespace))}. Choose"
+                    f" tables with --tables, or restore into spark:{self._catalog}: each schema has its own"
+                    " namespace there.",
+                    table=str(name),
+                )
+
+    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
+        """Return none: Spark checks the type of every insert, and formats store some types as others."""
+        return []
+
+    def count(self, table: Table, rows: Rows) -> int:
+        """Count a table's rows; see `RestoreTarget`."""
+        with translated(self._doing(f"counting {table.table_name}")):
+            return self._refreshed(table.table_name).where(SparkTimeColumn.predicate(table, rows)).count()
+
+    def columns(self, table: Table) -> list[str]:
+        """Return the names of a table's columns in the order of an insert."""
+        with translated(self._doing(f"reading the columns of {table.table_name}")):
+            return self._spark.table(self._sql_name(table.table_name)).columns
+
+    def _refreshed(self, name: TableName) -> DataFrame:
+        """Return a table as it is now: without a refresh, a session does not see other sessions' writes."""
+        self._spark.sql(f"REFRESH TABLE {self._sql_name(name)}")
+        return self._spark.table(self._sql_name(name))
+
+    def _create(self, statements: Sequence[Statement]) -> None:
+        """Run the statements that create tables; if one fails, drop the tables of those before it."""
+        created: list[TableName] = []
+        for statement in statements:
+            assert statement.table is not None
+            try:
+                with translated(self._doing(f"creating {statement.makes}")):
+                    self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {qualified(self._path(statement.table)[:-1])}")
+                    self._spark.sql(statement.sql, args={"relation": self._sql_name(statement.table)})
+            except SnapshotError as error:
+                for name in created:
+                    self._spark.sql(f"DROP TABLE {self._sql_name(name)}")
+                raise RestoreError(
+                    f"{statement.makes} could not be made: {error} The tables of this step were dropped again.",
+                    makes=statement.makes,
+                ) from error
+            created.append(statement.table)
+
+    def _check_deletes(self, name: TableName) -> None:
+        """Check that a table accepts DELETE."""
+        with translated(self._doing(f"deleting from {name}")):
+            self._spark.sql(f"DELETE FROM {self._sql_name(name)} WHERE false")
+
+    def _delete(self, table: Table, rows: Rows, doing: str) -> None:
+        name = self._sql_name(table.table_name)
+        with translated(self._doing(doing)):
+            if isinstance(rows, AllRows):  # every format can be overwritten, few accept DELETE
+                kinds = [field.dataType for field in self._spark.table(name).schema]
+                none = self._spark.range(0).select(*(lit(None).cast(kind) for kind in kinds))
+                none.write.insertInto(name, overwrite=True)
+            else:
+                self._spark.sql(f"DELETE FROM {name} WHERE {SparkTimeColumn.predicate(table, rows)}")
+        if left := self.count(table, rows):
+            raise DatabaseError(f"{self._doing(doing)} did not delete {left} of them.")
+
+    def _path(self, name: TableName) -> tuple[str, ...]:
+        namespace = self._namespace or tuple(name.schema.split("."))
+        return (self._catalog, *namespace, name.table)
+
+    def _sql_name(self, name: TableName) -> str:
+        return qualified(self._path(name))
+
+    def _doing(self, what: str) -> str:
+        return f"Spark catalog {self._alias!r}: {what}"
