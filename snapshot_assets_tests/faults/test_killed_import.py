@@ -15,7 +15,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.faults.source import location
 
-CHANGES = ("create", "delete", "execute", "insert", "rows noting")
+CHANGES = ("create", "delete", "execute", "insert", "rows recording")
 """Calls that change what lies at the location or in the target."""
 STORAGE = ("get", "list", "head", "put", "create", "delete t", "open_reader")
 """Calls to the location."""
@@ -145,7 +145,7 @@ def test_killed_while_a_window_is_replaced_the_window_is_the_old_or_the_new_one(
 
 def test_two_imports_at_once_double_no_row(restoring, scratch):
     restoring.clear()
-    at = next(at for at, call in enumerate(restoring.trace, 1) if call.startswith("rows noting"))
+    at = next(at for at, call in enumerate(restoring.trace, 1) if call.startswith("rows recording"))
     if restoring.target.startswith("duckdb:"):
         pytest.skip("a DuckDB file has one writer; the second import is refused")
     here, there = str(scratch / "one importer"), str(scratch / "another importer")

@@ -49,7 +49,7 @@ class ChunkChange:
 
 @dataclass(frozen=True)
 class ChunkChanges:
-    """Compares chunks of the restored revision with what a target's ledger has of them.
+    """Compares chunks of the restored revision with their rows in a target's ledger.
 
     Attributes:
         head: The newest state.
@@ -95,7 +95,7 @@ class ChunkChanges:
         Args:
             chunk: The chunk.
             moved: Tables whose rows were loaded from files that the revision lacks.
-            old: What the ledger has of these tables.
+            old: The ledger rows of these tables.
             new: The files that the tables have now.
         """
         finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}

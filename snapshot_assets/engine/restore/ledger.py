@@ -28,7 +28,7 @@ class Renewal:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a target's ledger has of some tables.
+    """A target's ledger of some tables.
 
     Attributes:
         tables: The tables.

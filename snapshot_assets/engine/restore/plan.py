@@ -1,4 +1,4 @@
-"""The plan of a restore: what it restores, what the target has already, and what is done with each chunk.
+"""The plan of a restore: the verified revision, the target's ledger, and the decision for each chunk.
 
 A plan is made once, before anything is changed. The dry run prints it; the run, its checks and the command share it.
 Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger` brings it up to date.
@@ -49,14 +49,14 @@ class RestorePlan:
         settings: What it selects, and what it may do.
         source: The verified revision.
         definition: How the target creates the tables, and what is lost.
-        ledger: What the target's ledger has of the tables.
+        ledger: The target's ledger of the tables.
         record: The ledger's record of this restore, or the one it will get.
         resumed: Whether the ledger has the record already.
         deleted: What tombstones delete.
         chunks: Everything that the restore loads, loaded already or not.
         any_carrier: Whether the target can read columns whose carrier differs from that of the newest schema.
         only: Ids of the chunks to restore; empty for all.
-        again: Ids of chunks to replace, whatever the ledger has of them.
+        again: Ids of chunks to replace, whatever the ledger lists.
     """
 
     settings: RestoreSettings
@@ -134,7 +134,7 @@ class RestorePlan:
 
         Args:
             only: Chunk ids; empty for all.
-            again: Ids of chunks to replace, whatever the ledger has of them.
+            again: Ids of chunks to replace, whatever the ledger lists.
 
         Raises:
             RestoreError: The revision lacks a chunk. Or a chunk changed and may not be replaced, or is carried in a
@@ -182,7 +182,7 @@ class RestorePlan:
         return replace(self, ledger=self.ledger.renewed(renewals))
 
     def with_ledger(self, ledger: Ledger) -> RestorePlan:
-        """Return the plan with what the ledger has now; storage is not read.
+        """Return the plan for a newer state of the ledger; storage is not read.
 
         Raises:
             OtherImportError: A different restore into the tables was recorded meanwhile.

@@ -74,7 +74,7 @@ class RestoreRun:
         return open_restore_target(self.address, self.session)
 
     def current(self, *, depth: Depth = "quick", recorded: bool = False) -> RestorePlan:
-        """Return the plan with what the target's ledger has now; only the first call reads the location.
+        """Return the plan for the target's current ledger; only the first call reads the location.
 
         Args:
             depth: See `plan_restore`.
@@ -114,7 +114,7 @@ class RestoreRun:
 
         Args:
             only: Ids of the chunks to restore; empty for all. If one is refused, nothing is recorded.
-            again: Ids of chunks to replace, whatever the ledger has of them.
+            again: Ids of chunks to replace, whatever the ledger lists.
 
         Raises:
             SnapshotError: See `plan_restore` and `RestorePlan.choose`.
@@ -143,7 +143,7 @@ class RestoreRun:
             other = self._refresh(plan, target)  # another run started meanwhile: resume it, or be refused
         if not other.resumed:
             raise RestoreError(
-                "Another import into the same tables began at the same moment, and differs from this one. Run again.",
+                "Another import into the same tables started at the same moment, and differs from this one. Run again.",
                 other=recorded.id,
             )
         return other.choose(plan.only, plan.again)

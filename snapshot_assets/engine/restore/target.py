@@ -17,7 +17,7 @@ from snapshot_assets.format.relations import DatabaseSchema, TableName
 
 @dataclass(frozen=True)
 class TargetContents:
-    """What a target has of a restore's tables.
+    """A restore's tables in a target, and its ledger.
 
     Attributes:
         existing: Tables and views that exist.
@@ -31,7 +31,7 @@ class TargetContents:
 
 
 def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
-    """Return what a target has of a restore's tables."""
+    """Read a restore's tables and the ledger from a target."""
     tables = tuple(table.table_name for table in definition.tables)
     return TargetContents(
         existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
@@ -92,7 +92,7 @@ def check_tables(contents: TargetContents, definition: Definition, *, resumed: b
     """Refuse tables that are missing, differ from those of the snapshot, or have rows that the ledger does not list.
 
     Args:
-        contents: What the target has.
+        contents: The tables in the target, and its ledger.
         definition: How the tables are created.
         resumed: Whether the restore has created its tables already.
         into_nonempty: Whether tables may have rows of others.
@@ -129,8 +129,8 @@ def _check_not_dropped(contents: TargetContents, *, resumed: bool) -> None:
     if gone:
         names = _names(map(str, gone))
         raise RestoreError(
-            f"{names} is not there any more, though the target's ledger says that an import made it: it was dropped or"
-            " renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
+            f"{names} is not there any more, though the target's ledger records that an import made it: it was dropped"
+            " or renamed since. Bring it back, or drop the import's other tables too, give --forget-ledger, and import"
             " again.",
             tables=names,
         )
