@@ -185,16 +185,16 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
     def retain(context: dg.OpExecutionContext, config: DryRunConfig) -> None:
         with _opened_catalog(context, plan, dry_run=config.dry_run) as catalog:
             before = catalog.require_snapshot().after(())  # a copy, which later commits do not change
-            rule = plan.retention.tag.rule if plan.retention.tag else None
-            wanted = due(before, catalog.now(), tag=rule)
-            tagged = with_tags(before, wanted, catalog.now())
-            expiry = plan_expiry(catalog, plan.retention.rule, state=tagged)
+            wanted = due(before, catalog.now(), tag=plan.retention.tag.rule if plan.retention.tag else None)
+            rule, expiry = plan.retention.rule, None
             if config.dry_run:
                 gone = [each.tag.name for each in wanted.tags_gone]
-                after = tagged.after([act.Expired(expiry.expired)] if expiry.expired else [])
+                tagged = with_tags(before, wanted, catalog.now())
+                expiry = plan_expiry(catalog, rule, state=tagged) if rule else None
+                after = tagged.after([act.Expired(expiry.expired)] if expiry and expiry.expired else [])
             else:
-                gone = _change_tags(context, plan, catalog, wanted)
-                expiry = execute_expiry(catalog, expiry)
+                gone = _change_tags(context, plan, catalog, wanted)  # first: the expiry may refuse a damaged log
+                expiry = execute_expiry(catalog, plan_expiry(catalog, rule)) if rule else None
                 after = catalog.state
         released = [each for each in released_objects(before, after, EXPIRED) if not each.at_once]
         context.add_output_metadata(
@@ -202,8 +202,8 @@ def _retention_op(plan: Plan) -> dg.OpDefinition:
                 "dry_run": config.dry_run,
                 "tag_created": wanted.tag.name if wanted.tag else "none",
                 "tags_deleted": gone,
-                "revisions_expired": list(expiry.expired),
-                "revisions_kept_by_pins": len(expiry.pinned),
+                "revisions_expired": list(expiry.expired) if expiry else [],
+                "revisions_kept_by_pins": len(expiry.pinned) if expiry else 0,
                 "bytes_unneeded": sum(each.bytes for each in released),
             }
         )

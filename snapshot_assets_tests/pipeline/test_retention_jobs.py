@@ -16,7 +16,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
+from snapshot_assets.catalog.receipts.receipts import write_receipt
 from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.pipeline import jobs
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
@@ -255,3 +257,12 @@ def test_each_keeping_job_has_a_schedule_at_the_time_of_its_rule(project: Projec
 
     assert crons(with_rules(project, tag={"create_time": "02:30"})) == ("30 2 * * *", "0 0 * * *")
     assert crons(with_rules(project, savepoint={"create_time": "23:05"})) == ("0 0 * * *", "5 23 * * *")
+
+
+def test_the_tag_that_is_due_is_created_though_the_expiry_is_refused(project: Project, writer: Writer) -> None:
+    """Another location's receipt proves that this log may be a copy: nothing expires, but nothing stays unpinned."""
+    receipt, _ = writer.receipt(2)
+    write_receipt(writer.store, replace(receipt, location_id="ab" * 16, attempt=new_attempt()))
+    with pytest.raises(dg.Failure, match="belongs to location"):
+        job(project, "demo_retention", "demo_retain")
+    assert TODAY in state(writer).tags

@@ -30,7 +30,7 @@ from snapshot_assets.errors import (
     TaskLostError,
     TransientError,
 )
-from snapshot_assets.format.actions import Header
+from snapshot_assets.format.actions import Header, SchemaAdded
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import TableName
@@ -115,7 +115,7 @@ class CompactRun:
             SupersededError: Another snapshot was started since the plan.
         """
         header = check_unchanged(self.catalog.refresh(), plan.token)
-        work = _Work(self, plan, self._origin(plan, header))
+        work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
         failed: dict[int, str] = {}
         for outcome in side_by_side(work.run_batch, _batches(plan.chunks), self.parallelism, "compact"):
             if outcome.error is not None:
@@ -176,9 +176,16 @@ def _failure(failed: Mapping[int, str], chunks: int) -> CompactionFailedError:
 
 @dataclass(frozen=True)
 class _Work:
+    """One execution of a plan.
+
+    Attributes:
+        schemas: The schemas of the planned snapshot, which another snapshot may replace at the head.
+    """
+
     run: CompactRun
     plan: CompactionPlan
     origin: Provenance
+    schemas: Mapping[int, SchemaAdded]
 
     @property
     def catalog(self) -> Catalog:
@@ -220,7 +227,7 @@ class _Work:
         )
 
     def _provenance(self, schema_id: int) -> Provenance:
-        return replace(self.origin, schema_id=schema_id, schema_sha256=self.catalog.state.schemas[schema_id].sha256)
+        return replace(self.origin, schema_id=schema_id, schema_sha256=self.schemas[schema_id].sha256)
 
     def _commit_or_fail(self, job: ChunkCompaction, parts: list[Merged] | SnapshotError) -> Compacted:
         try:
@@ -274,7 +281,7 @@ class _Work:
         return Receipt(
             snapshot_id=self.origin.snapshot_id,
             base_revision=self.origin.base_revision,
-            schema_sha256=self.catalog.state.schemas[newest].sha256,
+            schema_sha256=self.schemas[newest].sha256,
             chunk=job.chunk.id,
             attempt=new_attempt(),
             opened_at=min(part.opened_at for part in parts),

@@ -10,7 +10,7 @@ from snapshot_assets.catalog.state.file_pruning import match_files, pending_tomb
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.engine.compact.plan import CompactionPlan, Wanted, plan_compaction
-from snapshot_assets.errors import ConflictError
+from snapshot_assets.errors import CompactionFailedError, ConflictError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 
@@ -30,6 +30,7 @@ def compact_and_pin(
 
     Raises:
         UnsealedError: The head is not sealed, perhaps because of another writer; nothing was pinned.
+        CompactionFailedError: Chunks cannot be compacted, and no other writer changed them.
         ConflictError: Other writers kept changing data.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
@@ -39,9 +40,14 @@ def compact_and_pin(
         catalog.refresh()
         state = catalog.require_snapshot()
         sealed_head(state)
+        planned = state.data_revision  # a refresh changes the state itself
         plan = next(compactions(catalog.store, state), None)
         if plan is not None:
-            compact(plan)
+            try:
+                compact(plan)
+            except CompactionFailedError:
+                if catalog.refresh().data_revision == planned:  # nothing changed: the next try fails too
+                    raise
             continue
         try:
             return create_savepoint(catalog, state.data_revision, automatic=automatic)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
@@ -20,7 +21,6 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 
 _OTHER_ROWS = (act.Begin, act.SchemaAdded, act.Rebuilt, act.Rollback)
-"""After one of these, a chunk may have rows or columns that it did not have before."""
 
 
 def key_of(plan: FilePlan) -> FileKey:
@@ -129,16 +129,27 @@ class ChunkChanges:
         known = newer.chunks.get(chunk) if newer is not None else None
         if known is None or not known.chunk.exported:
             return None
-        between = (event for event in self.head.events if first < event.revision <= last)
-        if any(isinstance(action, _OTHER_ROWS) for event in between for action in event.actions):
+        if any(first < revision <= last for revision in self._other_rows):
             return False
         # Rows of a chunk that were loaded from revisions on both sides of this one have lost different rows.
         one_way = bool(revisions) and self.state.revision in (first, last)
         return one_way and known.exported <= first and self.head.rolled_back <= first
 
+    @cached_property
+    def _other_rows(self) -> list[int]:
+        """The revisions after which any chunk may have rows or columns that it did not have before."""
+        events = self.head.events
+        return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
+
     def _readable(self, revision: int) -> State | None:
         """Return the state at a revision, without its files; None where it expired."""
-        if revision == self.state.revision:
-            return self.state
-        sealed = any(seal.revision == revision for seal in self.head.seals)
-        return self.head.without_files_at(revision) if sealed and revision not in self.head.expired else None
+        if revision not in self._states:
+            sealed = any(seal.revision == revision for seal in self.head.seals)
+            readable = sealed and revision not in self.head.expired
+            self._states[revision] = self.head.without_files_at(revision) if readable else None
+        return self._states[revision]
+
+    @cached_property
+    def _states(self) -> dict[int, State | None]:
+        """States at revisions, each computed once for all chunks."""
+        return {self.state.revision: self.state}

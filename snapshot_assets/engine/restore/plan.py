@@ -181,6 +181,14 @@ class RestorePlan:
         """Return the plan after the ledger was renewed."""
         return replace(self, ledger=self.ledger.renewed(renewals))
 
+    def for_target(self, contents: TargetContents) -> RestorePlan:
+        """Return the plan of all chunks for what the target has now; storage is not read.
+
+        Raises:
+            SnapshotError: The target refuses it; see `plan_restore`.
+        """
+        return _checked_plan(self.source, self.definition, contents, self.settings, self.any_carrier)
+
     def with_ledger(self, ledger: Ledger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
 

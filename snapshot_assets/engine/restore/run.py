@@ -23,6 +23,7 @@ from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
+from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
@@ -109,6 +110,14 @@ class RestoreRun:
         self.plan = self.current(depth=depth).choose()
         return self.plan
 
+    def _checked(self) -> RestorePlan:
+        """Return the plan for the target as it is now: it may have changed since the plan was made."""
+        plan = self.plan
+        if plan is None or plan.settings != self.settings:
+            return self.current()
+        with self.target() as target:
+            return plan.for_target(read_target(target, plan.source, plan.definition))
+
     def begin(self, only: Collection[int] = (), again: Collection[int] = ()) -> RestorePlan:
         """Create the tables and pin the revision, once per run; resumes a restore that was started.
 
@@ -119,7 +128,7 @@ class RestoreRun:
         Raises:
             SnapshotError: See `plan_restore` and `RestorePlan.choose`.
         """
-        plan = self.plan if self.plan is not None and self._started else self.current()
+        plan = self.plan if self.plan is not None and self._started else self._checked()
         plan = plan.choose(only, again)
         if not self._started:
             plan = plan if plan.resumed else self._record(plan)

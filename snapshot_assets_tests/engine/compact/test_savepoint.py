@@ -15,7 +15,7 @@ from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.savepoint import compact_and_pin
-from snapshot_assets.errors import ConflictError, UnsealedError
+from snapshot_assets.errors import CompactionFailedError, ConflictError, UnsealedError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -114,6 +114,35 @@ def test_what_others_delete_while_it_is_compacted_is_compacted_too(other: Writer
     assert compact.chunks == [[1, 3], [1, 3]]
     assert met[0] < made.savepoint.revision
     assert pending_tombstones(read_state(other.store)) == {}
+
+
+def test_a_chunk_that_others_replace_while_it_is_compacted_is_planned_again(other: Writer) -> None:
+    two_files(other)
+    compact, tried = Compactor(other), []
+
+    def overtaken(plan: CompactionPlan) -> None:
+        tried.append(plan)
+        if len(tried) == 1:
+            two_files(other)
+            raise CompactionFailedError("Another writer replaced chunk 3.", chunks={3: "replaced"})
+        compact(plan)
+
+    made = compact_and_pin(Catalog.open_for_writing(other.store), overtaken)
+    assert (len(tried), compact.chunks) == (2, [[3]])
+    assert made.savepoint.revision == read_state(other.store).newest_seal.revision
+
+
+def test_a_chunk_that_cannot_be_compacted_ends_it_with_its_error(other: Writer) -> None:
+    two_files(other)
+    tried = []
+
+    def failing(plan: CompactionPlan) -> None:
+        tried.append(plan)
+        raise CompactionFailedError("A file is damaged.", chunks={3: "damaged"})
+
+    with pytest.raises(CompactionFailedError, match="damaged"):
+        compact_and_pin(Catalog.open_for_writing(other.store), failing)
+    assert (len(tried), read_state(other.store).pins.savepoints) == (1, {})
 
 
 def test_writers_that_never_rest_end_it_with_an_error_and_nothing_is_left(other: Writer) -> None:

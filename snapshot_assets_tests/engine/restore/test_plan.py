@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
+from snapshot_assets.databases.open import open_target
 from snapshot_assets.engine.restore import pin as restore_pins
+from snapshot_assets.errors import TargetNotEmptyError
 from snapshot_assets.format.layout import SCHEMA_FILES
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.faults.store import FaultyStore
 
 
@@ -39,3 +42,56 @@ def test_the_plan_follows_the_ledger_without_reading_the_location(exported: Plac
     assert {entry.chunk for entry in current.ledger.loaded} == {1, 2}
     assert run.store.trace == []
     assert not planned.ledger.loaded  # a plan does not change
+
+
+@pytest.fixture
+def resumable(exported: Place, into: Into) -> Into:
+    """A target whose tables existed before, with a restore of chunk 1 that was cut off."""
+    into.restore(exported.store)
+    forget(into)
+    empty(into)
+    into.restore(exported.store, [1], finish=False)
+    return into
+
+
+def empty(into: Into) -> None:
+    for table in into.tables():
+        execute(into, f"DELETE FROM main.{table}")
+
+
+def forget(into: Into) -> None:
+    with closing(open_target(into.address)) as target:
+        target.forget()
+
+
+def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_of_others(
+    exported: Place, resumable: Into
+) -> None:
+    """A person may confirm a plan long after it was made."""
+    run = resumable.run(exported.store)
+    run.prepare()
+    before = resumable.tables()
+    forget(resumable)
+    with pytest.raises(TargetNotEmptyError, match="readings"):
+        run.begin()
+    assert (resumable.imports(), resumable.tables()) == ([], before)
+
+
+def test_rows_that_others_add_after_the_plan_was_made_are_refused(exported: Place, resumable: Into) -> None:
+    forget(resumable)
+    empty(resumable)
+    run = resumable.run(exported.store)
+    run.prepare()
+    execute(resumable, "INSERT INTO main.readings (t) VALUES ('2025-01-02 00:00:00Z')")
+    with pytest.raises(TargetNotEmptyError, match="readings"):
+        run.begin()
+    assert resumable.imports() == []
+
+
+def test_a_restore_that_created_the_tables_after_the_plan_was_made_is_resumed(exported: Place, into: Into) -> None:
+    run = into.run(exported.store)
+    run.prepare()
+    others = into.restore(exported.store, [1], finish=False)
+    assert run.begin().record.id == others.plan.record.id
+    assert 1 not in {each.chunk for each in run.restore() if each.rows}
+    assert run.finish()
