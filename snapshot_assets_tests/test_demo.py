@@ -24,6 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_demo_runs_twice_and_the_second_time_exports_nothing(
     project: Path, spark: object, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ def test_definitions_connect_to_nothing(folder):
     assert not (folder / "snapshots").exists()
 
 
+@pytest.mark.slow
 def test_a_range_is_materialised_from_the_command_line(folder):
     done = dagster(
         folder,

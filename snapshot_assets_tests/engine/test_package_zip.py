@@ -77,6 +77,7 @@ def test_a_zip_of_other_files_with_the_same_contents_has_another_name(
     assert before.name != after.name
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_from_the_zip(executors_python: Path) -> None:
     root = Path(snapshot_assets.__file__).parent
     modules = {

@@ -120,6 +120,7 @@ def spark_run(spark: SparkSession, place: Place, **plan: Any) -> ExportRun:
     return replace(run, address=address, session=lambda: spark)
 
 
+@pytest.mark.slow
 def test_of_a_spark_view(spark_readings: SparkSession, place: Place) -> None:
     errors = failed(spark_run(spark_readings, place, tables=["broken.bad"]))
     assert list(errors) == [BAD]

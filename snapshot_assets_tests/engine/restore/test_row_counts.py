@@ -139,6 +139,7 @@ def test_a_time_range_is_no_difference(exported: Place, into: Into) -> None:
     assert 0 < done.rows < ROWS
 
 
+@pytest.mark.slow
 def test_a_spark_target_is_counted_too(exported: Place, spark: SparkSession) -> None:
     spark.sql("CREATE DATABASE counted")
     try:
