@@ -20,6 +20,7 @@ from snapshot_assets.catalog.operations.collect_garbage import (
     execute_collection,
     plan_collection,
 )
+from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
@@ -32,6 +33,8 @@ from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
+from snapshot_assets_tests.catalog.tags import file_of, reseal, sealed_by
 
 NOW = timedelta(0)
 
@@ -114,6 +117,22 @@ def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store:
     found = collect_garbage(Catalog.open_for_writing(writer.store))
     assert found.deleted == ()
     assert old in {each.path for each in found.waiting}
+
+
+def test_a_clock_that_is_ahead_does_not_shorten_the_grace_period(store: ObjectStore) -> None:
+    writer, hour = Writer(store), timedelta(hours=1)
+    working(writer, hour).begin()
+    sealed_by(writer)
+    reseal(writer)
+    aged(writer, hour)
+    gone = file_of(writer, 5)
+    expire(working(writer, NOW).catalog, keep_last=1)
+    ahead = working(writer, timedelta(minutes=-4)).catalog
+    plan = plan_collection(ahead, grace=timedelta(minutes=2), unsafe=True)
+    assert gone in {each.path for each in plan.deleted}
+    assert execute_collection(ahead, plan).deleted == ()
+    assert read_state(store).files.paths() >= {gone}
+    assert store.head(gone)
 
 
 def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: Writer) -> None:
