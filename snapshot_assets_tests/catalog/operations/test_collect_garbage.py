@@ -21,7 +21,7 @@ from snapshot_assets.catalog.operations.collect_garbage import (
     plan_collection,
 )
 from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
+from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning, prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -229,6 +229,13 @@ def many(writer: Writer) -> list[int]:
     return seals
 
 
+def damage(store: ObjectStore, path: str) -> None:
+    """Change the last byte of an object."""
+    data = bytearray(store.get(path))
+    data[-1] ^= 1
+    store.put(path, bytes(data))
+
+
 def test_pruning_keeps_two_checkpoints_the_log_after_them_and_every_retained_state(writer: Writer) -> None:
     seals = many(writer)
     before = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals}
@@ -254,13 +261,36 @@ def test_nothing_younger_than_the_grace_period_is_pruned(writer: Writer) -> None
 @pytest.mark.parametrize("which", [0, 1])
 def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(writer: Writer, which: int) -> None:
     seals = many(writer)
-    path = checkpoint_path(seals[1 + which])
-    data = bytearray(writer.store.get(path))
-    data[-1] ^= 1
-    writer.store.put(path, bytes(data))
+    damage(writer.store, checkpoint_path(seals[1 + which]))
     assert prune(writer.catalog, grace=NOW, unsafe=True).kept == seals[0]  # the older one of the two that are whole
     there = list_log(writer.store)
     assert (there.transactions[:2], there.checkpoints) == ([1, seals[0]], seals)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("which", [1, 2])
+def test_nothing_is_pruned_if_a_checkpoint_is_lost_after_the_plan(writer: Writer, which: int, missing: bool) -> None:
+    seals = many(writer)
+    plan = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
+    assert plan.kept == seals[1]
+    path = checkpoint_path(seals[which])
+    damage(writer.store, path)
+    if missing:
+        writer.store.delete(path)
+    before = list_log(writer.store)
+    with pytest.raises(ConflictError, match="since the pruning was planned; nothing was deleted"):
+        execute_pruning(Catalog.open_for_writing(writer.store), plan)
+    assert list_log(writer.store) == before
+
+
+def test_nothing_is_pruned_from_a_log_that_is_damaged_after_the_plan(writer: Writer) -> None:
+    many(writer)
+    plan = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
+    damage(writer.store, transaction_path(3))
+    before = list_log(writer.store)
+    with pytest.raises(DamageError, match="The log has a fault, so nothing was pruned"):
+        execute_pruning(writer.catalog, plan)
+    assert list_log(writer.store) == before
 
 
 def test_a_pruning_cut_off_anywhere_leaves_a_log_that_opens_and_verifies(writer: Writer) -> None:
