@@ -99,6 +99,8 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     # Before the purge: a purged file is an orphan, so its age no longer shows when a revision that had it expired.
     scan = scan_head(catalog.store, before, plan.pinned)
     due = _old_enough(scan, before).intersection(each.path for each in plan.deleted)
+    if due:
+        refuse_faults(catalog.store, "nothing was deleted")
     for paths in _in_portions(sorted(due)):
         catalog.commit(rules.purge(paths))
     due &= _old_enough(scan_head(catalog.store, before, scan.pinned), before)

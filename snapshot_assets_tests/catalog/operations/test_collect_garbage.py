@@ -152,6 +152,19 @@ def test_planning_changes_nothing_and_executing_deletes_what_was_planned(writer:
     assert {each.path for each in plan.deleted} == before.keys() - {info.path for info in writer.store.list()}
 
 
+def test_nothing_is_collected_where_the_log_is_damaged_after_the_plan(writer: Writer) -> None:
+    writer.fill()
+    replaced(writer)
+    write_checkpoint(writer.store, writer.catalog.state)
+    time.sleep(0.02)
+    plan = plan_collection(writer.catalog, grace=NOW, unsafe=True)
+    damage(writer.store, transaction_path(3))
+    with pytest.raises(DamageError, match="The log has a fault, so nothing was deleted"):
+        execute_collection(Catalog.open_for_writing(writer.store), plan)
+    assert plan.deleted
+    assert all(writer.store.head(each.path) for each in plan.deleted)
+
+
 def test_a_receipt_that_a_resume_may_adopt_keeps_its_files_and_goes_when_the_chunk_is_done(writer: Writer) -> None:
     file = writer.file(2)
     receipt, _ = writer.receipt(2, file)
