@@ -84,7 +84,7 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
         plan: The plan.
 
     Returns:
-        The plan with what was really deleted.
+        The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
 
     Raises:
         LostLogError: The log's end was lost.
@@ -98,16 +98,20 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
     # Before the purge: a purged file is an orphan, so its age no longer shows when a revision that had it expired.
     scan = scan_head(catalog.store, before, plan.pinned)
-    due = _old_enough(scan, before).intersection(each.path for each in plan.deleted)
+    planned = {each.path for each in plan.deleted}
+    due = _old_enough(scan, before) & planned
     if due:
         refuse_faults(catalog.store, "nothing was deleted")
     for paths in _in_portions(sorted(due)):
         catalog.commit(rules.purge(paths))
-    due &= _old_enough(scan_head(catalog.store, before, scan.pinned), before)
+    scan = scan_head(catalog.store, before, scan.pinned)
+    due &= _old_enough(scan, before)
+    planned -= due
+    waiting = tuple(each for each in scan.garbage if each.path in planned)
     deleted = tuple(each for each in plan.deleted if each.path in due)
     for each in sorted(deleted, key=_may_be_rewritten, reverse=True):
         catalog.store.delete(each.path)
-    return replace(plan, deleted=deleted)
+    return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:
