@@ -156,6 +156,13 @@ def execute_pin_deletion(catalog: Catalog, plan: PinDeletionPlan) -> PinDeletion
     return replace(plan, deleted=delete_pin(catalog, plan.pin))
 
 
+def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
+    """Return the tag or savepoint that has a pin's name or number in a state; None if there is none."""
+    if isinstance(pin, TagState):
+        return state.tags.get(pin.tag.name)
+    return state.pins.savepoints.get(pin.savepoint.id)
+
+
 def delete_pin(catalog: Catalog, pin: PinState | None) -> bool:
     """Delete a pin, first in the log, then its object. A pin that was changed since it was read stays.
 
@@ -170,14 +177,11 @@ def delete_pin(catalog: Catalog, pin: PinState | None) -> bool:
         return False
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        newest: PinState | None
-        action: act.Action
+        if pin_of_same_name(state, pin) != pin or state.deleted:
+            return None
         if isinstance(pin, TagState):
-            newest, action = state.tags.get(pin.tag.name), act.TagDeleted(pin.tag.name)
-        else:
-            newest = state.pins.savepoints.get(pin.savepoint.id)
-            action = act.SavepointDeleted(pin.savepoint.id)
-        return [action] if newest == pin and not state.deleted else None
+            return [act.TagDeleted(pin.tag.name)]
+        return [act.SavepointDeleted(pin.savepoint.id)]
 
     catalog.refresh()
     if catalog.commit(prepare) is None:
