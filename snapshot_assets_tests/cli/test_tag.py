@@ -79,20 +79,32 @@ def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Wri
     }
 
 
-def test_deleting_a_tag_that_is_replaced_while_the_answer_is_awaited_fails(
-    snapshots: Snapshots, location: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("delete", "old"), "tag 'old' was changed by another writer meanwhile; nothing was deleted. Run again."),
+        (("replace", "old", "--at", "7"), "Tag 'old' was changed by another writer meanwhile; nothing was replaced."),
+    ],
+)
+def test_a_tag_that_is_replaced_while_the_answer_is_awaited_stays(
+    snapshots: Snapshots,
+    location: Path,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    message: str,
 ) -> None:
     create_tag(writer.catalog, "old", 5)
     expire(writer.catalog, keep_last=1)
 
     def answer(*_: str) -> str:
-        replace_tag(writer.catalog, "old", 7)
+        replace_tag(writer.catalog, "old", 7, DAY)
         return "yes"
 
     monkeypatch.setattr("builtins.input", answer)
-    refused = tag(snapshots, location, "delete", "old")
-    assert (refused.status, refused.out, tags(location)) == (1, "", {"old": (7, None)})
-    assert "tag 'old' was changed by another writer meanwhile; nothing was deleted. Run again." in refused.err
+    refused = tag(snapshots, location, *command)
+    assert (refused.status, refused.out, tags(location)) == (1, "", {"old": (7, DAY)})
+    assert message in refused.err
 
 
 def test_tags_are_listed_by_commit_time(snapshots: Snapshots, location: Path, writer: Writer) -> None:
