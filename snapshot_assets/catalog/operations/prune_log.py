@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint
-from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.replay import list_log, warn_once
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
@@ -115,10 +115,13 @@ def _kind(path: str) -> str:
 
 
 def _is_readable(store: ObjectStore, revision: int) -> bool:
-    """Return whether a checkpoint is there and whole; reads all of it."""
+    """Return whether a checkpoint is there and whole; reads all of it. Warns of a damaged one."""
     try:
         read_checkpoint(store, revision, statistics=True)
-    except (DamageError, ObjectNotFoundError):
+    except DamageError as fault:
+        warn_once(store, f"A checkpoint is damaged: {fault}")
+        return False
+    except ObjectNotFoundError:
         return False
     return True
 

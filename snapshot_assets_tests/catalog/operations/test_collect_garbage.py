@@ -274,10 +274,14 @@ def test_nothing_younger_than_the_grace_period_is_pruned(writer: Writer) -> None
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(writer: Writer, which: int) -> None:
+def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(
+    writer: Writer, which: int, caplog: pytest.LogCaptureFixture
+) -> None:
     seals = many(writer)
     damage(writer.store, checkpoint_path(seals[1 + which]))
     assert prune(writer.catalog, grace=NOW, unsafe=True).kept == seals[0]  # the older one of the two that are whole
+    [message] = [message for message in caplog.messages if message.startswith("A checkpoint is damaged")]
+    assert checkpoint_path(seals[1 + which]) in message
     there = list_log(writer.store)
     assert (there.transactions[:2], there.checkpoints) == ([1, seals[0]], seals)
 
