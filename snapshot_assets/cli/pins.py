@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins.objects import PinDeletionPlan, execute_pin_deletion, plan_pin_deletion
+from snapshot_assets.catalog.pins.objects import (
+    PinDeletionPlan,
+    execute_pin_deletion,
+    pin_of_same_name,
+    plan_pin_deletion,
+)
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.state.unreferenced import PinEnd
 from snapshot_assets.cli.confirm import execute_confirmed
@@ -47,23 +51,34 @@ def delete_pin(options: argparse.Namespace, catalog: Catalog, pin: PinState, **w
         catalog: The location.
         pin: The pin.
         which: Its name or number, as JSON shows it.
+
+    Returns:
+        Exit status: 1 if another writer changed the pin first, so that it is still there.
     """
-    uri = catalog.store.uri
+    uri, stays = catalog.store.uri, False
     [name] = which.values()
 
     def report(plan: PinDeletionPlan, done: bool) -> None:
         if not done or options.json:
             facts = {"uri": uri, **which, "deleted": plan.deleted}
             show_ends(options, facts, f"{pin.pin} would be deleted", plan.ends)
+        elif stays:
+            show_message(f"{uri}: {pin.pin} was changed by another writer meanwhile; nothing was deleted. Run again.")
         elif plan.deleted:
             show(f"{uri}: {'tag' if isinstance(pin, TagState) else 'savepoint'} {name} is deleted")
         else:
-            show(f"{uri}: {pin.pin} was deleted or changed by another writer meanwhile; nothing was deleted")
+            show(f"{uri}: {pin.pin} was deleted by another writer meanwhile; nothing was deleted")
+
+    def execute(plan: PinDeletionPlan) -> PinDeletionPlan:
+        nonlocal stays
+        done = execute_pin_deletion(catalog, plan)
+        stays = not done.deleted and pin_of_same_name(catalog.state, pin) is not None
+        return done
 
     plan = plan_pin_deletion(catalog, pin)
     question = loss_question(uri, pin, plan.ends)
-    execute = partial(execute_pin_deletion, catalog)
-    return execute_confirmed(options, plan, execute, report, question=question, refusal="Nothing was changed.")
+    status = execute_confirmed(options, plan, execute, report, question=question, refusal="Nothing was changed.")
+    return 1 if stays else status
 
 
 def loss_question(uri: str, pin: PinState, ends: PinEnd) -> str:

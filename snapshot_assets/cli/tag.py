@@ -52,7 +52,7 @@ def replace(options: argparse.Namespace) -> int:
             show_ends(options, facts, f"{known.pin} would pin revision {revision}", ends)
 
     def execute(_: Tag | None) -> Tag | None:
-        return replace_tag(catalog, options.name, revision, ttl)
+        return replace_tag(catalog, options.name, revision, ttl, known=known)
 
     question = loss_question(uri, known, ends)
     return execute_confirmed(options, None, execute, report, question=question, refusal="Nothing was changed.")

@@ -11,7 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
@@ -77,6 +77,34 @@ def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Wri
     assert tag(snapshots, location, "list", "--json").json[1] == {
         name: value for name, value in done.items() if name not in ("uri", "new")
     }
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("delete", "old"), "tag 'old' was changed by another writer meanwhile; nothing was deleted. Run again."),
+        (("replace", "old", "--at", "7"), "Tag 'old' was changed by another writer meanwhile; nothing was replaced."),
+    ],
+)
+def test_a_tag_that_is_replaced_while_the_answer_is_awaited_stays(
+    snapshots: Snapshots,
+    location: Path,
+    writer: Writer,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    message: str,
+) -> None:
+    create_tag(writer.catalog, "old", 5)
+    expire(writer.catalog, keep_last=1)
+
+    def answer(*_: str) -> str:
+        replace_tag(writer.catalog, "old", 7, DAY)
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", answer)
+    refused = tag(snapshots, location, *command)
+    assert (refused.status, refused.out, tags(location)) == (1, "", {"old": (7, DAY)})
+    assert message in refused.err
 
 
 def test_tags_are_listed_by_commit_time(snapshots: Snapshots, location: Path, writer: Writer) -> None:

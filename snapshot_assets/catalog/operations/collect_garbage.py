@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.truncation import newest_state, refuse_faults
-from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_head
+from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, Scan, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import documents
@@ -84,7 +84,7 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
         plan: The plan.
 
     Returns:
-        The plan with what was really deleted.
+        The plan with what was really deleted. Other planned garbage is `waiting`, unless it is needed again or gone.
 
     Raises:
         LostLogError: The log's end was lost.
@@ -96,14 +96,22 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     catalog.refresh()
     newest_state(catalog.store)  # refuses a log that lost its end since the plan
     before = probe(catalog.store, single_writer=True).store_time - plan.grace
-    due = [each for each in plan.deleted if each.since <= before]
-    for paths in _in_portions([each.path for each in due]):
+    # Before the purge: a purged file is an orphan, so its age no longer shows when a revision that had it expired.
+    scan = scan_head(catalog.store, before, plan.pinned)
+    planned = {each.path for each in plan.deleted}
+    due = _old_enough(scan, before) & planned
+    if due:
+        refuse_faults(catalog.store, "nothing was deleted")
+    for paths in _in_portions(sorted(due)):
         catalog.commit(rules.purge(paths))
-    garbage = {each.path for each in scan_head(catalog.store, before, plan.pinned).garbage if each.since <= before}
-    deleted = tuple(each for each in due if each.path in garbage)
+    scan = scan_head(catalog.store, before, scan.pinned)
+    due &= _old_enough(scan, before)
+    planned -= due
+    waiting = tuple(each for each in scan.garbage if each.path in planned)
+    deleted = tuple(each for each in plan.deleted if each.path in due)
     for each in sorted(deleted, key=_may_be_rewritten, reverse=True):
         catalog.store.delete(each.path)
-    return replace(plan, deleted=deleted)
+    return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
 
 
 def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timedelta:
@@ -138,6 +146,11 @@ def _checked_against_log(state: State, grace: timedelta) -> timedelta:
             f" for {duration_text(most)} only. Give at most that, or leave it out."
         )
     return grace
+
+
+def _old_enough(scan: Scan, before: datetime) -> set[str]:
+    """Return the paths of the garbage of a time or earlier."""
+    return {each.path for each in scan.garbage if each.since <= before}
 
 
 def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -119,10 +119,13 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded since it was planned.
         LostLogError: The log's end was lost.
+        DamageError: The log has a fault; nothing expired.
     """
     assert plan.rules is not None
     catalog.refresh()
     refuse_lost_end(catalog.store)
+    if plan.tags or plan.expired:
+        refuse_faults(catalog.store, "nothing expired")
     tags, _ = _commit(catalog, plan.rules.tags(plan.tags))
     for name in tags.deleted_tags:
         catalog.store.delete(tags.before.tags[name].tag.object.path)

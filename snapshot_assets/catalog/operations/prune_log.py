@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import is_damaged
-from snapshot_assets.catalog.log.replay import list_log
+from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, warn_once
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
+from snapshot_assets.errors import ConflictError, DamageError, ObjectNotFoundError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -68,7 +69,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
-    whole = [*islice((each for each in reversed(checkpoints) if not is_damaged(store, each)), _KEPT)]
+    whole = [*islice((each for each in reversed(checkpoints) if _is_readable(store, each)), _KEPT)]
     if len(whole) < _KEPT:
         return PrunePlan((), 0, grace)
     newest, kept = whole
@@ -92,6 +93,8 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
 
     Raises:
         LostLogError: The log's end was lost.
+        DamageError: The log or a checkpoint has a fault; nothing was deleted.
+        ConflictError: Two readable checkpoints would no longer stay; nothing was deleted.
     """
     if not plan.released:
         return plan
@@ -100,6 +103,8 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     before = probe(store, single_writer=True).store_time - plan.grace
     old = _prunable(store, list_log(store).checkpoints, plan.kept, before)
     gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
+    if gone:
+        _refuse_faults(store, plan.kept, _newest_beside(store, plan.kept))
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))
@@ -107,6 +112,34 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
 
 def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
+
+
+def _is_readable(store: ObjectStore, revision: int) -> bool:
+    """Return whether a checkpoint is there and whole; reads all of it. Warns of a damaged one."""
+    try:
+        read_checkpoint(store, revision, statistics=True)
+    except DamageError as fault:
+        warn_once(store, f"A checkpoint is damaged: {fault}")
+        return False
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _newest_beside(store: ObjectStore, kept: int) -> int:
+    """Return the newest readable checkpoint, if it is later than the planned one, and that one is readable too.
+
+    Raises:
+        ConflictError: There are no longer two such checkpoints.
+    """
+    later = (each for each in reversed(list_log(store).checkpoints) if each > kept)
+    newest = next((each for each in later if _is_readable(store, each)), None)
+    if newest is None or not _is_readable(store, kept):
+        raise ConflictError(
+            f"{checkpoint_path(kept)}, or every later checkpoint, is missing or damaged since the pruning was planned;"
+            " nothing was deleted. Run again."
+        )
+    return newest
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:

@@ -95,7 +95,8 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
     Raises:
         VersionNotFoundError: The revision expired since it was planned.
-        ConflictError: Data changed since it was planned, or the location has another snapshot or was rolled back.
+        ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot
+            or was rolled back.
         LocationDeletedError: The snapshot was deleted.
     """
     planned = plan.reversal
@@ -103,18 +104,33 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
     def prepare(state: State) -> Sequence[act.Action] | None:
         actions = decide(state)
-        if actions is not None and state.data_revision != planned.data_revision:
-            raise ConflictError(
-                f"Revision {state.data_revision} changed data after the rollback to revision {planned.revision} was "
-                f"planned on revision {planned.head}; nothing was changed. Run again.",
-                revision=state.data_revision,
-            )
+        _refuse_unplanned(state, planned, actions or ())
         return actions
 
     catalog.refresh()
     revision = catalog.commit(prepare)
     write_hints(catalog.store, catalog.state, catalog.refresh)  # also those that an interrupted rollback left stale
     return replace(plan, revision=revision)
+
+
+def _refuse_unplanned(state: State, planned: Reversal, actions: Sequence[act.Action]) -> None:
+    """Refuse actions that undo data or expire revisions that the plan does not have.
+
+    Raises:
+        ConflictError: Another writer changed data or sealed a revision since the plan.
+    """
+    expiring = {each for action in actions if isinstance(action, act.Expired) for each in action.revisions}
+    if actions and state.data_revision != planned.data_revision:
+        revision, change = state.data_revision, "changed data"
+    elif expiring.difference(planned.expired):
+        revision, change = max(expiring.difference(planned.expired)), "would expire too: it was sealed"
+    else:
+        return
+    raise ConflictError(
+        f"Revision {revision} {change} after the rollback to revision {planned.revision} was planned on revision "
+        f"{planned.head}; nothing was changed. Run again.",
+        revision=revision,
+    )
 
 
 def _released(catalog: Catalog, state: State, planned: Reversal) -> tuple[ReleasedObject, ...]:

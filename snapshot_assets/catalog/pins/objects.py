@@ -152,38 +152,62 @@ def execute_pin_deletion(catalog: Catalog, plan: PinDeletionPlan) -> PinDeletion
 
     Returns:
         The plan, with whether this call deleted the pin.
+
+    Raises:
+        ConflictError: A revision would become unreadable that did not when this was planned.
     """
-    return replace(plan, deleted=delete_pin(catalog, plan.pin))
+    return replace(plan, deleted=delete_pin(catalog, plan.pin, plan.ends))
 
 
-def delete_pin(catalog: Catalog, pin: PinState | None) -> bool:
+def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
+    """Return the tag or savepoint that has a pin's name or number in a state; None if there is none."""
+    if isinstance(pin, TagState):
+        return state.tags.get(pin.tag.name)
+    return state.pins.savepoints.get(pin.savepoint.id)
+
+
+def delete_pin(catalog: Catalog, pin: PinState | None, planned: PinEnd | None = None) -> bool:
     """Delete a pin, first in the log, then its object. A pin that was changed since it was read stays.
 
     Args:
         catalog: The location, opened for writing.
         pin: The pin as a state has it; None for none.
+        planned: What may end with it; None for anything.
 
     Returns:
         Whether this call deleted it.
+
+    Raises:
+        ConflictError: A revision would become unreadable that does not in `planned`.
     """
     if pin is None:
         return False
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        newest: PinState | None
-        action: act.Action
+        if pin_of_same_name(state, pin) != pin or state.deleted:
+            return None
+        if planned is not None:
+            _refuse_loss(state, pin, planned)
         if isinstance(pin, TagState):
-            newest, action = state.tags.get(pin.tag.name), act.TagDeleted(pin.tag.name)
-        else:
-            newest = state.pins.savepoints.get(pin.savepoint.id)
-            action = act.SavepointDeleted(pin.savepoint.id)
-        return [action] if newest == pin and not state.deleted else None
+            return [act.TagDeleted(pin.tag.name)]
+        return [act.SavepointDeleted(pin.savepoint.id)]
 
     catalog.refresh()
     if catalog.commit(prepare) is None:
         return False
     catalog.store.delete(pin.pin.object.path)
     return True
+
+
+def _refuse_loss(state: State, pin: PinState, planned: PinEnd) -> None:
+    """Refuse to end a pin if a revision becomes unreadable that did not in the plan: nobody confirmed that."""
+    unreadable = end_of_pin(state, pin).unreadable
+    if unreadable not in (None, planned.unreadable):
+        raise ConflictError(
+            f"Revision {unreadable} expired meanwhile, and only {pin.pin} keeps it readable; nothing was deleted. "
+            "Run again.",
+            revision=unreadable,
+        )
 
 
 def _young(

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.errors import PlanError, TagExistsError
+from snapshot_assets.errors import ConflictError, PlanError, TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.names import check_tag_name
 from snapshot_assets.format.units import parse_duration, time_text
@@ -101,7 +101,13 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
 
 
 def replace_tag(
-    catalog: Catalog, name: str, revision: int, ttl: timedelta | None = None, *, automatic: bool = False
+    catalog: Catalog,
+    name: str,
+    revision: int,
+    ttl: timedelta | None = None,
+    *,
+    automatic: bool = False,
+    known: TagState | None = None,
 ) -> Tag:
     """Let a tag pin another revision, or give it another time to live, in one transaction. It counts as created now.
 
@@ -111,9 +117,11 @@ def replace_tag(
         revision: The revision to pin.
         ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
         automatic: Whether a rule creates it, and may delete it.
+        known: The tag to replace; None for whatever has the name.
 
     Raises:
         PlanError: The time to live is invalid.
+        ConflictError: Another writer changed the tag `known`.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
         NoSnapshotError: There is no snapshot.
         LocationDeletedError: The snapshot was deleted.
@@ -122,7 +130,7 @@ def replace_tag(
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
     catalog.refresh()
     catalog.require_snapshot()
-    return _supersede(catalog, name, lambda _: wanted, act.TagReplaced)
+    return _supersede(catalog, name, lambda _: wanted, act.TagReplaced, only=known)
 
 
 def delete_tag(catalog: Catalog, name: str) -> bool:
@@ -199,13 +207,16 @@ def _supersede(
     name: str,
     successor: Callable[[TagState], act.TagCreated],
     action: Callable[[act.TagCreated], act.Action],
+    only: TagState | None = None,
 ) -> Tag:
     """Replace a tag by another one, and delete the old object after the commit.
 
-    If another writer changed the old tag meanwhile, start again from the changed one.
+    If another writer changed the old tag meanwhile, start again from the changed one; refuse it if it is not `only`.
     """
     while True:
         known = known_tag(catalog.state, name)
+        if only not in (None, known):
+            raise ConflictError(f"Tag {name!r} was changed by another writer meanwhile; nothing was replaced.")
         wanted, version = successor(known), catalog.state.format_version
         _check_successor(catalog.state, known, wanted)
         since, created = catalog.now(), write_pin(catalog, wanted, version)

@@ -49,9 +49,10 @@ def _summary(reversal: Reversal) -> str:
 
 def _report(options: argparse.Namespace, uri: str, plan: RollbackPlan, done: bool) -> None:
     reversal = plan.reversal
+    needed = bool(reversal.actions) and not (done and plan.revision is None)  # another writer may have done it first
     if options.json:
-        show_json(_as_json(options, uri, plan))
-    elif not reversal.actions:
+        show_json(_as_json(options, uri, plan, needed))
+    elif not needed:
         show(f"the newest state is that of revision {reversal.revision} already; nothing to do")
     elif not done:
         _show(plan)
@@ -73,14 +74,14 @@ def _show(plan: RollbackPlan) -> None:
     show_released(plan.released, done=False)
 
 
-def _as_json(options: argparse.Namespace, uri: str, plan: RollbackPlan) -> dict[str, Any]:
+def _as_json(options: argparse.Namespace, uri: str, plan: RollbackPlan, needed: bool) -> dict[str, Any]:
     reversal = plan.reversal
     return {
         "uri": uri,
         "dry_run": options.dry_run,
         "to": reversal.revision,
         "from": reversal.head,
-        "needed": bool(reversal.actions),
+        "needed": needed,
         "revision": plan.revision,
         "leaving": list(reversal.leaving),
         "returning": list(reversal.returning),

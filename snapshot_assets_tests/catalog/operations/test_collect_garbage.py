@@ -20,7 +20,8 @@ from snapshot_assets.catalog.operations.collect_garbage import (
     execute_collection,
     plan_collection,
 )
-from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
+from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning, prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -32,6 +33,8 @@ from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
+from snapshot_assets_tests.catalog.tags import file_of, reseal, sealed_by
 
 NOW = timedelta(0)
 
@@ -116,6 +119,24 @@ def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store:
     assert old in {each.path for each in found.waiting}
 
 
+def test_a_clock_that_is_ahead_does_not_shorten_the_grace_period(store: ObjectStore) -> None:
+    writer, hour = Writer(store), timedelta(hours=1)
+    working(writer, hour).begin()
+    sealed_by(writer)
+    reseal(writer)
+    aged(writer, hour)
+    gone = file_of(writer, 5)
+    expire(working(writer, NOW).catalog, keep_last=1)
+    ahead = working(writer, timedelta(minutes=-4)).catalog
+    plan = plan_collection(ahead, grace=timedelta(minutes=2), unsafe=True)
+    assert gone in {each.path for each in plan.deleted}
+    done = execute_collection(ahead, plan)
+    assert done.deleted == ()
+    assert {each.path for each in done.waiting} == {each.path for each in (*plan.deleted, *plan.waiting)}
+    assert read_state(store).files.paths() >= {gone}
+    assert store.head(gone)
+
+
 def test_a_shorter_grace_than_the_plans_is_refused_unless_called_unsafe(writer: Writer) -> None:
     for call in (collect_garbage, prune):
         with pytest.raises(PlanError, match=r"1h is shorter than the plan's 1d.*--unsafe"):
@@ -131,6 +152,19 @@ def test_planning_changes_nothing_and_executing_deletes_what_was_planned(writer:
     assert {info.path: info.modified for info in writer.store.list()} == before
     assert execute_collection(writer.catalog, plan) == plan
     assert {each.path for each in plan.deleted} == before.keys() - {info.path for info in writer.store.list()}
+
+
+def test_nothing_is_collected_where_the_log_is_damaged_after_the_plan(writer: Writer) -> None:
+    writer.fill()
+    replaced(writer)
+    write_checkpoint(writer.store, writer.catalog.state)
+    time.sleep(0.02)
+    plan = plan_collection(writer.catalog, grace=NOW, unsafe=True)
+    damage(writer.store, transaction_path(3))
+    with pytest.raises(DamageError, match="The log has a fault, so nothing was deleted"):
+        execute_collection(Catalog.open_for_writing(writer.store), plan)
+    assert plan.deleted
+    assert all(writer.store.head(each.path) for each in plan.deleted)
 
 
 def test_a_receipt_that_a_resume_may_adopt_keeps_its_files_and_goes_when_the_chunk_is_done(writer: Writer) -> None:
@@ -210,6 +244,13 @@ def many(writer: Writer) -> list[int]:
     return seals
 
 
+def damage(store: ObjectStore, path: str) -> None:
+    """Change the last byte of an object."""
+    data = bytearray(store.get(path))
+    data[-1] ^= 1
+    store.put(path, bytes(data))
+
+
 def test_pruning_keeps_two_checkpoints_the_log_after_them_and_every_retained_state(writer: Writer) -> None:
     seals = many(writer)
     before = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in seals}
@@ -233,15 +274,42 @@ def test_nothing_younger_than_the_grace_period_is_pruned(writer: Writer) -> None
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(writer: Writer, which: int) -> None:
+def test_nothing_is_pruned_on_the_word_of_a_damaged_checkpoint(
+    writer: Writer, which: int, caplog: pytest.LogCaptureFixture
+) -> None:
     seals = many(writer)
-    path = checkpoint_path(seals[1 + which])
-    data = bytearray(writer.store.get(path))
-    data[-1] ^= 1
-    writer.store.put(path, bytes(data))
+    damage(writer.store, checkpoint_path(seals[1 + which]))
     assert prune(writer.catalog, grace=NOW, unsafe=True).kept == seals[0]  # the older one of the two that are whole
+    [message] = [message for message in caplog.messages if message.startswith("A checkpoint is damaged")]
+    assert checkpoint_path(seals[1 + which]) in message
     there = list_log(writer.store)
     assert (there.transactions[:2], there.checkpoints) == ([1, seals[0]], seals)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("which", [1, 2])
+def test_nothing_is_pruned_if_a_checkpoint_is_lost_after_the_plan(writer: Writer, which: int, missing: bool) -> None:
+    seals = many(writer)
+    plan = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
+    assert plan.kept == seals[1]
+    path = checkpoint_path(seals[which])
+    damage(writer.store, path)
+    if missing:
+        writer.store.delete(path)
+    before = list_log(writer.store)
+    with pytest.raises(ConflictError, match="since the pruning was planned; nothing was deleted"):
+        execute_pruning(Catalog.open_for_writing(writer.store), plan)
+    assert list_log(writer.store) == before
+
+
+def test_nothing_is_pruned_from_a_log_that_is_damaged_after_the_plan(writer: Writer) -> None:
+    many(writer)
+    plan = plan_pruning(writer.catalog, grace=NOW, unsafe=True)
+    damage(writer.store, transaction_path(3))
+    before = list_log(writer.store)
+    with pytest.raises(DamageError, match="The log has a fault, so nothing was pruned"):
+        execute_pruning(writer.catalog, plan)
+    assert list_log(writer.store) == before
 
 
 def test_a_pruning_cut_off_anywhere_leaves_a_log_that_opens_and_verifies(writer: Writer) -> None:

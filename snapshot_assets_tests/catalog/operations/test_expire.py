@@ -19,13 +19,14 @@ from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import PlanError, VersionNotFoundError
+from snapshot_assets.errors import DamageError, PlanError, VersionNotFoundError
 from snapshot_assets.format.actions import ChunksInProgress, Expired
-from snapshot_assets.format.layout import is_receipt
+from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.operations.test_collect_garbage import damage
 from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, readable, reseal, sealed_by
 
 
@@ -185,6 +186,15 @@ def test_only_what_was_planned_expires(sealed: Writer, when: str) -> None:
     assert execute_expiry(sealed.catalog, plan).expired == (5,)
     assert readable(sealed.store) == [7, 9, 11, 13]
     assert expire(sealed.catalog, keep_last=3).expired == (7,)
+
+
+def test_nothing_expires_where_the_log_is_damaged_after_the_plan(sealed: Writer) -> None:
+    write_checkpoint(sealed.store, sealed.catalog.state)
+    plan = plan_expiry(sealed.catalog, Retention(keep_last=1))
+    damage(sealed.store, transaction_path(3))
+    with pytest.raises(DamageError, match="The log has a fault, so nothing expired"):
+        execute_expiry(Catalog.open_for_writing(sealed.store), plan)
+    assert readable(sealed.store) == [5, 7, 9, 11]
 
 
 @pytest.mark.parametrize("first", ["tag", "expire"])

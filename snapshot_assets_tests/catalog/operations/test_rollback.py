@@ -315,6 +315,18 @@ def test_data_that_changed_since_the_plan_is_not_undone(sealed: Writer, when: st
     check(sealed)
 
 
+def test_a_revision_that_is_sealed_after_the_plan_does_not_expire(sealed: Writer) -> None:
+    other = Writer(sealed.store)
+    sealed.complete(1, sealed.file(1, b"not sealed"), replaces=tuple(sealed.catalog.state.files.chunk(1)))
+    plan = plan_rollback(sealed.catalog, SEAL, discard_newer=True)
+    assert plan.reversal.expired == (7,)
+    assert seal(other.catalog).seal.revision == 9
+    with pytest.raises(ConflictError, match="Revision 9 would expire too: it was sealed after the rollback to"):
+        execute_rollback(sealed.catalog, plan)
+    assert readable(sealed.store) == [5, 7, 9]
+    check(sealed)
+
+
 def test_files_that_were_collected_are_never_gone_back_to(sealed: Writer) -> None:
     reseal(sealed)
     expire(sealed.catalog, keep_last=1)

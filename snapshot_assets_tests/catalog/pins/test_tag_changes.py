@@ -10,12 +10,13 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
-from snapshot_assets.catalog.pins.objects import delete_pin
+from snapshot_assets.catalog.pins.objects import delete_pin, execute_pin_deletion, plan_pin_deletion
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
+    ConflictError,
     LocationDeletedError,
     NoSnapshotError,
     PlanError,
@@ -217,6 +218,18 @@ def test_a_deletion_deletes_only_the_tag_that_was_read(sealed):
     assert not delete_pin(sealed.catalog, new)
     assert not delete_tag(sealed.catalog, "nightly")
     assert (read_state(sealed.store).tags, tag_objects(sealed.store)) == ({}, [])
+
+
+def test_a_tag_stays_whose_revision_expires_after_its_deletion_was_planned(sealed):
+    reseal(sealed)
+    known = create_tag(sealed.catalog, "nightly", SEAL).known
+    plan = plan_pin_deletion(sealed.catalog, known)
+    Catalog.open_for_writing(sealed.store).commit(lambda _: [act.Expired((SEAL,))])
+    with pytest.raises(ConflictError, match="Revision 5 expired meanwhile, and only tag 'nightly' keeps it readable"):
+        execute_pin_deletion(sealed.catalog, plan)
+    assert read_state(sealed.store).tags == {"nightly": known}
+    again = plan_pin_deletion(sealed.catalog, known)
+    assert execute_pin_deletion(sealed.catalog, again).deleted
 
 
 def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):

@@ -10,6 +10,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
+from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
@@ -196,6 +197,23 @@ def test_what_is_committed_while_the_answer_is_awaited_is_not_undone(
     refused = catalog(snapshots, "rollback", location, "5")
     assert (refused.status, "changed data after the rollback" in refused.err) == (1, True)
     assert readable(location) == [5, 7, 9, 12]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_rollback_that_another_writer_commits_first_has_nothing_to_do(
+    snapshots: Snapshots, location: Path, sealed: Writer, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    def answer(*_: str) -> str:
+        rollback(Catalog.open_for_writing(sealed.store), 5)
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", answer)
+    done = catalog(snapshots, "rollback", location, "5", *(["--json"] if as_json else []))
+    assert done.status == 0
+    if as_json:
+        assert (done.json["needed"], done.json["revision"]) == (False, None)
+    else:
+        assert done.out == "the newest state is that of revision 5 already; nothing to do\n"
 
 
 def test_deleted_rows_come_back_only_with_undelete(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
