@@ -155,12 +155,13 @@ def pin_faults(
 
 def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
     pin, path = known.pin, known.pin.object.path
-    found = read_object(store, pin.object, path in objects)
-    if isinstance(found, Fault):
-        if found.kind is not FaultKind.MISSING or _still_there(store, scan, known):
-            yield found
-    elif found != pin_document(pin, known.created_by, known.version, manifest_of(state)):
-        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}."
+    document = read_object(store, pin.object, path in objects)
+    advice = "`snapshots catalog rebuild` writes it again from the log."
+    if isinstance(document, Fault):
+        if document.kind is not FaultKind.MISSING or _still_there(store, scan, known):
+            yield replace(document, message=f"{document.message} {advice}")
+    elif document != pin_document(pin, known.created_by, known.version, manifest_of(state)):
+        message = f"{path} is not what the log gives for {pin} at revision {pin.revision}. {advice}"
         yield Fault(FaultKind.DOCUMENT, path, message)
 
 

@@ -12,6 +12,9 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
+from snapshot_assets.catalog.pins.tags import create_tag
+from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify import retained as verify_retained
 from snapshot_assets.catalog.verify.faults import FaultKind
@@ -125,6 +128,28 @@ def test_damage_comes_with_its_remedy(sealed):
     flip(sealed.store, transaction_path(3))
     remedies = {fault.object: fault.message for fault in verify(sealed.store).faults}
     assert "`snapshots catalog rebuild`" in remedies[transaction_path(3)]
+
+
+@pytest.mark.parametrize("pin", ["tag", "savepoint"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip,
+        lambda store, path: store.put(path, store.get(path) + b" "),
+        lambda store, path: store.delete(path),
+    ],
+    ids=["flipped", "longer", "missing"],
+)
+def test_the_remedy_of_a_damaged_pin_ends_the_damage(sealed, pin, damage):
+    create_tag(sealed.catalog, "kept", 5)
+    create_savepoint(sealed.catalog, sealed.catalog.state.data_revision)
+    [path] = (info.path for info in sealed.store.list(f"{pin}/"))
+    damage(sealed.store, path)
+    [fault] = (fault for fault in verify(sealed.store).faults if fault.is_damage)
+    assert fault.object == path
+    assert fault.message.endswith("`snapshots catalog rebuild` writes it again from the log.")
+    rebuild(sealed.store)
+    assert not verify(sealed.store).damaged
 
 
 def test_a_whole_state_that_is_not_sealed_is_incomplete(writer):
