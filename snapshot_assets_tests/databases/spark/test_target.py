@@ -208,7 +208,7 @@ def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place,
     stalled = lake.run(exported)
     record = stalled.begin().record
     lake.ledger.append([restore_event(replace(record, id="e" * 32, tables=(READINGS,)))])
-    with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was begun"):
+    with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was started"):
         list(stalled.restore())
     assert lake.table("readings").num_rows == 0
     assert lake.ledger.read().claims == {}
