@@ -122,18 +122,15 @@ def show_groups(groups: Iterable[Group]) -> None:
 
 
 def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[Any], run_id: str) -> int:
-    report = {
+    from snapshot_assets.engine.compact.run import totals_of  # the job has imported it
+
+    report: dict[str, Any] = {
         "uri": catalog.store.uri,
         "dry_run": False,
         "run_id": run_id,
         "revision": catalog.state.revision,
         "chunks": len(outcomes),
-        "files_before": sum(each.files_before for each in outcomes),
-        "files_after": sum(len(each.files) for each in outcomes),
-        "bytes_before": sum(each.bytes_before for each in outcomes),
-        "bytes_after": sum(each.bytes_after for each in outcomes),
-        "rows_deleted": sum(each.rows_deleted for each in outcomes),
-        "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
+        **totals_of(outcomes),
     }
     if options.json:
         show_json(report)

@@ -112,9 +112,8 @@ class PostgresqlConnection:
             sql: One statement.
             doing: Its purpose, for messages.
         """
-        with self._translating(doing), self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**_WITHOUT_COPY)
-            cursor.execute(sql)
+        with self._executed(sql, doing):
+            pass
 
     def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
         """Return a query's rows by column name.
@@ -123,11 +122,17 @@ class PostgresqlConnection:
             sql: One query.
             doing: Its purpose, for messages.
         """
+        with self._executed(sql, doing) as cursor:
+            rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return rows
+
+    @contextmanager
+    def _executed(self, sql: str, doing: str) -> Iterator[adbc.Cursor]:
+        """Return the cursor of an executed statement; errors until its end are translated."""
         with self._translating(doing), self._connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**_WITHOUT_COPY)
             cursor.execute(sql)
-            rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
-            return rows
+            yield cursor
 
     @contextmanager
     def _translating(self, doing: str) -> Iterator[None]:
