@@ -76,11 +76,13 @@ def existing_state(store: ObjectStore) -> State:
 def refuse_lost_log(store: ObjectStore) -> None:
     """Refuse a location without a log if it has objects that are only written after a log exists.
 
+    Another writer may begin the log after the caller read it. Then nothing is lost.
+
     Raises:
         LostLogError: It has such objects; garbage collection would delete them.
     """
     there = next((info.path for info in store.list("data/") if in_layout(info.path)), None)
-    if there or is_there(store, MANIFEST):
+    if (there or is_there(store, MANIFEST)) and not is_there(store, transaction_path(1)):
         raise LostLogError(
             f"{store.uri} has no log, but {there or MANIFEST} is there: the log was lost. Rebuild it with "
             "`snapshots catalog rebuild`, or delete all objects and export again.",

@@ -29,11 +29,13 @@ class PrunePlan:
     Attributes:
         released: What it deletes, oldest revision first: each a `transaction` or a `checkpoint`.
         kept: The oldest revision that the log still has in full; a checkpoint lies there. 0 if everything stays.
+        newest: The newest readable checkpoint. 0 if everything stays.
         grace: How old everything is that it deletes.
     """
 
     released: tuple[ReleasedObject, ...]
     kept: int
+    newest: int
     grace: timedelta = field(default=timedelta(0), compare=False)
 
     @property
@@ -71,12 +73,13 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     checkpoints = list_log(store).checkpoints
     whole = [*islice((each for each in reversed(checkpoints) if _is_readable(store, each)), _KEPT)]
     if len(whole) < _KEPT:
-        return PrunePlan((), 0, grace)
+        return PrunePlan((), 0, 0, grace)
     newest, kept = whole
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
         _refuse_faults(store, kept, newest)
-    return PrunePlan(tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone), kept, grace)
+    released = tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone)
+    return PrunePlan(released, kept, newest, grace)
 
 
 def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
@@ -94,7 +97,7 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     Raises:
         LostLogError: The log's end was lost.
         DamageError: The log or a checkpoint has a fault; nothing was deleted.
-        ConflictError: Two readable checkpoints would no longer stay; nothing was deleted.
+        ConflictError: One of the two checkpoints that stay is no longer readable; nothing was deleted.
     """
     if not plan.released:
         return plan
@@ -104,7 +107,8 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     old = _prunable(store, list_log(store).checkpoints, plan.kept, before)
     gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
     if gone:
-        _refuse_faults(store, plan.kept, _newest_beside(store, plan.kept))
+        _refuse_unreadable(store, plan.kept, plan.newest)
+        _refuse_faults(store, plan.kept, plan.newest)
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))
@@ -126,20 +130,13 @@ def _is_readable(store: ObjectStore, revision: int) -> bool:
     return True
 
 
-def _newest_beside(store: ObjectStore, kept: int) -> int:
-    """Return the newest readable checkpoint, if it is later than the planned one, and that one is readable too.
-
-    Raises:
-        ConflictError: There are no longer two such checkpoints.
-    """
-    later = (each for each in reversed(list_log(store).checkpoints) if each > kept)
-    newest = next((each for each in later if _is_readable(store, each)), None)
-    if newest is None or not _is_readable(store, kept):
-        raise ConflictError(
-            f"{checkpoint_path(kept)}, or every later checkpoint, is missing or damaged since the pruning was planned;"
-            " nothing was deleted. Run again."
-        )
-    return newest
+def _refuse_unreadable(store: ObjectStore, *checkpoints: int) -> None:
+    for each in checkpoints:
+        if not _is_readable(store, each):
+            raise ConflictError(
+                f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted. "
+                "Run again."
+            )
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:

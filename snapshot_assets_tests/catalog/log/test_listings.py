@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning, prune
 from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
@@ -24,7 +25,7 @@ from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import Changed, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, save, sealed_by
 from snapshot_assets_tests.faults.hiding import HidingStore
 
 NOW = timedelta(0)
@@ -123,6 +124,33 @@ def test_pruning_deletes_without_a_hole_whatever_listings_pass_over(pinned: Writ
     prune(Catalog.open_for_writing(randomly_hidden(pinned.store, seed)), grace=NOW, unsafe=True)
     there = list_log(pinned.store).transactions
     assert there == [1, *range(there[1], there[-1] + 1)]
+
+
+def test_a_checkpoint_that_one_listing_passes_over_when_a_pruning_is_executed_is_read_by_its_name(
+    pinned: Writer,
+) -> None:
+    write_checkpoint(pinned.store, pinned.catalog.state)
+    newest = checkpoint_path(pinned.catalog.state.revision)
+    plan = plan_pruning(pinned.catalog, grace=NOW, unsafe=True)
+    assert execute_pruning(Catalog.open_for_writing(never_shown(pinned.store, newest)), plan) == plan
+
+
+def test_a_log_that_another_writer_begins_while_the_location_is_opened_is_not_lost(store: ObjectStore) -> None:
+    """The first reading of the log is before the other writer's first revision, and the next one after its files."""
+
+    def list_after_others(prefix: str = "") -> Iterator[ObjectInfo]:
+        if prefix == "data/" and not store.folders("data/"):
+            sealed_by(begun(store))
+        return store.list(prefix)
+
+    changed = cast(ObjectStore, Changed(store, list=list_after_others))
+    assert Catalog.open_for_writing(changed).refresh().revision == SEAL
+
+
+def begun(store: ObjectStore) -> Writer:
+    writer = Writer(store)
+    writer.begin()
+    return writer
 
 
 def save_again(writer: Writer) -> None:
