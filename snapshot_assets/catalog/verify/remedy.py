@@ -21,7 +21,7 @@ from snapshot_assets.errors import (
     MisnamedError,
     UnsupportedVersionError,
 )
-from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision
+from snapshot_assets.format.layout import UNTIMED_CHUNK, checkpointed_revision, revision_of
 from snapshot_assets.format.units import time_text
 
 
@@ -34,6 +34,11 @@ def log_remedy(scan: LogScan, path: str, error: FaultError) -> str:
         error: The fault.
     """
     revision = checkpointed_revision(path)
+    if isinstance(error, MisnamedError) and revision_of(path):
+        return (
+            " If it overwrote a transaction of this log, then bring that one back from a copy, or rebuild the log with "
+            "`snapshots catalog rebuild`."
+        )
     if isinstance(error, ForeignLocationError | MisnamedError | LostLogError | UnsupportedVersionError):
         return ""
     if revision is not None and isinstance(error, ForkError):
@@ -49,7 +54,8 @@ def with_remedy(state: State, fault: Fault) -> Fault:
     if fault.chunk is None:
         return fault
     advice = f"Bring it back from a copy, or export its chunk again {again_with(state, fault.chunk)}."
-    return replace(fault, message=f"{fault.message} {advice}")
+    undone = " Then delete rows again: deleted rows that the source still has come back." if state.tombstones else ""
+    return replace(fault, message=f"{fault.message} {advice}{undone}")
 
 
 def again_with(state: State, chunk: int) -> str:

@@ -34,6 +34,7 @@ from snapshot_assets.engine.export.start_snapshot import (
 from snapshot_assets.engine.export.tasks import ChunkWork, Provenance, Task
 from snapshot_assets.engine.parquet.frames import FrameChunk, merged_schema
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import DatabaseSchema, TableName
@@ -247,7 +248,11 @@ class StartedExport:
     def _provenance(self) -> Provenance:
         state = self.catalog.state
         schema_id = schema_id_of(state, self.content)
-        assert schema_id is not None
+        if schema_id is None:
+            raise ConflictError(
+                "The source's tables changed while another run exported this snapshot. Nothing more was exported; run "
+                "again."
+            )
         return Provenance(
             location_id=state.location_id,
             snapshot_id=state.snapshot_id,
@@ -281,6 +286,7 @@ class OpenExport(StartedExport):
         Raises:
             IncompleteError: Chunks are missing or damaged.
             SupersededError: Another snapshot was started since this run did.
+            ConflictError: Another run completed the last chunk, and the source's tables changed; run again.
         """
         if _may_hide_timeless_rows(self.catalog.refresh()):
             list(self.export([UNTIMED_CHUNK]))

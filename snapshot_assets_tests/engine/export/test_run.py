@@ -1,11 +1,20 @@
 """A resumed run needs the plan, tables and time columns of the existing snapshot."""
 
+import shutil
+from dataclasses import replace
+
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.engine.export.start_snapshot import requested_range
-from snapshot_assets.errors import DatabaseError, ExportFailedError, LocationDeletedError, SnapshotExistsError
+from snapshot_assets.errors import (
+    ConflictError,
+    DatabaseError,
+    ExportFailedError,
+    LocationDeletedError,
+    SnapshotExistsError,
+)
 from snapshot_assets_tests.faults.source import CHUNKS
 
 
@@ -64,4 +73,18 @@ def test_rows_without_a_time_are_noticed_where_no_chunk_0_is_due(place):
     run = place.run(**fields)
     with pytest.raises((DatabaseError, ExportFailedError), match="NULL or infinite"):
         run.seal()
+    assert not read_state(place.store).seals
+
+
+def test_a_run_that_only_seals_notices_tables_that_changed_beside_another_run(place):
+    fields = {"null_time": "fail", "untimed_tables": "skip"}
+    timed = [chunk for chunk in CHUNKS if chunk]
+    place.export(chunks=timed[:-1], seal=False, **fields)
+    before = replace(place, source=place.source.replace("source.duckdb", "before.duckdb"))
+    shutil.copy(place.source.removeprefix("duckdb://"), before.source.removeprefix("duckdb://"))
+    place.sql("CREATE TABLE newcomer AS SELECT TIMESTAMP '2025-01-01' AS t")
+    with place.run(**fields).open(extend=False) as sealing:
+        before.export(chunks=timed[-1:], seal=False, **fields)
+        with pytest.raises(ConflictError, match=r"tables changed while another run.*run again"):
+            sealing.seal()
     assert not read_state(place.store).seals
