@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import snapshot_assets
 from snapshot_assets_tests.engine.compact.compactions import scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.reading.data_source import Load
+from snapshot_assets_tests.engine.reading.data_source import Load, Read, read
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.faults.source import make_source
 
@@ -52,8 +52,8 @@ def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def readings(exported_place: Place, load: Load) -> Callable[..., DataFrame]:
-    return lambda **options: load(exported_place.store.uri, "main.readings", **options)
+def readings(exported_place: Place) -> Read:
+    return partial(read, exported_place.store.uri, "main.readings")
 
 
 @pytest.fixture(params=["duckdb", "postgresql"])

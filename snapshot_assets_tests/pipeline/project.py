@@ -203,8 +203,8 @@ def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
-    """Make a project; `fields` are those of its plan."""
+def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Iterator[Project]:
+    """Make a project; `fields` are those of its plan. A durable one has its Dagster instance on disk, which is slow."""
     database = folder / "source.duckdb"
     make_source(database)
     (folder / "dagster").mkdir()
@@ -217,7 +217,8 @@ def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
         "chunk_time_window": "1d",
         "parallelism": 2,
     }
-    with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
+    on_disk = dg.DagsterInstance.local_temp(str(folder / "dagster")) if durable else None
+    with on_disk or dg.DagsterInstance.ephemeral() as instance:
         sources = {"readings": f"duckdb://{database}", "copy": f"duckdb://{folder / 'copy.duckdb'}"}
         plan = Plan(**{name: value for name, value in (given | fields).items() if value is not None})
         yield Project(folder, instance, plan, sources)
