@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snapshot_assets.errors import SnapshotError
-    from snapshot_assets.pipeline.build import build_definitions
+    from snapshot_assets.pipeline.assets import build_definitions
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
     from snapshot_assets.pipeline.resources import spark_resource
@@ -52,7 +52,7 @@ _HOMES = {
     "Plan": "plan.plan",
     "SnapshotError": "errors",
     "SnapshotIOManager": "pipeline.io_manager",
-    "build_definitions": "pipeline.build",
+    "build_definitions": "pipeline.assets",
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",
     "spark_resource": "pipeline.resources",

@@ -1,4 +1,4 @@
-"""Retry by exponential backoff with full jitter, capped at five minutes (GreptimeDB RFC, "Retry and Resume")."""
+"""Parallel jobs, and retry by exponential backoff with full jitter (GreptimeDB RFC, "Retry and Resume")."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -31,6 +32,7 @@ class _Outcome(Protocol):
 
 _T = TypeVar("_T")
 _O = TypeVar("_O", bound=_Outcome)
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True)
@@ -86,3 +88,30 @@ def attempt_chunks(
         if todo and wait is not None:
             stop.wait(wait)
     return outcomes
+
+
+def side_by_side(
+    run: Callable[[_T, threading.Event], Sequence[_Done]], jobs: Sequence[_T], parallelism: int, name: str
+) -> Iterator[_Done]:
+    """Run jobs and yield their outcomes as they finish.
+
+    An error that a job raises, rather than returns, ends all jobs: jobs that have not started are cancelled, and the
+    event is set, so that running jobs can stop.
+
+    Args:
+        run: Called with a job and the event.
+        jobs: The jobs.
+        parallelism: Most jobs at a time.
+        name: Prefix of the threads' names.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(parallelism, thread_name_prefix=name) as pool:
+        futures = [pool.submit(run, job, stop) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+        except BaseException:
+            stop.set()
+            for future in futures:
+                future.cancel()
+            raise

@@ -20,12 +20,7 @@ _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 _MINUTES = tuple(minutes for minutes in range(1, 60) if 60 % minutes == 0)
 _HOURS = tuple(hours for hours in range(1, 24) if 24 % hours == 0)
-CRON_LENGTHS = (
-    *(minutes * _MINUTE for minutes in _MINUTES),
-    *(hours * _HOUR for hours in _HOURS),
-    _DAY,
-    _WEEK,
-)
+CRON_LENGTHS = (*(n * _MINUTE for n in _MINUTES), *(n * _HOUR for n in _HOURS), _DAY, _WEEK)
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
 
 # croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
@@ -76,12 +71,7 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
 
 
 def cron_of(start: datetime, length: timedelta) -> str | None:
-    """Return the cron schedule in UTC with ticks exactly `length` apart from `start` on; None if there is none.
-
-    Args:
-        start: First tick; UTC.
-        length: Interval of ticks.
-    """
+    """Return the cron schedule in UTC with ticks exactly `length` apart from `start` on; None if there is none."""
     if start.second or start.microsecond or start <= _EPOCH or length not in CRON_LENGTHS:
         return None
     if length < _HOUR:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.errors import PlanError
@@ -48,6 +48,7 @@ def test_partitions_are_the_windows_whatever_holds_them(start, length, count, cl
     assert windows_of(plan) == windows
 
 
+@settings(max_examples=40)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(1, 60))
 def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, count):
     plan = _once(start, start + count * length, length)
@@ -58,6 +59,7 @@ def test_aligned_windows_are_time_windows_with_the_same_bounds(start, length, co
         assert (found.start, found.end) == (window.start, window.end)
 
 
+@settings(max_examples=40)
 @given(_MINUTE_STARTS, st.sampled_from(CRON_LENGTHS), st.integers(0, 300), st.floats(0, 1, exclude_max=True))
 def test_partitions_of_an_open_end_are_the_closed_windows(start, length, count, share):
     now = start + count * length + length * share

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.start_snapshot import requested_range, skipped_text
+from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
@@ -113,7 +113,7 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
                 resolved,
                 [key_of(window) for window in chosen],
                 instance=instance,
-                requested=requested_range(plan),
+                written=plan,
                 force=force,
                 replace=again,
                 on_outcome=note,

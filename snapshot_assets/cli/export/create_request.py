@@ -14,7 +14,6 @@ from snapshot_assets.engine.export.start_snapshot import (
     closed_end,
     exported_schema,
     header_of,
-    requested_range,
     resolve_range,
 )
 from snapshot_assets.errors import LocationDeletedError, PlanError
@@ -110,7 +109,7 @@ def check_location(plan: Plan, state: State, source: str, *, replace: bool, forc
         )
     if state.header is not None and not force:
         now = datetime.now(UTC)
-        check_same_plan(state.header, header_of(plan, state.header.schemas, source, requested_range(plan), now))
+        check_same_plan(state.header, header_of(plan, state.header.schemas, source, plan, now))
     elif replace:
         raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")
 

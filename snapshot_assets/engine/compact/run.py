@@ -18,9 +18,8 @@ from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan, Group
 from snapshot_assets.engine.compact.tasks import Input, Merge, Merged, merge_files
-from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import Provenance
-from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks, side_by_side
 from snapshot_assets.errors import (
     CompactionFailedError,
     DocumentError,

@@ -95,7 +95,7 @@ def _in_range(
             yield FilePart(_bare(match.file))
         else:
             kind = _type_in(written[match.file.schema_id], table)
-            yield from _edge(match.file, statistics[_path(match)], TimeBounds.of(kind, table, time_range))
+            yield from _edge(match.file, statistics[_path(match)], _TimeBounds.of(kind, table, time_range))
 
 
 def _path(match: Match) -> str:
@@ -135,7 +135,7 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBounds | None) -> Iterator[FilePart]:
+def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: _TimeBounds | None) -> Iterator[FilePart]:
     """Yield the part of a file at the range's edge, unless its statistics exclude it."""
     if bounds is None:
         yield FilePart(_bare(file), cut=True)
@@ -150,20 +150,15 @@ def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBound
 
 
 @dataclass(frozen=True)
-class TimeBounds:
-    """Compares bounds of a time column with a range, in the same way as its values.
-
-    Attributes:
-        table: The table.
-        kind: Type of the column in the file.
-    """
+class _TimeBounds:
+    """Compares bounds of a time column, which has type `kind` in the file, with a range, as its values are compared."""
 
     table: Table
     kind: pa.DataType
     time_range: TimeFilter
 
     @classmethod
-    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> TimeBounds | None:
+    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> _TimeBounds | None:
         """Return the bounds of a file's time column; None if it has no comparable type."""
         if kind is None or not _is_time(kind):
             return None
@@ -174,20 +169,14 @@ class TimeBounds:
     def overlap(self, statistics: Sequence[Sequence[ColumnStatistics]]) -> list[bool]:
         """Return for each set of bounds whether it overlaps the range; unknown bounds do."""
         times = [next((one for one in columns if one.column == self.table.time_index), None) for columns in statistics]
-        known = {n: (one.minimum, one.maximum) for n, one in enumerate(times) if one is not None}
-        known = {n: pair for n, pair in known.items() if all(type(bound) is int for bound in pair)}
-        zone = self.time_range.zone
-        early = self._kept(TimeFilter(None, self.time_range.end, zone), {n: pair[0] for n, pair in known.items()})
-        late = self._kept(TimeFilter(self.time_range.start, None, zone), {n: pair[1] for n, pair in known.items()})
-        return [n not in known or (n in early and n in late) for n in range(len(times))]
+        known = [one if one and type(one.minimum) is type(one.maximum) is int else None for one in times]
+        first = self._times([one and one.minimum for one in known])
+        last = self._times([one and one.maximum for one in known])
+        kept: list[bool] = self.time_range.overlapping(first, last, self.table).fill_null(True).to_pylist()
+        return kept
 
-    def _kept(self, time_range: TimeFilter, values: Mapping[int, object]) -> set[int]:
-        """Return the numbers of the values in a range."""
-        storage = pa.int32() if pa.types.is_date32(self.kind) else pa.int64()
-        times = pa.array(values.values(), storage).view(self.kind)
-        names = [self.table.time_index, "number of the value"]
-        batch = pa.RecordBatch.from_arrays([times, pa.array(values, pa.int64())], names)
-        return set(time_range.filter(batch, self.table).column(1).to_pylist())
+    def _times(self, values: list[object]) -> pa.Array:
+        return pa.array(values, pa.int32() if pa.types.is_date32(self.kind) else pa.int64()).view(self.kind)
 
 
 def _type_in(schema: pa.Schema, table: Table) -> pa.DataType | None:
@@ -205,7 +194,7 @@ class GroupsInRange:
     def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
         """Return the numbers of the row groups."""
         groups = row_groups(metadata, schema)
-        bounds = TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
+        bounds = _TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
         if bounds is None:
             return range(len(groups))
         return [number for number, kept in enumerate(bounds.overlap([each.columns for each in groups])) if kept]

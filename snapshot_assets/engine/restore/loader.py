@@ -10,7 +10,6 @@ from typing import Any
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
 from snapshot_assets.engine.restore.files import FilePlan
@@ -23,7 +22,7 @@ from snapshot_assets.engine.restore.tasks import (
     load_files,
     replace_chunk,
 )
-from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks, side_by_side
 from snapshot_assets.errors import RestoreFailedError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
 from snapshot_assets.format.scrub import scrub

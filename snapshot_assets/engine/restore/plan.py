@@ -16,7 +16,6 @@ from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
-from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.changes import ChunkChanges, key_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
@@ -35,6 +34,7 @@ from snapshot_assets.engine.restore.target import (
 )
 from snapshot_assets.engine.restore.tombstones import TombstoneDeletions, tombstones_at
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
+from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName

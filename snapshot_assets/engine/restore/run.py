@@ -15,7 +15,6 @@ from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import target_module
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.ledger import Ledger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
@@ -25,6 +24,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore

@@ -82,7 +82,7 @@ def test_tables_of_spark_come_back_as_the_types_they_were(lake: Lake, tmp_path: 
             plan,
             DatabaseAddress("kept", "spark:spark_catalog.kept"),
             open_store(parse_location(location)),
-            SparkRunner(spark),
+            SparkRunner(lambda: spark),
             "run",
             session=lambda: spark,
         )

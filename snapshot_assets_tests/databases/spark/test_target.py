@@ -180,7 +180,7 @@ def test_of_two_imports_that_begin_at_once_one_goes_on(
 def notes(own: Place, lake: Lake) -> Place:
     """A snapshot whose window 1 also holds a user's own DataFrame, without a time."""
     frame = lake.spark.sql("SELECT 'a' AS note UNION ALL SELECT 'b'")
-    run = own.run(SparkRunner(lake.spark))
+    run = own.run(SparkRunner(lambda: lake.spark))
     started = run.open_frames([FrameChunk(1, {NOTES: frame})])
     list(started.export([1], replace_completed=True))
     run.seal()

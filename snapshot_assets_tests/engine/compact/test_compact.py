@@ -488,6 +488,6 @@ def test_several_jobs_at_once(scattered):
 
 
 def test_in_spark(scattered, spark):
-    assert len(compact(scattered.store, SparkRunner(spark))) == len(FILLED)
+    assert len(compact(scattered.store, SparkRunner(lambda: spark))) == len(FILLED)
     assert faults(scattered) == []
     assert scattered.differences() == {}
