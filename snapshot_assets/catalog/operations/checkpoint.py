@@ -39,8 +39,6 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
         catalog: The location, opened for writing.
 
     Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: It was deleted.
         DamageError: An older checkpoint is damaged and the log cannot reproduce it; all others are written.
     """
     catalog.refresh()
@@ -52,11 +50,7 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
 
 
 def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
-    """Write damaged checkpoints before the head again, and return their paths.
-
-    Raises:
-        DamageError: The log cannot reproduce one of them; names the oldest.
-    """
+    """Write damaged checkpoints before the head again, and return their paths."""
     mended, faults = list[str](), list[DamageError]()
     for revision in list_log(store).checkpoints:
         path = checkpoint_path(revision)

@@ -75,8 +75,6 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
         state: What the head will be when the plan is executed; None for the head as it is.
 
     Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault.
     """
@@ -102,7 +100,6 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         The plan with what was really done, and its revision.
 
     Raises:
-        LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded since it was planned.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault; nothing expired.

@@ -189,12 +189,7 @@ def _is_collected(path: str) -> bool:
 
 
 def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
-    """Return the files whose removal makes an object garbage: those of a receipt, or the object itself.
-
-    Raises:
-        LostLogError: It is the receipt of a chunk that was planned on a later revision than the head.
-        ForeignLocationError: It is the receipt of another location, or the log is another location's.
-    """
+    """Return the files whose removal makes an object garbage: those of a receipt, or the object itself."""
     if not is_receipt(path):
         return {path}
     try:
@@ -222,11 +217,7 @@ def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Ga
 
 
 def _adoptable(store: ObjectStore, state: State, listed: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the receipts that a resume may adopt, and of their files.
-
-    Raises:
-        DamageError: A receipt cannot be read, or was planned on a later revision than the head.
-    """
+    """Yield the paths of the receipts that a resume may adopt, and of their files."""
     for receipt, ref in adoptable_receipts(store, state, state.missing(), listed):
         check_receipt(store, state, receipt)
         yield ref.path

@@ -103,11 +103,7 @@ def _name(state: State, chunk: int) -> str:
 
 
 def _check_whole(catalog: Catalog, state: State, verified: int) -> int:
-    """Verify the head, and return how many bytes were hashed.
-
-    Raises:
-        IncompleteError: An object is missing or damaged.
-    """
+    """Verify the head, and return how many bytes were hashed."""
     report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified))
     if report.damaged:
         unsealed = "" if state.sealed else " and was not sealed"

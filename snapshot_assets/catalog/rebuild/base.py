@@ -99,11 +99,7 @@ def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
 
 
 def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory) -> list[str]:
-    """Advance a state to that of a later sealed manifest, and return what had to be assumed, in sentences.
-
-    Raises:
-        ValueError: The manifest contradicts the state, which is half changed then; see also `_UNUSABLE`.
-    """
+    """Advance a state to that of a later sealed manifest, and return what had to be assumed, in sentences."""
     before = state.revision
     state.location_id = state.location_id or manifest.location_id
     state.format_version = state.format_version or int(manifest.document["version"])
