@@ -1,7 +1,6 @@
 """Selects the files and row groups that may contain rows of a table in a time range.
 
-The log selects files, and row groups whose statistics it still has. Otherwise the task that reads a file selects row
-groups from its footer.
+The log selects files; the task that reads a file selects row groups from its footer.
 """
 
 from __future__ import annotations
@@ -31,14 +30,12 @@ class FilePart:
 
     Attributes:
         file: The file, without its statistics.
-        row_groups: Numbers of the row groups to read; None for all, or to select them from the footer.
-        cut: Whether the time range filters rows.
+        cut: Whether the time range selects row groups from the file's footer, and filters rows.
         deleted: Predicates of tombstones; rows for which one is true are left out.
         dropped: Whether tombstones delete all rows.
     """
 
     file: DataFile
-    row_groups: tuple[int, ...] | None = None
     cut: bool = False
     deleted: tuple[Predicate, ...] = ()
     dropped: bool = False
@@ -93,9 +90,11 @@ def _in_range(
     for match in matches:
         if match.certain:
             yield FilePart(_bare(match.file))
-        else:
-            kind = _type_in(written[match.file.schema_id], table)
-            yield from _edge(match.file, statistics[_path(match)], _TimeBounds.of(kind, table, time_range))
+            continue
+        bounds = _TimeBounds.of(_type_in(written[match.file.schema_id], table), table, time_range)
+        known = statistics[_path(match)]
+        if bounds is None or known is None or all(bounds.overlap([[known]])):
+            yield FilePart(_bare(match.file), cut=True)
 
 
 def _path(match: Match) -> str:
@@ -133,20 +132,6 @@ def _check_comparable(table: Table) -> None:
 
 def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
-
-
-def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: _TimeBounds | None) -> Iterator[FilePart]:
-    """Yield the part of a file at the range's edge, unless its statistics exclude it."""
-    if bounds is None:
-        yield FilePart(_bare(file), cut=True)
-        return
-    if statistics is not None and not all(bounds.overlap([[statistics]])):
-        return
-    kept = bounds.overlap([group.columns for group in file.row_groups])
-    if all(kept):
-        yield FilePart(_bare(file), cut=True)
-    elif any(kept):
-        yield FilePart(_bare(file), tuple(number for number, keep in enumerate(kept) if keep), cut=True)
 
 
 @dataclass(frozen=True)
