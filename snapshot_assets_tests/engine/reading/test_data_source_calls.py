@@ -53,6 +53,11 @@ WRONG: list[tuple[dict[str, str], type[SnapshotError], str]] = [
     ({"table": "main.readings", "since": "rev:7"}, PlanError, "table main.readings shows no changes: leave since"),
     ({"table": "main.readings", "verify": "maybe"}, PlanError, "option verify is 'maybe'; write true or false"),
     ({"table": "main.readings", "retries": "x"}, PlanError, "option retries is 'x'; write a whole number"),
+    ({"table": "main.readings", "federation": "yes"}, PlanError, "write true or false"),
+    ({"table": "main.readings", "federation": "true", "version": "12"}, PlanError, "write the version of each writer"),
+    ({"table": "main.a", "federation": "true", "version": "a=1,a=2"}, PlanError, "write the version of each writer"),
+    ({"table": "$files", "federation": "true"}, PlanError, "table of one writer's location"),
+    ({"table": "main.readings", "dedupe": "primary_key"}, PlanError, "dedupe is for a read with option federation"),
     ({"table": "main.readings", "path": "/tmp/shop"}, LocationUriError, "/tmp/shop"),
     ({"table": "main.readings", "path": "file:///nowhere/at/all"}, NoSnapshotError, "at file:///nowhere/at/all"),
 ]

@@ -15,7 +15,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead
-from snapshot_assets.errors import FederationError, PlanError
+from snapshot_assets.errors import FederationError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import DAY, START, export, make_plan, store_of
@@ -158,19 +158,3 @@ def test_a_version_is_read_again(root: Root) -> None:
     seal = read_state(store_of(root.folder / "root/a/shop")).seals[-1].revision
     root.export("b", 3, hours(72, 144, "b"))
     assert root.rows(version=f"a={seal}") == expected((0, 72, "a"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"version": "12"}, "write the version of each writer"),
-        ({"version": "a=1,a=2"}, "write the version of each writer"),
-        ({"table": "$files"}, "table of one writer's location"),
-        ({"federation": "false", "dedupe": "primary_key"}, "option dedupe is for a read with option federation"),
-        ({"federation": "yes"}, "write true or false"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(root: Root, options: dict[str, str], message: str) -> None:
-    root.export("a", 0, hours(0, 1, "a"))
-    with pytest.raises(PlanError, match=message):
-        root.plan(**options)
