@@ -54,13 +54,19 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     schema = batch_schema(chosen)
     if found.deduplicated:
         return _plan_deduplicated(federation, found, schema, options)
-    rows: list[FileRows] = []
+    read = MemberRows(
+        tuple(
+            FileRows(
+                member.store, found.table, schema, time_range_of(options, member.state), options.verify, _zone(member)
+            )
+            for member in federation.members
+        )
+    )
     work: list[Work] = []
     for number, member in enumerate(federation.members):
         time_range = time_range_of(options, member.state)
-        rows.append(FileRows(member.store, found.table, schema, time_range, options.verify, _zone(member)))
         work += [[(number, group)] for group in grouped(_parts(member, found.table, time_range))]
-    return PlannedRead(spark_schema(schema), _MemberRows(tuple(rows)), work)
+    return PlannedRead(spark_schema(schema), read, work)
 
 
 def _parts(member: Member, table: Table, time_range: TimeFilter | None, *, dropped: bool = False) -> list[FilePart]:
@@ -74,12 +80,17 @@ def _zone(member: Member) -> str:
 
 
 @dataclass(frozen=True)
-class _MemberRows:
-    """Reads parts of members' files, in Spark's processes."""
+class MemberRows:
+    """Reads parts of members' files, in Spark's processes.
+
+    Attributes:
+        members: How the files of each member are read.
+    """
 
     members: tuple[FileRows, ...]
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some parts."""
         for number, parts in work:
             yield from self.members[number](parts)
 
@@ -106,7 +117,7 @@ def _plan_deduplicated(
         FileRows(member.store, table, pa.schema(wide), None, options.verify, _zone(member))
         for member in federation.members
     )
-    read = _DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
+    read = DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
     groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
     parts = [
         {part.file.path: part for part in _parts(member, table, None, dropped=True)} for member in federation.members
@@ -130,7 +141,7 @@ def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping
 
 
 @dataclass(frozen=True)
-class _DistinctRows:
+class DistinctRows:
     """Reads groups of files, and of rows with one key only those of the member of the highest rank.
 
     Duplicates within one member stay. A row that a member's tombstone deletes hides those of lower ranks too: these are
@@ -150,6 +161,7 @@ class _DistinctRows:
     ranges: tuple[TimeFilter | None, ...]
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group."""
         known: set[Key] = set()  # keys of members of higher ranks
         for place, (number, parts) in enumerate(work):
             own: set[Key] = set()
