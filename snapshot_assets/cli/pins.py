@@ -7,14 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.pins.objects import (
-    PinDeletionPlan,
-    execute_pin_deletion,
-    pin_of_same_name,
-    plan_pin_deletion,
-)
+from snapshot_assets.catalog.pins import objects
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.unreferenced import PinEnd
+from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.cli.confirm import execute_confirmed
 from snapshot_assets.cli.output import show, show_json, show_message, show_table
 from snapshot_assets.cli.unreferenced import released_json, show_released, sizes
@@ -55,29 +50,27 @@ def delete_pin(options: argparse.Namespace, catalog: Catalog, pin: PinState, **w
     Returns:
         Exit status: 1 if another writer changed the pin first, so that it is still there.
     """
-    uri, stays = catalog.store.uri, False
+    uri, ends, stays = catalog.store.uri, end_of_pin(catalog.state, pin), False
     [name] = which.values()
 
-    def report(plan: PinDeletionPlan, done: bool) -> None:
+    def report(deleted: bool, done: bool) -> None:
         if not done or options.json:
-            facts = {"uri": uri, **which, "deleted": plan.deleted}
-            show_ends(options, facts, f"{pin.pin} would be deleted", plan.ends)
+            show_ends(options, {"uri": uri, **which, "deleted": deleted}, f"{pin.pin} would be deleted", ends)
         elif stays:
             show_message(f"{uri}: {pin.pin} was changed by another writer meanwhile; nothing was deleted. Run again.")
-        elif plan.deleted:
+        elif deleted:
             show(f"{uri}: {'tag' if isinstance(pin, TagState) else 'savepoint'} {name} is deleted")
         else:
             show(f"{uri}: {pin.pin} was deleted by another writer meanwhile; nothing was deleted")
 
-    def execute(plan: PinDeletionPlan) -> PinDeletionPlan:
+    def execute(_: bool) -> bool:
         nonlocal stays
-        done = execute_pin_deletion(catalog, plan)
-        stays = not done.deleted and pin_of_same_name(catalog.state, pin) is not None
-        return done
+        deleted = objects.delete_pin(catalog, pin, ends)
+        stays = not deleted and objects.pin_of_same_name(catalog.state, pin) is not None
+        return deleted
 
-    plan = plan_pin_deletion(catalog, pin)
-    question = loss_question(uri, pin, plan.ends)
-    status = execute_confirmed(options, plan, execute, report, question=question, refusal="Nothing was changed.")
+    question = loss_question(uri, pin, ends)
+    status = execute_confirmed(options, False, execute, report, question=question, refusal="Nothing was changed.")
     return 1 if stays else status
 
 

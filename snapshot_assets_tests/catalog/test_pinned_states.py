@@ -36,7 +36,7 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
@@ -53,6 +53,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)

@@ -27,7 +27,6 @@ from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -38,7 +37,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.operations.test_upgrade import next_version
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import delete_savepoint, save
 from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.golden.make import Exporter
 from snapshot_assets_tests.golden.make import history as golden_history

@@ -26,7 +26,7 @@ from snapshot_assets.catalog.operations.prune_log import plan_pruning, prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.operations.upgrade import upgrade
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -46,6 +46,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.source import location
 from snapshot_assets_tests.schema_documents import write_schema

@@ -29,7 +29,7 @@ from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -49,6 +49,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey,
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.schema_documents import write_schema
 

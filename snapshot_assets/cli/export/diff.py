@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.state.diff import Change, Difference, DiffRow, Kind, difference
+from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.location import open_catalog
@@ -21,19 +21,18 @@ def run(options: argparse.Namespace) -> int:
     first, second = (resolve_version(version, catalog.state) for version in (options.first, options.second))
     changes = difference(catalog.state, first, second)
     if options.json:
-        rows = [plain(asdict(row)) for row in changes.rows]
+        rows = [plain(asdict(row)) for row in changes]
         show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": rows})
     else:
-        _show(changes)
+        _show(changes, f"from revision {first} to revision {second}")
     return 0
 
 
-def _show(changes: Difference) -> None:
-    between = f"from revision {changes.first} to revision {changes.second}"
-    if not changes.rows:
+def _show(changes: list[DiffRow], between: str) -> None:
+    if not changes:
         show(f"nothing changed {between}")
         return
-    for row in changes.rows:
+    for row in changes:
         match row.kind:
             case Kind.HEADER:
                 show(str(row.detail))
@@ -41,10 +40,11 @@ def _show(changes: Difference) -> None:
                 show(f"schema {row.detail} {row.change.value}")
             case Kind.TOMBSTONE:
                 show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
-    chunks = changes.of(Kind.CHUNK)
+    chunks = [row for row in changes if row.kind is Kind.CHUNK]
+    files = [row for row in changes if row.kind is Kind.FILE]
     if chunks:
         show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_row(row) for row in chunks])
-    show(f"{counted(len(changes.of(Kind.FILE)), 'file')} changed {between}: {_rows(chunks)}")
+    show(f"{counted(len(files), 'file')} changed {between}: {_rows(chunks)}")
 
 
 def _rows(chunks: list[DiffRow]) -> str:

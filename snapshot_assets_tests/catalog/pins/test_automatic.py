@@ -211,12 +211,6 @@ def test_the_oldest_automatic_savepoints_go_beyond_the_most_that_there_may_be() 
     assert due(known, NOON, savepoint=SavepointRule()).savepoints_gone == ()
 
 
-@pytest.mark.parametrize("rule", [TagRule, SavepointRule])
-def test_rules_that_keep_none_of_what_they_make_are_refused(rule: type[TagRule | SavepointRule]) -> None:
-    with pytest.raises(PlanError, match="num_retained_max is 0"):
-        rule(num_retained_max=0)
-
-
 def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:
     old = tag("a", NOON - 2 * DAY)
     known = state(old, seals=SEALS)

@@ -13,7 +13,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_savepoints
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
@@ -33,7 +33,17 @@ from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, dying, faults, race, reseal, save
+from snapshot_assets_tests.catalog.tags import (
+    SEAL,
+    Changed,
+    Killed,
+    delete_savepoint,
+    dying,
+    faults,
+    race,
+    reseal,
+    save,
+)
 
 
 def objects(store):

@@ -10,8 +10,9 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
-from snapshot_assets.catalog.pins.objects import delete_pin, execute_pin_deletion, plan_pin_deletion
+from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.state.unreferenced import end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
@@ -86,18 +87,14 @@ def test_what_became_of_a_tag_is_in_a_checkpoint_too(sealed):
     assert faults(sealed.store) == set()
 
 
-def test_renaming_to_its_own_name_changes_nothing(sealed):
-    known = create_tag(sealed.catalog, "nightly", SEAL).known
-    again = rename_tag(sealed.catalog, "nightly", "nightly")
-    assert (again.new, again.known, read_state(sealed.store).revision) == (False, known, 6)
-
-
 def test_a_rename_to_a_name_that_is_taken_or_none_is_refused_and_writes_nothing(sealed):
     create_tag(sealed.catalog, "nightly", SEAL, WEEK)
     create_tag(sealed.catalog, "friday", SEAL)
     before = tag_objects(sealed.store)
     with pytest.raises(TagExistsError, match=r"'friday' is there already: it pins revision 5 .* 'nightly' cannot be"):
         rename_tag(sealed.catalog, "nightly", "friday")
+    with pytest.raises(TagExistsError, match="'nightly' is there already"):
+        rename_tag(sealed.catalog, "nightly", "nightly")
     with pytest.raises(PlanError, match="cannot name a tag"):
         rename_tag(sealed.catalog, "nightly", "a b")
     assert (tag_objects(sealed.store), read_state(sealed.store).revision) == (before, 7)
@@ -223,13 +220,12 @@ def test_a_deletion_deletes_only_the_tag_that_was_read(sealed):
 def test_a_tag_stays_whose_revision_expires_after_its_deletion_was_planned(sealed):
     reseal(sealed)
     known = create_tag(sealed.catalog, "nightly", SEAL).known
-    plan = plan_pin_deletion(sealed.catalog, known)
+    planned = end_of_pin(sealed.catalog.state, known)
     Catalog.open_for_writing(sealed.store).commit(lambda _: [act.Expired((SEAL,))])
     with pytest.raises(ConflictError, match="Revision 5 expired meanwhile, and only tag 'nightly' keeps it readable"):
-        execute_pin_deletion(sealed.catalog, plan)
+        delete_pin(sealed.catalog, known, planned)
     assert read_state(sealed.store).tags == {"nightly": known}
-    again = plan_pin_deletion(sealed.catalog, known)
-    assert execute_pin_deletion(sealed.catalog, again).deleted
+    assert delete_pin(sealed.catalog, known, end_of_pin(sealed.catalog.state, known))
 
 
 def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):

@@ -14,7 +14,7 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -24,7 +24,16 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.rebuild.test_rebuild import damage, lose
-from snapshot_assets_tests.catalog.tags import NOW, SEAL, file_of, readable, reseal, save_older, sealed_by
+from snapshot_assets_tests.catalog.tags import (
+    NOW,
+    SEAL,
+    delete_savepoint,
+    file_of,
+    readable,
+    reseal,
+    save_older,
+    sealed_by,
+)
 
 
 def pins(state: State) -> set[tuple]:

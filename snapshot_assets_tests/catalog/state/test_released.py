@@ -18,7 +18,6 @@ from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, 
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, expire, plan_expiry
 from snapshot_assets.catalog.operations.rollback import plan_rollback, rollback
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
@@ -26,7 +25,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
-from snapshot_assets_tests.catalog.tags import Changed, file_of, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, delete_savepoint, file_of, reseal, save, sealed_by
 
 SECOND = timedelta(seconds=1)
 
