@@ -379,7 +379,7 @@ def named_by(state: State) -> set[str]:
     return found | {ref.path for added in state.schemas.values() for ref in added.files}
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(24, marks=pytest.mark.slow)])
 def test_retained_states_never_change(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(

@@ -144,18 +144,6 @@ def test_why_no_tag_is_due(rule: TagRule, known: TagState | None, seals: dict[in
     assert (tag_due(rule, head, NOON) is None) == bool(reason)
 
 
-def test_a_name_that_somebody_took_is_left_alone() -> None:
-    taken = tag("auto-2025-01-10", NOON - 9 * DAY, automatic=False)
-    assert tag_due(TagRule(), state(taken, seals=SEALS), NOON) is None
-
-
-def test_a_tag_that_lives_shorter_than_the_interval_is_not_made_again_after_its_life() -> None:
-    rule = TagRule(default_time_retained=6 * HOUR)
-    midnight = NOON - 12 * HOUR
-    assert tag_due(rule, state(seals=SEALS), midnight + 5 * HOUR) is not None
-    assert tag_due(rule, state(seals=SEALS), midnight + 6 * HOUR) is None
-
-
 def test_the_oldest_automatic_tags_go_beyond_the_most_that_there_may_be() -> None:
     tags = [tag(f"a{days}", NOON - days * DAY) for days in (1, 4, 2, 3)]
     mine = tag("mine", NOON - 99 * DAY, automatic=False)

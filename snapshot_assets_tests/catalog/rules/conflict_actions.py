@@ -177,7 +177,6 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "delete": _delete,
 }
 VARIANTS: dict[str, Callable[[Writer], None]] = {
-    "further": lambda writer: _extend(writer, 7),
     "other": lambda writer: _schema(writer, "spark"),
     "taken": lambda writer: _tag(writer, timedelta(days=1)),
     "renamed": lambda writer: _rename(writer, "new"),
