@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.batches import BatchShaper
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
-from snapshot_assets.databases.postgresql.introspect.relations import relation_lock
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
@@ -163,7 +162,12 @@ class Scanner:
                 table=str(name),
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
-        self._session.execute(relation_lock(name, kind), f"locking {name}")
+        # LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
+        plain, other = (
+            f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE",
+            f"SELECT FROM {qualified(name)} WHERE false",
+        )
+        self._session.execute(plain if kind in "rp" else other, f"locking {name}")
         if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"

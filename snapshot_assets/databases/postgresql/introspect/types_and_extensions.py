@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
@@ -106,44 +106,27 @@ JOIN pg_depend x ON x.classid = d.refclassid AND x.objid = d.refobjid AND x.dept
 JOIN pg_extension e ON x.refclassid = 'pg_extension'::regclass AND e.oid = x.refobjid
 """
 
-_KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]] = {
-    "e": "enum",
-    "d": "domain",
-    "c": "composite",
-    "r": "range",
-}
+_KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]]
+_KINDS = {"e": "enum", "d": "domain", "c": "composite", "r": "range"}
 
 
 @dataclass(frozen=True)
 class UsedTypes:
-    """Types that the columns of one relation use.
+    """Types and extensions that one relation uses.
 
     Attributes:
         types: User-defined types, in the order of creation.
-        extensions: Extensions that own other types.
+        extensions: Extensions, sorted by name, each with its schema.
         relations: Tables whose row types are used.
     """
 
     types: tuple[UserType, ...] = ()
-    extensions: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
     relations: tuple[TableName, ...] = ()
 
 
-@dataclass(frozen=True)
-class Extensions:
-    """Extensions of the database.
-
-    Attributes:
-        schemas: Schema of each extension.
-        used: Extensions that a relation needs, by its oid; those that only own types of its columns are left out.
-    """
-
-    schemas: Mapping[str, str]
-    used: Mapping[int, set[str]]
-
-
 def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -> dict[int, UsedTypes]:
-    """Return the types that relations use, directly or through other types.
+    """Return the types that relations use, directly or through other types, and the extensions that they need.
 
     Args:
         session: Where to read.
@@ -151,12 +134,17 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     """
     oids = sorted({oid for used in roots.values() for oid in used})
     rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
-    return {relation: _used(rows, used) for relation, used in roots.items()}
+    extensions: dict[int, set[str]] = {relation: set() for relation in roots}
+    for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
+        extensions[row["relation"]].add(row["name"])
+    schemas = {row["name"]: row["schema"] for row in session.rows(_EXTENSION_SCHEMAS, "listing extensions")}
+    return {relation: _used(rows, used, extensions[relation], schemas) for relation, used in roots.items()}
 
 
-def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> UsedTypes:
+def _used(
+    rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: set[str], schemas: Mapping[str, str]
+) -> UsedTypes:
     types: list[UserType] = []
-    extensions: set[str] = set()
     relations: set[TableName] = set()
     for row in _needed_first(rows, roots):
         if row["extension"] is not None:
@@ -165,7 +153,7 @@ def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> UsedTypes
             relations.add(TableName(row["schema"], row["name"]))
         elif row["kind"] in _KINDS and row["schema"] not in ("pg_catalog", "information_schema"):
             types.append(_user_type(row))
-    return UsedTypes(tuple(types), tuple(sorted(extensions)), tuple(sorted(relations)))
+    return UsedTypes(tuple(types), {name: schemas[name] for name in sorted(extensions)}, tuple(sorted(relations)))
 
 
 def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> list[dict[str, Any]]:
@@ -186,15 +174,6 @@ def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> l
             # Also below types that an extension or a table owns: those of the user may follow.
             stack.extend((child, False) for child in sorted(row["children"], reverse=True))
     return list(ordered.values())
-
-
-def read_extensions(session: PostgresqlSession, relations: Iterable[int]) -> Extensions:
-    """Return the extensions that indexes, constraints, defaults, statistics and queries of relations need."""
-    used: dict[int, set[str]] = {}
-    for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(relations)), "reading what extensions are used"):
-        used.setdefault(row["relation"], set()).add(row["name"])
-    schemas = {row["name"]: row["schema"] for row in session.rows(_EXTENSION_SCHEMAS, "listing extensions")}
-    return Extensions(schemas, used)
 
 
 def _user_type(row: dict[str, Any]) -> UserType:
