@@ -6,13 +6,12 @@ bits then overflow to values below PostgreSQL's smallest one, so the minimum of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.databases.carriers import unfit_value
-from snapshot_assets.errors import CarrierError
 from snapshot_assets.format.relations import Column, Table
 
 _FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
@@ -20,55 +19,38 @@ _FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
 _DAY_MICROSECONDS = 86_400_000_000
 
 
-class BatchShaper:
-    """Converts the driver's batches to a table's Arrow schema.
+def shaped(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield batches of exactly the table's schema; columns that already have their type share the driver's buffers.
 
-    Args:
-        table: The table's document.
+    Raises:
+        CarrierError: A value does not fit its column's native carrier.
     """
-
-    def __init__(self, table: Table) -> None:
-        self._schema = table.arrow_schema()
-        self._shapers = [_shaper(table, column) for column in table.columns]
-
-    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch of exactly the table's schema; columns that already have their type share its buffers.
-
-        Raises:
-            CarrierError: A value does not fit its column's native carrier.
-        """
-        if not self._shapers:  # a table without columns can have rows
-            return batch.replace_schema_metadata(None)
-        columns = [shape(column) for shape, column in zip(self._shapers, batch.columns, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+    schema = table.arrow_schema()
+    for batch in batches:
+        if not table.columns:  # a table without columns can have rows
+            yield batch.replace_schema_metadata(None)
+            continue
+        arrays = [
+            _shaped(array, field.type, table, column)
+            for array, field, column in zip(batch.columns, schema, table.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _shaper(table: Table, column: Column) -> Callable[[pa.Array], pa.Array]:
-    arrow_type = column.arrow_field().type
-
-    def refuse(value: str) -> CarrierError:
-        return unfit_value(table, column, value)
-
-    def shape(array: pa.Array) -> pa.Array:
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        if pa.types.is_decimal(arrow_type):
-            return _decimals(array, arrow_type, refuse)
-        if array.type != arrow_type:
-            array = array.cast(arrow_type)
-        if unfit := _out_of_range(array):
-            raise refuse(unfit)
-        return array
-
-    return shape
-
-
-def _decimals(array: pa.Array, arrow_type: pa.DataType, refuse: Callable[[str], CarrierError]) -> pa.Array:
+def _shaped(array: pa.Array, arrow_type: pa.DataType, table: Table, column: Column) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
     try:
-        return array.cast(arrow_type)
+        array = array if array.type == arrow_type else array.cast(arrow_type)
+        unfit = _out_of_range(array)
     except pa.ArrowInvalid:
+        if not pa.types.is_decimal(arrow_type):
+            raise
         odd = array.filter(pc.is_in(array, pa.array(["NaN", "Infinity", "-Infinity"])))
-        raise refuse(odd[0].as_py() if len(odd) else "a number of another precision") from None
+        unfit = str(odd[0]) if len(odd) else "a number of another precision"
+    if unfit:
+        raise unfit_value(table, column, unfit)
+    return array
 
 
 def _out_of_range(array: pa.Array) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.batches import BatchShaper
+from snapshot_assets.databases.postgresql.batches import shaped
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import literal
@@ -74,9 +74,8 @@ class Scanner:
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        shaper = BatchShaper(scan.table)
         with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
-            yield (shaper.shape(batch) for batch in batches if batch.num_rows)
+            yield shaped((batch for batch in batches if batch.num_rows), scan.table)
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""

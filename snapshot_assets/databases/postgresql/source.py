@@ -20,7 +20,12 @@ class PostgresqlDatabase(Scanner):
     """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
-        address: Where to connect.
+        address: A `postgresql://` URI with any options that libpq takes, such as `sslmode`.
+
+    Raises:
+        DatabaseUnavailableError: The server cannot be reached.
+        DatabaseDeniedError: It refused the user, the password or the database.
+        ConsistencyLostError: The snapshot `address.consistency` is gone.
     """
 
     kind = "postgresql"
@@ -90,12 +95,7 @@ class _ExportedSnapshot:
         self._session = session
         self._alias = alias
         row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
-        self._token: str = row["token"]
-
-    @property
-    def token(self) -> str | None:
-        """The id of the exported snapshot."""
-        return self._token
+        self.token: str = row["token"]
 
     def check(self) -> None:
         """Check that the session is still open.
@@ -107,7 +107,7 @@ class _ExportedSnapshot:
             self._session.rows("SELECT 1 AS alive", "checking the held snapshot")
         except DatabaseError as cause:
             raise ConsistencyLostError(
-                f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self._token!r} has ended:"
+                f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self.token!r} has ended:"
                 f" {cause} Nothing more is exported in this run; start a new one.",
-                token=self._token,
+                token=self.token,
             ) from None

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.ddl.existing_columns import other_type, other_types_query
+from snapshot_assets.databases.postgresql.ddl.existing_columns import other_types
 from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
 from snapshot_assets.databases.postgresql.sql import literal
@@ -24,12 +24,13 @@ from snapshot_assets.format.relations import Table, TableName
 _STAGE = "snapshot_assets_stage"
 _PORTION_BYTES = 8 << 20
 _EXISTING = """
-SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name, CASE c.relkind
+SELECT n.nspname AS schema, c.relname AS name, ARRAY(
+        SELECT a.attname::text FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns, CASE c.relkind
     WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type'
     WHEN 'i' THEN 'index' WHEN 'I' THEN 'index' ELSE 'table' END AS what
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
+WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname
 """
 # The rows of a partitioned table are in its partitions; those of a hypertable are in its chunks, which inherit from it.
 _HAS_OWN_ROWS_ONLY = """
@@ -97,24 +98,15 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         """Describe those of the tables that exist; see `Target`."""
         if not tables:
             return {}
-        columns: dict[TableName, list[str]] = {}
-        kinds: dict[TableName, str] = {}
+        existing = {}
         for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
-            name = TableName(row["schema"], row["name"])
-            kinds[name] = row["what"]
-            names = columns.setdefault(name, [])
-            if row["column_name"] is not None:
-                names.append(row["column_name"])
-        return {
-            name: ExistingTable(tuple(columns[name]), kind == "table" and self._has_rows(name), kind)
-            for name, kind in kinds.items()
-        }
+            name, what = TableName(row["schema"], row["name"]), row["what"]
+            existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
+        return existing
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
         """Return the columns whose type differs from that in the tables; see `Target`."""
-        query = other_types_query(tables)
-        rows = self.rows(query, "comparing types") if query else []
-        return [other for row in rows if (other := other_type(row)) is not None]
+        return other_types(tables, self.rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -27,6 +27,13 @@ def extracted(uri: str, selection: Selection | None = None) -> DatabaseSchema:
         return DatabaseSchema.model_validate_json(database.extract(selection or Selection()).model_dump_json())
 
 
+def in_schemas(*scripts: str) -> str:
+    """Return scripts as one, each in a schema of its own."""
+    return "".join(
+        f"CREATE SCHEMA c{number}; SET search_path = c{number};\n{each}" for number, each in enumerate(scripts)
+    )
+
+
 def run(uri: str, statements: tuple[Statement, ...]) -> None:
     """Run statements one by one in one transaction, as a restore does."""
     with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():

@@ -6,10 +6,10 @@ accepted only where they cannot end the clause around them (`checked_sql`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.postgresql.ddl import keys, sequences, tables, types, views
+from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
@@ -50,36 +50,35 @@ def _define(context: RestoreContext) -> Definition:
     for each in schema.schemas:
         context.lose_uncarried(each.options)
     restored = {table.table_name: tables.as_restored(context, table) for table in schema.tables}
-    used = sequences.uses(context)
+    used = columns.sequence_uses(context)
     before = [*types.schemas(context), *types.extensions(context)]
-    for use in used.values():
-        before += sequences.create(use)
+    for use in used:
+        before += columns.create_sequence(use)
     for item in _creation_order(context):
         if isinstance(item, UserType):
             before += types.create(context, item)
         else:
             before += tables.create(context, restored[item.table_name])
-    for use in used.values():
-        before += sequences.own(use)
+    for use in used:
+        before += columns.own_sequence(use)
     after = list(_after(context, list(restored.values()), used))
     return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
 
 
-def _after(context: RestoreContext, restored: list[Table], used: sequences.Uses) -> Iterator[Statement]:
+def _after(
+    context: RestoreContext, restored: list[Table], used: Collection[columns.SequenceUse]
+) -> Iterator[Statement]:
     for table in restored:
         yield from keys.keys(context, table)
     for table in restored:
         yield from keys.checks(context, table)
     for table in restored:
-        comments = table.options.get("comments", {}).get("indexes", {})
-        yield from keys.indexes(context, table.table_name, list(table.indexes), comments)
-        yield from keys.partition_keys(context, table)
-        yield from keys.properties(context, table.table_name, table.options, table.table_name)
-    for use in used.values():
-        yield from sequences.advance(use)
+        yield from keys.indexes(context, table)
+    for use in used:
+        yield from columns.advance_sequence(use)
     for table in restored:
         yield from keys.foreign_keys(context, table)
-    yield from views.create(context, views.restorable(context))
+    yield from views.create(context)
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:

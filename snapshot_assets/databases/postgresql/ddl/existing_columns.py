@@ -8,7 +8,7 @@ either, because the server refuses a value that is too long. But a smaller scale
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -43,14 +43,12 @@ FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited 
 """
 
 
-def other_types_query(tables: Sequence[Table]) -> str:
-    """Return the query for columns that may have another type; "" if there are no columns to compare.
+def other_types(tables: Sequence[Table], run: Callable[[str, str], list[dict[str, Any]]]) -> list[OtherType]:
+    """Return the columns to which values of the expected type cannot be written.
 
     Args:
-        tables: Tables as the import would create them. Tables that the target does not have yield no row.
-
-    Returns:
-        A query, for whose rows `other_type` decides.
+        tables: Tables as the import would create them. Those that the target does not have are left out.
+        run: Returns the rows of a query, given with its purpose for messages.
     """
     rows = []
     for table in tables:
@@ -59,17 +57,12 @@ def other_types_query(tables: Sequence[Table]) -> str:
             if column.generated is None:
                 values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
                 rows.append(f"({', '.join(map(literal, values))})")
-    return _QUERY.format(rows=", ".join(rows)) if rows else ""
-
-
-def other_type(row: Mapping[str, Any]) -> OtherType | None:
-    """Return the column of a row if values of the expected type cannot be written to it, else None."""
-    name, column = TableName(row["schema"], row["name"]), row["column"]
-    if row["generated"]:
-        return OtherType(name, column, f"{row['found']}, generated", row["expected"])
-    if row["same"] and not _rounds(row["found"], row["made_of"]):
-        return None
-    return OtherType(name, column, row["found"], row["expected"])
+    others = []
+    for row in run(_QUERY.format(rows=", ".join(rows)), "comparing types") if rows else ():
+        if row["generated"] or not row["same"] or _rounds(row["found"], row["made_of"]):
+            found = f"{row['found']}, generated" if row["generated"] else row["found"]
+            others.append(OtherType(TableName(row["schema"], row["name"]), row["column"], found, row["expected"]))
+    return others
 
 
 def _rounds(found: str, expected: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment, part_name
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment
 from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
@@ -23,7 +23,7 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
         for part in context.partitions(table):
-            needed.update(sequence["schema"] for sequence in part.get("sequences", ()))
+            needed.update(sequence["schema"] for sequence in part.options.get("sequences", ()))
         needed.update(kind.schema_name for kind in table.types)
     for view in schema.views:
         needed.update(kind.schema_name for kind in view_types(view.options))
@@ -159,6 +159,6 @@ def collate(collation: str | None, what: str) -> str:
 
 def needed_tables(context: RestoreContext, row_types: Sequence[Sequence[str]]) -> list[TableName]:
     """Return the tables whose row types are used; for a partition, its table."""
-    owners = {part_name(part): name for name, table in context.tables.items() for part in context.partitions(table)}
+    owners = {part.name: name for name, table in context.tables.items() for part in context.partitions(table)}
     relations = [TableName(*name) for name in row_types if name[0] not in ("pg_catalog", "information_schema")]
     return [owners.get(relation, relation) for relation in relations]

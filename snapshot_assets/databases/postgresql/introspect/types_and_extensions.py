@@ -6,7 +6,7 @@ Types are enums, domains, composites and ranges that columns use, also through a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -156,24 +156,19 @@ def _used(
     return UsedTypes(tuple(types), {name: schemas[name] for name in sorted(extensions)}, tuple(sorted(relations)))
 
 
-def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the rows of all types that the roots use, each type after its parts."""
-    ordered: dict[int, dict[str, Any]] = {}
-    open_: set[int] = set()
-    stack = [(oid, False) for oid in sorted(roots, reverse=True)]
-    while stack:
-        oid, entered = stack.pop()
-        if oid in ordered:
-            continue
-        row = rows[oid]
-        if entered:
-            ordered[oid] = row
-        elif oid not in open_:
-            open_.add(oid)
-            stack.append((oid, True))
-            # Also below types that an extension or a table owns: those of the user may follow.
-            stack.extend((child, False) for child in sorted(row["children"], reverse=True))
-    return list(ordered.values())
+def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all types that the roots use, each type after its parts."""
+    visited: set[int] = set()
+
+    def visit(oids: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for oid in sorted(oids):
+            if oid not in visited:
+                visited.add(oid)
+                # Also below types that an extension or a table owns: those of the user may follow.
+                yield from visit(rows[oid]["children"])
+                yield rows[oid]
+
+    return visit(roots)
 
 
 def _user_type(row: dict[str, Any]) -> UserType:
