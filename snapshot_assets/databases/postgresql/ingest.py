@@ -92,12 +92,7 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> PostgresqlIng
 
 
 def restored(value: str, type_text: str) -> str:
-    """Return the SQL expression that converts text to a column's type.
-
-    Args:
-        value: SQL of the text.
-        type_text: The type in the column's document.
-    """
+    """Return the SQL expression that converts text to a column's type."""
     if function := _INPUTS.get(type_text):
         return f"pg_catalog.{function}(pg_catalog.textout({value}))"
     return f"{value}::{type_text}"

@@ -33,16 +33,7 @@ class PostgresqlTimeColumn(TimeColumn):
 
     @classmethod
     def typed(cls, name: str, kind: str, zone: str) -> Self:
-        """Return a time index.
-
-        Args:
-            name: The column.
-            kind: Its base type, one of `types`.
-            zone: IANA zone in which a time without a zone is read.
-
-        Raises:
-            PlanError: There is no such zone.
-        """
+        """Return a time index of a base type, one of `types`; see `of`."""
         known_zone(zone)
         return cls(identifier(name), kind, zone)
 
@@ -57,11 +48,7 @@ class PostgresqlTimeColumn(TimeColumn):
         return f"({self.name} IS NULL OR NOT {self.finite})"
 
     def bounds_query(self, source: str) -> str:
-        """Return the query of the least and greatest finite time, in microseconds since 1970.
-
-        Args:
-            source: The FROM item of the table.
-        """
+        """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970."""
         finite = f"{self.name} > '-infinity' AND {self.name} < 'infinity'"
         least, greatest = f"pg_catalog.min({self.name})", f"pg_catalog.max({self.name})"
         ends = f"SELECT {least} AS low, {greatest} AS high FROM {source} WHERE {finite}"

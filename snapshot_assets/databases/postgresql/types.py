@@ -100,12 +100,7 @@ class SourceType:
 
 
 def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[pa.DataType, Carrier]:
-    """Return the Arrow type and the carrier of a column.
-
-    Args:
-        source: The column's type.
-        override: Carrier that the plan asks for, if any.
-        column: `schema.table.column`, for messages.
+    """Return the Arrow type and the carrier of a column; `override` is the carrier that the plan asks for.
 
     Raises:
         UnsupportedTypeError: The type is a pseudo-type.
@@ -136,11 +131,6 @@ def expression(column: str, source: SourceType, carrier: Carrier) -> str:
 
     Decimals and enums are read as text too: the driver reads numeric slowly, and knows only the enums that existed when
     it connected.
-
-    Args:
-        column: The column's name.
-        source: The column's type.
-        carrier: The carrier in its document.
     """
     value = identifier(column)
     if source.domain:

@@ -80,9 +80,7 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
 def is_closed(text: str, *, commas: bool) -> bool:
     """Return whether SQL text cannot end the clause around it: it closes every parenthesis, string and comment itself.
 
-    Args:
-        text: SQL text.
-        commas: Whether commas may stand outside of parentheses.
+    With `commas`, these may stand outside of parentheses.
     """
     depth = place = 0
     if "\0" in text:  # the driver would end the statement there
@@ -159,14 +157,7 @@ def exclusion(definition: str, what: str) -> str:
 
 
 def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
-    """Return the statement that creates an index, and whether it has neither expressions nor a predicate.
-
-    Args:
-        definition: The source's statement.
-        name: The index.
-        table: Its table.
-        what: The index, for messages.
-    """
+    """Return the statement that creates an index, and whether it has neither expressions nor a predicate."""
     match = _INDEX.fullmatch(definition.strip().removesuffix(";"))
     if (
         match is None

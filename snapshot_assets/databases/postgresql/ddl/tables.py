@@ -93,15 +93,7 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
 
 
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
-    """Yield the statements that create a table, its partitions, and their comments.
-
-    Args:
-        context: What is restored.
-        table: The table, from `as_restored`.
-
-    Raises:
-        RestoreError: SQL text of the document has another form than expected.
-    """
+    """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
     relation, name, options = Relation.from_document(table), table.table_name, table.options
     what = f"table {name}"
     _record_lost(context, table)

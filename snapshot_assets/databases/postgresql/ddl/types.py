@@ -136,20 +136,16 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
         inner, tail = text.check_parts(check["definition"], label)
         clause = f"CONSTRAINT {identifier(check['name'])} CHECK {inner}"
         if tail:
-            later.append(_domain_constraint(name, check["name"], f"ADD {clause}{tail}", label))
+            exists = (
+                f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(check['name'])}"
+                f" AND k.contypid = {literal(qualified(name))}::pg_catalog.regtype"
+            )
+            later.append(Statement(label, f"ALTER DOMAIN {qualified(name)} ADD {clause}{tail}", unless=exists))
         else:
             parts.append(clause)
         place = f"{identifier(check['name'])} ON DOMAIN {qualified(name)}"
         later += comment("CONSTRAINT", place, check.get("comment"), label, None)
     return " ".join(parts), later
-
-
-def _domain_constraint(domain: TableName, name: str, action: str, what: str) -> Statement:
-    exists = (
-        f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
-        f" AND k.contypid = {literal(qualified(domain))}::pg_catalog.regtype"
-    )
-    return Statement(what, f"ALTER DOMAIN {qualified(domain)} {action}", unless=exists)
 
 
 def collate(collation: str | None, what: str) -> str:

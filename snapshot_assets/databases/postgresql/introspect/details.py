@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.columns import read_columns
+from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_sequences
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
-from snapshot_assets.databases.postgresql.introspect.sequences import read_sequences
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import oid_array
@@ -104,8 +103,8 @@ def read_details(
     Args:
         session: Where to read.
         relations: Every relation of the database.
-        tables: Relations that are exported as tables.
-        views: Views that are exported as views.
+        tables: Those that are exported as tables.
+        views: Those that are exported as views.
     """
     with_rows = {each.oid: each for table in tables for each in (table, *table.partitions)}
     every = with_rows | {view.oid: view for view in views}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from snapshot_assets.databases.postgresql.introspect.columns import recorded_identity_sequences
 from snapshot_assets.databases.postgresql.introspect.relations import KINDS, SourceRelation
-from snapshot_assets.databases.postgresql.introspect.sequences import recorded_identity_sequences
 from snapshot_assets.format.relations import TableName
 
 _STORAGE = ("persistence", "access_method", "tablespace", "storage_parameters", "toast_storage_parameters")

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
-from snapshot_assets.databases.postgresql.introspect.sequences import SourceSequence
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, SourceSequence
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.sql import literal, oid_array
