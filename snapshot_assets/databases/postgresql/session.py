@@ -168,9 +168,7 @@ class PostgresqlSession(PostgresqlConnection):
         recoveries: Number of errors after which the session went back to its start and lost its locks.
 
     Raises:
-        DatabaseUnavailableError: The server cannot be reached.
-        DatabaseDeniedError: It refused the user or password.
-        ConsistencyLostError: The exported snapshot is gone.
+        ConsistencyLostError: The exported snapshot is gone. See `PostgresqlConnection` for others.
     """
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:

@@ -15,14 +15,12 @@ from snapshot_assets.format.relations import Table, TableName
 def keys(context: RestoreContext, table: Table) -> Iterator[Statement]:
     """Yield the primary key and the unique constraints."""
     relation, primary = Relation.from_document(table), table.primary_key
-    if primary is not None:
-        label = f"primary key {primary.name}" if primary.name else "primary key"
-        definition = primary.definition or f"PRIMARY KEY ({_names(primary.columns)})"
-        yield from _constraint(context, relation, primary.name, definition, f"{label} of {relation.name}", key=True)
-    for unique in table.unique:
-        definition = unique.definition or f"UNIQUE ({_names(unique.columns)})"
-        what = f"unique constraint {unique.name} of {relation.name}"
-        yield from _constraint(context, relation, unique.name, definition, what, key=True)
+    for key in (primary, *table.unique):
+        if key is not None:
+            kind, clause = ("primary key", "PRIMARY KEY") if key is primary else ("unique constraint", "UNIQUE")
+            what = f"{kind} {key.name} of {relation.name}" if key.name else f"{kind} of {relation.name}"
+            definition = key.definition or f"{clause} ({_names(key.columns)})"
+            yield from _constraint(context, relation, key.name, definition, what, key=True)
 
 
 def checks(context: RestoreContext, table: Table) -> Iterator[Statement]:

@@ -34,9 +34,7 @@ WITH RECURSIVE used (type) AS (
 SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
     obj_description(t.oid, 'pg_type') AS comment, c.relkind::text AS relation_kind,
     ARRAY(SELECT x.type::int8 FROM ({_CHILDREN.format(type="t.oid")}) x (type)) AS children,
-    (SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
-     WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
-        AND d.refclassid = 'pg_extension'::regclass) AS extension,
+    e.extname::text AS extension, en.nspname::text AS extension_schema,
     CASE t.typtype WHEN 'e' THEN
         ARRAY(SELECT l.enumlabel::text FROM pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)
     END AS labels,
@@ -76,12 +74,11 @@ FROM pg_type t JOIN used ON used.type = t.oid
 JOIN pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_class c ON c.oid = t.typrelid
 LEFT JOIN pg_type b ON b.oid = t.typbasetype
+LEFT JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+    AND d.refclassid = 'pg_extension'::regclass
+LEFT JOIN pg_extension e ON e.oid = d.refobjid
+LEFT JOIN pg_namespace en ON en.oid = e.extnamespace
 ORDER BY t.oid
-"""
-
-_EXTENSION_SCHEMAS = """
-SELECT e.extname::text AS name, n.nspname::text AS schema
-FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
 """
 
 _USED_EXTENSIONS = """
@@ -99,11 +96,12 @@ WITH parts (relation, class, oid) AS (
     SELECT r.ev_class, 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r
     WHERE r.ev_class = ANY ({oids}) AND r.rulename = '_RETURN'
 )
-SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name
+SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name, n.nspname::text AS schema
 FROM parts p
 JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid
 JOIN pg_depend x ON x.classid = d.refclassid AND x.objid = d.refobjid AND x.deptype = 'e'
 JOIN pg_extension e ON x.refclassid = 'pg_extension'::regclass AND e.oid = x.refobjid
+JOIN pg_namespace n ON n.oid = e.extnamespace
 """
 
 _KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]]
@@ -134,26 +132,23 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     """
     oids = sorted({oid for used in roots.values() for oid in used})
     rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
-    extensions: dict[int, set[str]] = {relation: set() for relation in roots}
+    extensions: dict[int, dict[str, str]] = {relation: {} for relation in roots}
     for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
-        extensions[row["relation"]].add(row["name"])
-    schemas = {row["name"]: row["schema"] for row in session.rows(_EXTENSION_SCHEMAS, "listing extensions")}
-    return {relation: _used(rows, used, extensions[relation], schemas) for relation, used in roots.items()}
+        extensions[row["relation"]][row["name"]] = row["schema"]
+    return {relation: _used(rows, used, extensions[relation]) for relation, used in roots.items()}
 
 
-def _used(
-    rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: set[str], schemas: Mapping[str, str]
-) -> UsedTypes:
+def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: dict[str, str]) -> UsedTypes:
     types: list[UserType] = []
     relations: set[TableName] = set()
     for row in _needed_first(rows, roots):
         if row["extension"] is not None:
-            extensions.add(row["extension"])
+            extensions[row["extension"]] = row["extension_schema"]
         elif row["kind"] == "c" and row["relation_kind"] != "c":
             relations.add(TableName(row["schema"], row["name"]))
         elif row["kind"] in _KINDS and row["schema"] not in ("pg_catalog", "information_schema"):
             types.append(_user_type(row))
-    return UsedTypes(tuple(types), {name: schemas[name] for name in sorted(extensions)}, tuple(sorted(relations)))
+    return UsedTypes(tuple(types), dict(sorted(extensions.items())), tuple(sorted(relations)))
 
 
 def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> Iterator[dict[str, Any]]:
