@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -101,20 +102,17 @@ def restored(value: str, type_text: str) -> str:
 def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
     """Return a batch whose given columns are JSON text."""
     arrays = [
-        json_texts(array) if name in columns else array
+        _json_texts(array) if name in columns else array
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def json_texts(array: pa.Array) -> pa.Array:
+def _json_texts(array: pa.Array) -> pa.Array:
     """Return each value as JSON text; NULL stays NULL."""
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     values = array.cast(_with_text_leaves(array.type)).to_pylist()
-    return pa.array([None if value is None else _json(value) for value in values], pa.string())
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
 
 
 def _with_text_leaves(kind: pa.DataType) -> pa.DataType:

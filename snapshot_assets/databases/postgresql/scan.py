@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 from snapshot_assets.databases.carriers import unfit_value
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
 from snapshot_assets.format.relations import Column, Table, TableName
 

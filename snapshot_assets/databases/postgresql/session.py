@@ -2,13 +2,15 @@
 
 A session is one read-only REPEATABLE READ transaction, so all that one `Database` reads belongs to one state. A
 savepoint at its start lets it keep that state after an error.
+
+Statements contain their values: with bound parameters the driver would not use COPY, but a much slower protocol.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,8 +20,8 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
 SETTINGS = {
@@ -72,6 +74,11 @@ def secrets_of(uri: str) -> tuple[str, ...]:
         secrets.update(value for name in ("password", "sslpassword") for value in options.get(name, ()))
     secrets |= {unquote(value) for value in secrets}
     return tuple(sorted(filter(None, secrets), key=len, reverse=True))
+
+
+def oid_array(oids: Iterable[int]) -> str:
+    """Return an `oid[]` constant."""
+    return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
 
 
 class PostgresqlConnection:

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets.databases.streams import Feed
 from snapshot_assets.databases.target import ExistingTable, OtherType

@@ -8,8 +8,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.sql import instant, literal
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.time_column import TimeColumn, known_zone
 from snapshot_assets.format.relations import Table
 
@@ -78,7 +77,7 @@ class PostgresqlTimeColumn(TimeColumn):
     def _bound(self, moment: datetime) -> str:
         """Return a moment as a constant of the column's type; for a date, the first one that is not before it."""
         if self.type == "timestamptz":
-            return instant(moment)
+            return self._instant_constant(moment)
         local = moment.astimezone(UTC).replace(tzinfo=None)
         if self.type == "timestamp":
             return f"{literal(local.isoformat())}::pg_catalog.timestamp"
@@ -92,7 +91,7 @@ class PostgresqlTimeColumn(TimeColumn):
 
     @staticmethod
     def _instant_constant(moment: datetime) -> str:
-        return instant(moment)
+        return f"{literal(moment.isoformat())}::pg_catalog.timestamptz"
 
     @staticmethod
     def _microseconds(instant: str) -> str:

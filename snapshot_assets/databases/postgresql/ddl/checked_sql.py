@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 
@@ -207,7 +206,7 @@ def _parameters(values: object, what: str) -> Iterator[str]:
         name, separator, value = str(parameter).partition("=")
         if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise refusal(what, parameter, "a storage parameter")
-        yield f"{name}={literal(value).strip()}"
+        yield f"{name}={literal(value)}"
 
 
 def drawn_from(default: str | None) -> TableName | None:

@@ -15,8 +15,7 @@ from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, comment
 from snapshot_assets.databases.postgresql.ddl.types import collate
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Column, Sequence, Table, TableName
 
@@ -46,7 +45,7 @@ def default(expression: str, place: str) -> str:
     """Return the expression of a default."""
     sequence = text.drawn_from(expression)
     if sequence is not None:
-        return f"nextval({literal(qualified(sequence)).strip()}::regclass)"
+        return f"nextval({literal(qualified(sequence))}::regclass)"
     return text.expression(expression, f"default of {place}")
 
 
@@ -119,37 +118,25 @@ class SequenceUse:
 def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
     """Return every sequence of the snapshot."""
     by_name: dict[TableName, SequenceUse] = {}
-    for name, table in context.tables.items():
-        comments = table.options.get("comments", {}).get("sequences", {})
-        own = identity_sequences(table)
+
+    def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
+        use = by_name.setdefault(TableName(sequence.schema_name, sequence.name), SequenceUse(sequence))
+        use.tables.add(table.table_name)
+        use.identity = use.identity or sequence in identity_sequences(table).values()
+        use.comment = table.options.get("comments", {}).get("sequences", {}).get(str(use.name), use.comment)
+        column = next((column for column in table.columns if column.name == sequence.column), None)
+        if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
+            use.columns.append((relation.name, column.name))
+        if sequence.owned and use.owner is None:
+            use.sequence, use.owner = sequence, relation
+
+    for table in context.tables.values():
         for sequence in table.sequences:
-            use = _use(by_name, sequence, name)
-            use.identity = use.identity or sequence in own.values()
-            use.comment = comments.get(str(use.name), use.comment)
-            defaults = {column.name: column.default for column in table.columns}
-            _add_user(use, sequence, Relation.from_document(table), table, defaults)
+            add(sequence, table, Relation.from_document(table), {each.name: each.default for each in table.columns})
         for part in context.partitions(table):
             for document in part.options.get("sequences", ()):
-                sequence = Sequence.model_validate(document)
-                use = _use(by_name, sequence, name)
-                _add_user(use, sequence, part, table, part.options.get("defaults", {}))
+                add(Sequence.model_validate(document), table, part, part.options.get("defaults", {}))
     return by_name.values()
-
-
-def _use(by_name: dict[TableName, SequenceUse], sequence: Sequence, table: TableName) -> SequenceUse:
-    use = by_name.setdefault(TableName(sequence.schema_name, sequence.name), SequenceUse(sequence))
-    use.tables.add(table)
-    return use
-
-
-def _add_user(
-    use: SequenceUse, sequence: Sequence, relation: Relation, table: Table, defaults: Mapping[str, str | None]
-) -> None:
-    column = next((column for column in table.columns if column.name == sequence.column), None)
-    if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
-        use.columns.append((relation.name, column.name))
-    if sequence.owned and use.owner is None:
-        use.sequence, use.owner = sequence, relation
 
 
 def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 

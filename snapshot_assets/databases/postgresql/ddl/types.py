@@ -7,8 +7,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName, UserType
 
@@ -68,7 +67,7 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     )
     later: list[Statement] = []
     if kind.kind == "enum":
-        labels = ", ".join(literal(label).strip() for label in kind.labels)
+        labels = ", ".join(map(literal, kind.labels))
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
         sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"

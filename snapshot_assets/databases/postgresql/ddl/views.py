@@ -8,8 +8,7 @@ from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings
 from snapshot_assets.databases.postgresql.ddl.keys import index, properties
 from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital, comment
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Index, TableName, View
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.databases.postgresql.types import SourceType
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import DatabaseDeniedError

@@ -8,8 +8,7 @@ from typing import Any
 from snapshot_assets.databases.postgresql.introspect.columns import read_columns, read_sequences
 from snapshot_assets.databases.postgresql.introspect.relations import SourceRelation
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import read_types
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.format.relations import TableName
 
 _CONSTRAINTS = """

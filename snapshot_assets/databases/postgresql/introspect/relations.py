@@ -8,8 +8,8 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, SourceSequence
 from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal, oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName, UserType
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.format.relations import TableName, UserType
 
 _CHILDREN = """
