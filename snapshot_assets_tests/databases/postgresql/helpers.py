@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql import open as open_postgresql
-from snapshot_assets.databases.postgresql.ingest import ingest
 from snapshot_assets.databases.postgresql.session import SETTINGS
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
-from snapshot_assets.databases.sql import identifier
 from snapshot_assets.format.relations import Carrier, Table, TableName
 
 Run = Callable[[str], list[tuple[Any, ...]]]
@@ -42,6 +41,12 @@ def client(uri: str) -> Iterator[Run]:
         for name in ("DateStyle", "IntervalStyle", "TimeZone", "lc_monetary"):
             run(f"SET {name} = '{SETTINGS[name]}'")
         yield run
+
+
+def execute(uri: str, *statements: str) -> None:
+    with client(uri) as run:
+        for statement in statements:
+            run(statement)
 
 
 def table_of(
@@ -75,17 +80,6 @@ def read_scan(database: Database, scan: Scan) -> pa.Table:
 
 
 def load(uri: str, table: Table, rows: pa.Table, into: str) -> None:
-    """Load rows through a staging table, as a restore does."""
-    ingests = {column.name: ingest(column) for column in table.columns}
-    definitions = ", ".join(f"{identifier(name)} {how.type}" for name, how in ingests.items())
-    values = ", ".join(how.value for how in ingests.values())
-    converted = rows.cast(pa.schema([(name, how.arrow_type) for name, how in ingests.items()]))
-    with adbc.connect(uri, autocommit=True) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE TABLE loaded ({definitions})")
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest("loaded", converted, mode="append")
-        with connection.cursor() as cursor:
-            cursor.execute("SET lc_monetary = 'C'")
-            cursor.execute(f"INSERT INTO {into} SELECT {values} FROM loaded")
-            cursor.execute("DROP TABLE loaded")
+    """Load rows into another table of schema `public`, as a restore does."""
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
+        target._insert(table.model_copy(update={"name": into}), rows.to_batches())

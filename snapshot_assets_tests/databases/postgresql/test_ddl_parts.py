@@ -54,6 +54,13 @@ def test_without_expressions_no_sql_of_the_snapshot_runs_and_all_of_it_is_report
         'nextval(\'"Größe ""X""".select_id_seq\'::regclass)',
         "nextval('shared'::regclass)",
     }
+    # Constants and names are restored.
+    partitions = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'listed_a'"
+    assert lines(postgresql_server, postgresql_database, partitions) == ["FOR VALUES IN ('a')"]
+    keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
+    assert lines(postgresql_server, postgresql_database, keys) == ["8"]
+    indexes = "SELECT indexname FROM pg_indexes WHERE indexname IN ('by_at', 'by_vector', 'label_once') ORDER BY 1"
+    assert lines(postgresql_server, postgresql_database, indexes) == ["by_at", "by_vector", "label_once"]
     views = "SELECT count(*) FROM pg_views WHERE schemaname IN ('public', 'sales')"
     assert lines(postgresql_server, postgresql_database, views) == ["0"]
     text = "\n".join(lost)
@@ -80,18 +87,6 @@ def test_without_expressions_generated_columns_become_plain_ones(everything: Dat
     assert plain.column("doubled").generated is None
     generated = {table.table_name: table for table in define(everything).tables}[orders]
     assert generated.column("taxed").generated == "(amount * 1.21)"
-
-
-def test_without_expressions_constants_and_names_are_restored(
-    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
-) -> None:
-    restore(everything, postgresql_database, expressions=False)
-    partitions = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'listed_a'"
-    assert lines(postgresql_server, postgresql_database, partitions) == ["FOR VALUES IN ('a')"]
-    keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
-    assert lines(postgresql_server, postgresql_database, keys) == ["8"]
-    indexes = "SELECT indexname FROM pg_indexes WHERE indexname IN ('by_at', 'by_vector', 'label_once') ORDER BY 1"
-    assert lines(postgresql_server, postgresql_database, indexes) == ["by_at", "by_vector", "label_once"]
 
 
 # A part of a schema

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client, opened, read, table_of
+from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets_tests.databases.postgresql.helpers import client, opened
 from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
@@ -42,56 +42,12 @@ def test_the_documents_of_everything_do_not_change(everything: DatabaseSchema) -
     assert documents == json.loads(Path(__file__).with_name("everything.json").read_text())
 
 
-def test_the_last_value_of_a_sequence_comes_before_its_next_value(postgresql_database: str) -> None:
-    with client(postgresql_database) as run:
-        run("CREATE TABLE t (never_used serial, restarted serial, used serial)")
-        run("ALTER SEQUENCE t_restarted_seq RESTART WITH 50")
-        run("SELECT setval('t_used_seq', 7)")
-    with opened(postgresql_database) as database:
-        assert [sequence.last_value for sequence in table_of(database).sequences] == [None, 49, 7]
-
-
-def test_a_table_is_read_without_the_rows_of_tables_that_inherit_from_it(
-    everything_uri: str, everything: DatabaseSchema
-) -> None:
-    with opened(everything_uri) as database:
-        rows = {name: read(database, everything.table(TableName("sales", name))) for name in ("base", "inheriting")}
-    assert rows["base"].to_pylist() == [{"a": 1, "b": 1, "c": 1}]
-    assert rows["inheriting"].to_pylist() == [{"a": 7, "b": 2, "c": 1, "d": 3}]
-
-
-def test_a_selected_view_is_exported_as_a_table(everything_uri: str) -> None:
-    name = TableName("public", "z_view")
-    with opened(everything_uri) as database:
-        document = database.extract(Selection(tables=(name,)))
-        table = document.table(name)
-        assert sorted(read(database, table)["id"].to_pylist()) == [10, 12, 14]
-    assert document.views == ()
-    assert table.options["relation"] == "view"
-
-
 def test_a_selected_schema_includes_its_tables_and_views(everything_uri: str, everything: DatabaseSchema) -> None:
     with opened(everything_uri) as database:
         document = database.extract(Selection(schemas=("sales",)))
     assert [schema.name for schema in document.schemas] == ["sales"]
     assert document.tables == tuple(table for table in everything.tables if table.schema_name == "sales")
     assert document.views == tuple(view for view in everything.views if view.schema_name == "sales")
-
-
-def test_generated_and_identity_columns_are_read_as_values(everything_uri: str, everything: DatabaseSchema) -> None:
-    with opened(everything_uri) as database:
-        rows = read(database, everything.table(TableName("public", "orders")))
-    assert sorted(rows["id"].to_pylist()) == [10, 12, 14]
-    assert sorted(rows["doubled"].to_pylist()) == ["4.00", "6.00", "8.00"]
-
-
-def test_empty_schemas_have_documents(postgresql_database: str) -> None:
-    with client(postgresql_database) as run:
-        run("CREATE SCHEMA bare")
-    with opened(postgresql_database) as database:
-        document = database.extract(Selection())
-    assert [schema.name for schema in document.schemas] == ["bare", "public"]
-    assert (document.tables, document.views) == ((), ())
 
 
 def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None:

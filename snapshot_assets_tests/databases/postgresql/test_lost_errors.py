@@ -78,8 +78,7 @@ def test_an_error_that_does_not_recur_is_transient(database: str) -> None:
     assert "reading public.passing failed: the server ended the query before its first row" in str(error)
 
 
-@pytest.mark.parametrize("first", ["", "short"])
-@pytest.mark.parametrize("column", ["bytea", "text"])
+@pytest.mark.parametrize(("column", "first"), [("bytea", ""), ("text", "short")])
 def test_the_error_of_a_value_that_explain_does_not_read_is_reported(
     postgresql_server: PostgresqlServer, postgresql_database: str, column: str, first: str
 ) -> None:

@@ -15,7 +15,7 @@ from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, Tim
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
 from snapshot_assets.format.relations import Carrier, Column, Table, TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute
 
 T = TableName("public", "t")
 TABLE = Table(
@@ -113,38 +113,6 @@ def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgr
     assert not target.existing([T])[T].has_rows
 
 
-def test_a_second_import_into_the_same_tables_returns_the_newest_one_and_changes_nothing(started):
-    assert started.begin(record(2), [CREATE], "") == record()
-    assert started.begin(record(2), [], record().id) == record(2)
-    assert [each.id for each in started.imports()] == [record().id, record(2).id]
-
-
-def test_a_file_in_the_ledger_is_not_read_again(started, postgresql_database):
-    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
-
-    def never() -> Iterator[pa.RecordBatch]:
-        raise AssertionError("read again")
-        yield
-
-    assert started.load(entry("data/1/a.parquet"), TABLE, never()) is None
-    assert stored(postgresql_database) == [1, 2, 3]
-    [loaded] = started.loaded("loc")
-    assert (loaded.path, loaded.rows, loaded.chunk) == ("data/1/a.parquet", 3, 1)
-
-
-def test_an_error_of_the_batches_is_raised_and_rolls_the_file_back(started, postgresql_database):
-
-    def failing() -> Iterator[pa.RecordBatch]:
-        yield rows(1)
-        raise DatabaseError("the file broke off")
-
-    with pytest.raises(DatabaseError, match="the file broke off"):
-        started.load(entry("data/1/a.parquet"), TABLE, failing())
-    assert stored(postgresql_database) == []
-    assert started.loaded("loc") == []
-    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1)]) == 1
-
-
 def test_columns_that_the_driver_cannot_write_go_through_a_staging_table(target, postgresql_database):
     target.begin(record(), [CREATE_STAGED], "")
     assert target.load(entry("data/1/a.parquet"), STAGED, [rows(7, table=STAGED)]) == 1
@@ -210,8 +178,7 @@ def test_rows_to_which_other_tables_refer_are_not_deleted(started, postgresql_da
         run(f"ALTER TABLE public.part ADD FOREIGN KEY (n) REFERENCES public.t (n) ON DELETE {action}")
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 2), ('2025-01-01', NULL)")
     assert replaced(started, [rows(1)]) == 1  # no row refers to that window
-    with client(postgresql_database) as run:
-        run("INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
+    execute(postgresql_database, "INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
     with pytest.raises(RestoreError, match=r"foreign key part_n_fkey of public\.theirs refers to rows of public\.t"):
         replaced(started, [rows(1)], path="data/1/c.parquet")
     with client(postgresql_database) as run:
@@ -301,13 +268,6 @@ def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(start
     started.finish(record(), [index])
     assert started.imports()[0].finished
     started.finish(record(), [index])  # nothing is made twice
-
-
-def test_forgetting_drops_only_the_ledger(started):
-    started.forget()
-    assert started.imports() == []
-    assert T in started.existing([T])
-    started.forget()
 
 
 def test_rows_without_columns_are_loaded(target):
