@@ -15,7 +15,7 @@ from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb import test_types
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, schema_dump
 from snapshot_assets_tests.databases.postgresql.test_types import every_type
 from snapshot_assets_tests.databases.restores import extracted
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer

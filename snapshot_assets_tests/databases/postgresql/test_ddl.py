@@ -9,13 +9,14 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, Selection
 from snapshot_assets.format.relations import DatabaseSchema, TableName
-from snapshot_assets_tests.databases.postgresql.helpers import opened
-from snapshot_assets_tests.databases.postgresql.restored import (
+from snapshot_assets_tests.databases.postgresql.helpers import (
     EVERYTHING,
     ROWS,
     extracted,
     in_schemas,
+    opened,
     restore,
+    restored_alike,
     run,
     schema_dump,
 )
@@ -34,11 +35,7 @@ def documents(schema: DatabaseSchema) -> dict[str, Any]:
 def test_everything_is_restored_as_pg_dump_prints_it(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.psql_script(source, EVERYTHING)
-    schema = extracted(source)
-    assert restore(schema, target).lost == ()
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    _, target, schema = restored_alike(postgresql_server, make_postgresql_database, EVERYTHING)
     assert documents(extracted(target)) == documents(schema)
 
 
@@ -63,13 +60,10 @@ def test_rows_are_loaded_between_the_statements_before_and_after(
 def test_every_type_is_restored_as_pg_dump_prints_it(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(TYPES))
-    postgresql_server.psql_script(source, f"{DEFINITIONS} CREATE TABLE t ({columns});")
+    script = f"{DEFINITIONS} CREATE TABLE t ({columns});"
     untimed = Selection(time_columns={TableName("public", "t"): None})
-    schema = extracted(source, untimed)
-    assert restore(schema, target).lost == ()
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
+    _, target, schema = restored_alike(postgresql_server, make_postgresql_database, script, untimed)
     assert documents(extracted(target, untimed)) == documents(schema)
 
 
@@ -145,13 +139,9 @@ CREATE INDEX never_whole ON ONLY p (a);
 def test_every_index_is_attached_as_in_the_source(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
     script = in_schemas(PRIMARY_KEY, UNIQUE, PLAIN, DEEP, DEEP_CONSTRAINT, CONSTRAINT_OF_THE_TABLE, INVALID)
-    postgresql_server.psql_script(source, script)
-    schema = extracted(source)
-    assert restore(schema, target).lost == ()
+    source, target, schema = restored_alike(postgresql_server, make_postgresql_database, script)
     assert postgresql_server.psql(target, INDEXES) == postgresql_server.psql(source, INDEXES)
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
     assert extracted(target) == schema
 
 

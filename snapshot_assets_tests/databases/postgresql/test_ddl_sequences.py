@@ -5,7 +5,13 @@ from __future__ import annotations
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.duckdb import type_for as duckdb_type_for
 from snapshot_assets.databases.postgresql.ddl import define
-from snapshot_assets_tests.databases.postgresql.restored import extracted, in_schemas, restore, run, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import (
+    extracted,
+    in_schemas,
+    restore,
+    restored_alike,
+    run,
+)
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 SERIAL = """
@@ -64,22 +70,11 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass A
 def test_an_identity_column_draws_from_the_sequence_that_it_drew_from(
     postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
 ) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    script = in_schemas(
-        SERIAL,
-        SERIAL_TURNED,
-        RENAMED,
-        NAMES_EXCHANGED,
-        OF_ANOTHER_COLUMN,
-        IN_ANOTHER_SCHEMA,
-        PARTITIONED,
-        DRAWN_BY_ANOTHER,
-    )
-    postgresql_server.psql_script(source, script)
-    restore(extracted(source), target)
+    every = (SERIAL, SERIAL_TURNED, RENAMED, NAMES_EXCHANGED, OF_ANOTHER_COLUMN, IN_ANOTHER_SCHEMA, PARTITIONED)
+    script = in_schemas(*every, DRAWN_BY_ANOTHER)
+    source, target, _ = restored_alike(postgresql_server, make_postgresql_database, script)
     assert postgresql_server.psql(target, DRAWN) == postgresql_server.psql(source, DRAWN)
     assert postgresql_server.psql(target, STANDS) == postgresql_server.psql(source, STANDS)
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
 
 
 def test_restored_rows_advance_only_the_identity_sequence(

@@ -9,8 +9,7 @@ import pytest
 
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.format.relations import DatabaseSchema
-from snapshot_assets_tests.databases.postgresql.helpers import client, opened
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, client, opened
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 NOT_CARRIED = """

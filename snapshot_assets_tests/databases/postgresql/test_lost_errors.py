@@ -16,8 +16,7 @@ from snapshot_assets.errors import (
     SnapshotError,
     TransientError,
 )
-from snapshot_assets_tests.databases.postgresql.helpers import opened, read, table_of
-from snapshot_assets_tests.databases.postgresql.restored import run
+from snapshot_assets_tests.databases.postgresql.helpers import opened, read, run, table_of
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
 VIEWS = """
