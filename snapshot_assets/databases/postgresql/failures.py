@@ -35,10 +35,10 @@ def is_headless(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: bool) -> SnapshotError:
-    """Return the error to raise for an error of an established connection; that of a broken stream has no SQLSTATE.
+    """Return the error to raise for an error of an established connection.
 
     Args:
-        error: The driver's error.
+        error: The driver's error; that of a broken stream has no SQLSTATE.
         doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
         secrets: Values that the message must not contain.
         alive: Whether the connection is still usable.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -77,11 +77,8 @@ class PostgresqlDatabase(Scanner):
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
         """Hold the present state on another connection; see `Database`."""
-        session = PostgresqlSession(replace(self._address, consistency=None), exports=True)
-        try:
+        with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
             yield _ExportedSnapshot(session, self._address.alias)
-        finally:
-            session.close()
 
     def close(self) -> None:
         """Close the connection."""

@@ -36,14 +36,7 @@ class Relation:
         return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
 
     def comment(self, group: str, name: str | None, sql: str, makes: str) -> Iterable[Statement]:
-        """Yield the comment on a part of the relation, such as an index, from its options.
-
-        Args:
-            group: `constraints`, `indexes` or `statistics`.
-            name: The part's name.
-            sql: Its kind and name in SQL.
-            makes: The part, for messages.
-        """
+        """Yield the comment on a part of the relation, by its kind and name in SQL; `group` is a key of `comments`."""
         kind, _, name_in_sql = sql.partition(" ")
         content = self.options.get("comments", {}).get(group, {}).get(name)
         return comment(kind, name_in_sql, content, makes, self.of)
@@ -150,15 +143,6 @@ def capital(text: str) -> str:
 def comment(
     kind: str, name: str, content: str | None, makes: str, of: TableName | None, unless: str = ""
 ) -> Iterable[Statement]:
-    """Yield the statement that comments on an object, if there is a comment.
-
-    Args:
-        kind: Such as `TABLE`.
-        name: The object in SQL.
-        content: The comment.
-        makes: The object, for messages.
-        of: Table or view to which the object belongs.
-        unless: See `Statement`.
-    """
+    """Yield the statement that comments on an object, by its kind and name in SQL, if there is a comment."""
     if content is not None:
         yield Statement(f"comment on {makes}", f"COMMENT ON {kind} {name} IS {literal(content)}", of, unless)

@@ -45,7 +45,10 @@ def create(context: RestoreContext) -> Iterator[Statement]:
             empty.add(name)
         if view.materialized and name in empty and not unpopulated:
             context.lose(f"Materialized view {name} is created empty: it reads one that is empty. Refresh both.")
-        unless = " UNION ALL ".join(map(_missing, dict.fromkeys(called)))
+        unless = " UNION ALL ".join(
+            f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL"
+            for each in dict.fromkeys(called)
+        )
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
             yield Statement(statement.makes, statement.sql, name, unless=either)
@@ -64,10 +67,6 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
         else:
             context.lose(f"{capital(each)} of {view.table_name} is not in a snapshot.")
     return functions
-
-
-def _missing(function: str) -> str:
-    return f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(function)}) IS NULL"
 
 
 def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[Statement]:

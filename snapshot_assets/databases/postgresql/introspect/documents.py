@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
@@ -22,6 +23,8 @@ from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, View
+
+_Part = TypeVar("_Part", bound=documents.Document)
 
 
 def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
@@ -101,8 +104,7 @@ def _table(relation: SourceRelation, selection: Selection) -> Table:
     timestamps = [column.name for column in columns if column.type.builtin in TIMESTAMPS]
     dates = [column.name for column in columns if column.type.builtin == "date"]
     dimension = relation.dimension if relation.dimension in (*timestamps, *dates) else None
-    primary = next((row for row in constraints if row["kind"] == "p"), None)
-    keyed = ("name", "columns", "definition")
+    primary_keys = _parts(documents.PrimaryKey, constraints, "p")
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,
@@ -110,23 +112,22 @@ def _table(relation: SourceRelation, selection: Selection) -> Table:
         time_index=choose_time_index(
             relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
         ),
-        primary_key=documents.PrimaryKey(**_fields(primary, *keyed)) if primary else None,
-        unique=tuple(documents.UniqueConstraint(**_fields(row, *keyed)) for row in constraints if row["kind"] == "u"),
-        checks=tuple(
-            documents.CheckConstraint(**_fields(row, "name", "definition"))
-            for row in constraints
-            if row["kind"] in "cx"
-        ),
-        foreign_keys=tuple(
-            documents.ForeignKey(**_fields(row, *keyed, "referenced_schema", "referenced_table", "referenced_columns"))
-            for row in constraints
-            if row["kind"] == "f"
-        ),
-        indexes=_indexes(relation),
+        primary_key=primary_keys[0] if primary_keys else None,
+        unique=_parts(documents.UniqueConstraint, constraints, "u"),
+        checks=_parts(documents.CheckConstraint, constraints, "cx"),
+        foreign_keys=_parts(documents.ForeignKey, constraints, "f"),
+        indexes=_parts(documents.Index, relation.indexes),
         sequences=tuple(each.document for each in relation.sequences),
         types=relation.used.types,
         options=table_options(relation),
         comment=relation.row["comment"],
+    )
+
+
+def _parts(model: type[_Part], rows: Iterable[dict[str, Any]], kinds: str | None = None) -> tuple[_Part, ...]:
+    """Return the documents of rows, or of those that have one of the given kinds."""
+    return tuple(
+        model(**{name: row[name] for name in model.model_fields}) for row in rows if not kinds or row["kind"] in kinds
     )
 
 
@@ -138,7 +139,7 @@ def _view(relation: SourceRelation) -> View:
         columns=tuple(_column(relation, column, Selection()) for column in relation.columns),
         depends_on=tuple(relation.query["depends_on"]),
         materialized=relation.kind == "m",
-        options=view_options(relation, [index.model_dump(mode="json") for index in _indexes(relation)]),
+        options=view_options(relation, _parts(documents.Index, relation.indexes)),
         comment=relation.row["comment"],
     )
 
@@ -161,11 +162,3 @@ def _column(relation: SourceRelation, column: SourceColumn, selection: Selection
         collation=row["collation"],
         comment=row["comment"],
     )
-
-
-def _indexes(relation: SourceRelation) -> tuple[documents.Index, ...]:
-    return tuple(documents.Index(**_fields(row, "name", "columns", "unique", "definition")) for row in relation.indexes)
-
-
-def _fields(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: row[name] for name in names}

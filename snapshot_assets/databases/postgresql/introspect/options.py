@@ -10,7 +10,7 @@ from typing import Any
 
 from snapshot_assets.databases.postgresql.introspect.columns import recorded_identity_sequences
 from snapshot_assets.databases.postgresql.introspect.relations import KINDS, SourceRelation
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.relations import Index, TableName
 
 _STORAGE = ("persistence", "access_method", "tablespace", "storage_parameters", "toast_storage_parameters")
 
@@ -36,14 +36,14 @@ def table_options(relation: SourceRelation) -> dict[str, Any]:
     )
 
 
-def view_options(relation: SourceRelation, indexes: list[dict[str, Any]]) -> dict[str, Any]:
+def view_options(relation: SourceRelation, indexes: Iterable[Index]) -> dict[str, Any]:
     """Return the options of a view, with the documents of its indexes."""
     functions = [f"function {name}" for name in relation.query["functions"]]
     return _present(
         **_shared_options(relation) | {"not_carried": [*relation.not_carried, *functions]},
         **_extension_options(relation),
         populated=relation.row["populated"],
-        indexes=indexes,
+        indexes=[index.model_dump(mode="json") for index in indexes],
         types=[kind.model_dump(mode="json", by_alias=True) for kind in relation.used.types],
     )
 
