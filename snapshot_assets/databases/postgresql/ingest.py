@@ -68,7 +68,9 @@ def ingest(column: Column) -> PostgresqlIngest:
     """
     name, arrow_type = identifier(column.name), column.arrow_field().type
     if column.carrier is Carrier.TEXT:
-        return PostgresqlIngest(pa.string(), "text", restored(name, column.type), True)
+        function = _INPUTS.get(column.type)
+        value = f"pg_catalog.{function}(pg_catalog.textout({name}))" if function else f"{name}::{column.type}"
+        return PostgresqlIngest(pa.string(), "text", value, True)
     if pa.types.is_nested(arrow_type):
         value = f"{name}::{column.type}"
         if column.type.endswith("[]"):
@@ -90,13 +92,6 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> PostgresqlIng
     if pa.types.is_fixed_size_binary(arrow_type):
         return PostgresqlIngest(pa.binary(), type_text, name, False)
     return PostgresqlIngest(_WIDENED.get(arrow_type, arrow_type), type_text, name, False)
-
-
-def restored(value: str, type_text: str) -> str:
-    """Return the SQL expression that converts text to a column's type."""
-    if function := _INPUTS.get(type_text):
-        return f"pg_catalog.{function}(pg_catalog.textout({value}))"
-    return f"{value}::{type_text}"
 
 
 def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:

@@ -1,6 +1,9 @@
-"""Restores of a part of a schema, and into databases that already have some of its objects."""
+"""Documents of schemas, restores of their parts, and restores into databases that have some of the objects."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +12,31 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, extracted, restore, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import (
+    EVERYTHING,
+    ROWS,
+    execute,
+    extracted,
+    restore,
+    schema_dump,
+)
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
+
+NOT_CARRIED = """
+CREATE TYPE unused AS ENUM ('a');
+CREATE SEQUENCE lonely;
+CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+CREATE FUNCTION trg() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER tr BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION trg();
+CREATE POLICY pol ON orders;
+CREATE RULE ru AS ON DELETE TO orders DO ALSO NOTHING;
+CREATE VIEW calls AS SELECT f(1) AS x;
+"""
 
 
 @pytest.fixture(scope="module")
 def everything(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> DatabaseSchema:
-    postgresql_server.psql_script(postgresql_module_database, EVERYTHING)
+    postgresql_server.psql_script(postgresql_module_database, EVERYTHING + ROWS)
     return extracted(postgresql_module_database)
 
 
@@ -225,3 +246,35 @@ def test_a_database_of_version_16_is_restored_into_16_and_18(
         restore(schema, postgresql_database)
         created = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
         assert lines(postgresql_server, postgresql_database, created) == lines(old, source, created)
+
+
+# Documents
+
+
+def test_the_documents_of_everything_do_not_change(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_module_database: str
+) -> None:
+    postgresql_server.psql_script(postgresql_module_database, NOT_CARRIED)
+    documents = json.loads(extracted(postgresql_module_database).model_dump_json(by_alias=True, exclude_defaults=True))
+    assert documents == json.loads(Path(__file__).with_name("everything.json").read_text())
+
+
+def test_a_selected_schema_includes_its_tables_and_views(
+    everything: DatabaseSchema, postgresql_module_database: str
+) -> None:
+    document = extracted(postgresql_module_database, Selection(schemas=("sales",)))
+    assert [schema.name for schema in document.schemas] == ["sales"]
+    assert document.tables == tuple(table for table in everything.tables if table.schema_name == "sales")
+    assert document.views == tuple(view for view in everything.views if view.schema_name == "sales")
+
+
+def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None:
+    execute(
+        postgresql_database,
+        "CREATE EXTENSION vector",
+        "CREATE TABLE theirs (id int)",
+        "ALTER EXTENSION vector ADD TABLE theirs",
+    )
+    document = extracted(postgresql_database)
+    assert document.tables == ()
+    assert dict(document.schemas[0].options) == {}

@@ -64,17 +64,14 @@ REFUSED = {
         for text in (
             EVIL,
             "0, evil int",
-            "1) CHECK (true",
             "1 -- x",
             "1 /* x",
             "'open",
             "E'\\\\' || '",
             "E'a'\n'\\'",
             "$$x$$",
-            "1; SELECT 1",
             "1\0",
             "",
-            "x'",
         )
     ],
     "expression of column public.t.a": [column(generated=EVIL, generated_kind="stored")],

@@ -83,11 +83,9 @@ def test_restored_rows_advance_only_the_identity_sequence(
     source, target = make_postgresql_database(), make_postgresql_database()
     postgresql_server.psql_script(source, SERIAL_TURNED)
     definition = define(extracted(source))
-    for statement in definition.before:
-        postgresql_server.psql(target, statement.sql)
+    run(target, definition.before)
     postgresql_server.psql(target, "INSERT INTO orders VALUES (2000)")
-    for statement in definition.after:
-        postgresql_server.psql(target, statement.sql)
+    run(target, definition.after)
     assert postgresql_server.psql(target, STANDS) == "public|orders_id_seq|5\npublic|orders_id_seq1|2000"
 
 

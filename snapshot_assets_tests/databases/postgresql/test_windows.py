@@ -162,13 +162,10 @@ def test_time_bounds_outside_the_calendar_are_refused(postgresql_database: str) 
         database.time_bounds((table_of(database, time="at"),))
 
 
-def test_a_zone_that_does_not_exist_is_refused(postgresql_database: str) -> None:
+def test_a_zone_that_does_not_exist_and_a_window_of_an_untimed_table_are_refused(postgresql_database: str) -> None:
     make(postgresql_database, "timestamp", "'2025-01-01'")
-    with opened(postgresql_database) as database, pytest.raises(PlanError, match="'Foo\\+3' is not a time zone"):
-        window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
-
-
-def test_a_window_of_an_untimed_table_is_refused(postgresql_database: str) -> None:
-    make(postgresql_database, "timestamp", "'2025-01-01'")
-    with opened(postgresql_database) as database, pytest.raises(DatabaseError, match="no time index"):
-        window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))
+    with opened(postgresql_database) as database:
+        with pytest.raises(PlanError, match="'Foo\\+3' is not a time zone"):
+            window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
+        with pytest.raises(DatabaseError, match="no time index"):
+            window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))
