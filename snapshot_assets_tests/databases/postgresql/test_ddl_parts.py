@@ -207,6 +207,17 @@ def test_the_ledger_of_imports_is_neither_exported_nor_restored(
         define(schema.model_copy(update={"tables": (hostile,)}))
 
 
+def test_a_table_whose_parent_got_a_column_later_inherits_its_checks_too(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    create = ("CREATE TABLE a (x int CHECK (x > 0))", "CREATE TABLE b (y int) INHERITS (a)", "ALTER TABLE a ADD z int")
+    postgresql_server.psql(source, *create)
+    assert restore(extracted(source), target).lost == ()
+    checks = "SELECT conname, conislocal, coninhcount FROM pg_constraint WHERE conrelid = 'b'::regclass"
+    assert postgresql_server.psql(target, checks) == postgresql_server.psql(source, checks) == "a_x_check|f|1"
+
+
 # Existing objects
 
 

@@ -29,7 +29,6 @@ CASES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], Callable[[Any], str]
     "int4": (NATIVE["int4"], st.integers(-(2**31), 2**31 - 1), str),
     "int8": (NATIVE["int8"], st.integers(-(2**63), 2**63 - 1), str),
     "text": (NATIVE["text"], TEXTS, str),
-    "varchar": (NATIVE["varchar"], TEXTS, str),
     "bpchar": (NATIVE["bpchar"], TEXTS, str),
     "json": (NATIVE["json"], TEXTS.map(lambda text: '"' + "".join(filter(str.isalnum, text)) + '" '), str),
     "bytea": (NATIVE["bytea"], st.binary(max_size=40), lambda value: "\\x" + value.hex()),

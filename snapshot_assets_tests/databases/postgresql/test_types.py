@@ -132,19 +132,13 @@ def source(name: str, kind: str = "b", schema: str = "pg_catalog") -> SourceType
     return SourceType(name, schema, name, kind, -1, False, ("pg_catalog", f"{name}out"))
 
 
-def test_a_pseudo_type_is_refused() -> None:
-    with pytest.raises(UnsupportedTypeError, match=r"public\.t\.c is of the pseudo-type anyarray"):
-        carried(source("anyarray", "p"), None, "public.t.c")
-
-
-def test_a_native_carrier_that_does_not_exist_is_refused() -> None:
+def test_only_builtin_types_are_native_and_pseudo_types_are_refused() -> None:
+    assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)
+    assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
     with pytest.raises(PlanError, match=r"native carrier for column public\.t\.c, but interval has none"):
         carried(source("interval"), Carrier.NATIVE, "public.t.c")
-
-
-def test_a_users_type_of_a_builtin_types_name_is_not_native() -> None:
-    assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
-    assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)
+    with pytest.raises(UnsupportedTypeError, match=r"public\.t\.c is of the pseudo-type anyarray"):
+        carried(source("anyarray", "p"), None, "public.t.c")
 
 
 def test_the_type_for_an_arrow_type_loses_nothing() -> None:
