@@ -18,7 +18,6 @@ from snapshot_assets_tests.databases.postgresql.helpers import (
     restore,
     restored_alike,
     run,
-    schema_dump,
 )
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
@@ -65,15 +64,6 @@ def test_every_type_is_restored_as_pg_dump_prints_it(
     untimed = Selection(time_columns={TableName("public", "t"): None})
     _, target, schema = restored_alike(postgresql_server, make_postgresql_database, script, untimed)
     assert documents(extracted(target, untimed)) == documents(schema)
-
-
-def test_pgbench_is_restored_as_pg_dump_prints_it(
-    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
-) -> None:
-    source, target = make_postgresql_database(), make_postgresql_database()
-    postgresql_server.run("pgbench", "-i", "-q", "--foreign-keys", "--partitions=3", source)
-    assert restore(extracted(source), target).lost == ()
-    assert schema_dump(postgresql_server, target) == schema_dump(postgresql_server, source)
 
 
 # Indexes of partitioned tables are restored with those of all partitions, also if one belongs to a constraint.

@@ -14,7 +14,6 @@ from snapshot_assets.errors import (
     DatabaseDeniedError,
     DatabaseError,
     DatabaseUnavailableError,
-    PlanError,
     UnknownRelationError,
 )
 from snapshot_assets.format.relations import TableName
@@ -132,17 +131,6 @@ def test_rows_hidden_by_a_policy_are_refused_when_planning_and_when_reading(
             table_of(database)
         with pytest.raises(DatabaseDeniedError, match="row-level security"):
             read(database, table)
-
-
-def test_unknown_names_are_refused_with_similar_names(postgresql_database: str) -> None:
-    execute(postgresql_database, "CREATE TABLE orders (id int)")
-    with opened(postgresql_database) as database:
-        with pytest.raises(UnknownRelationError, match=r"'order'.*'orders'"):
-            database.extract(Selection(tables=(TableName("public", "order"),)))
-        with pytest.raises(UnknownRelationError, match=r"'pg_catalog'.*There is: 'public'"):
-            database.extract(Selection(tables=(TableName("pg_catalog", "pg_class"),)))
-        with pytest.raises(PlanError, match="no column 'at'"):
-            table_of(database, "orders", time="at")
 
 
 def test_a_selected_partition_is_refused_with_the_name_of_its_table(postgresql_database: str) -> None:
