@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets_tests.cli.plugin import exported, location, snapshots, source
+from snapshot_assets_tests.cli.helpers import exported, location, snapshots, source
 from snapshot_assets_tests.servers.s3 import S3Server
 
 __all__ = ["exported", "location", "snapshots", "source"]
