@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -122,10 +123,19 @@ def snapshots(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     return call
 
 
+@pytest.fixture(scope="session")
+def exported_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small DuckDB file, `source.duckdb`, and a sealed snapshot of it, `location`."""
+    folder = tmp_path_factory.mktemp("exported")
+    source, location = make_source(folder / "source.duckdb"), folder / "location"
+    export(make_plan(source, location.as_uri()), store_of(location))
+    return folder
+
+
 @pytest.fixture
-def source(tmp_path: Path) -> str:
+def source(exported_once: Path, tmp_path: Path) -> str:
     """URI of a small DuckDB file."""
-    return make_source(tmp_path / "source.duckdb")
+    return Path(shutil.copy(exported_once / "source.duckdb", tmp_path)).as_uri().replace("file:", "duckdb:")
 
 
 @pytest.fixture
@@ -135,7 +145,6 @@ def location(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def exported(source: str, location: Path) -> Path:
+def exported(source: str, exported_once: Path, location: Path) -> Path:
     """A location that holds a sealed snapshot of `source`."""
-    export(make_plan(source, location.as_uri()), store_of(location))
-    return location
+    return shutil.copytree(exported_once / "location", location)
