@@ -135,17 +135,13 @@ def test_a_log_that_another_writer_begins_while_the_location_is_opened_is_not_lo
 
     def list_after_others(prefix: str = "") -> Iterator[ObjectInfo]:
         if prefix == "data/" and not store.folders("data/"):
-            sealed_by(begun(store))
+            writer = Writer(store)
+            writer.begin()
+            sealed_by(writer)
         return store.list(prefix)
 
     changed = cast(ObjectStore, Changed(store, list=list_after_others))
     assert Catalog.open_for_writing(changed).refresh().revision == SEAL
-
-
-def begun(store: ObjectStore) -> Writer:
-    writer = Writer(store)
-    writer.begin()
-    return writer
 
 
 def save_again(writer: Writer) -> None:
