@@ -66,9 +66,8 @@ def pruned(pinned: Writer) -> Writer:
 def test_an_object_that_no_listing_shows_is_not_missing(request: pytest.FixtureRequest, which: str) -> None:
     writer: Writer = request.getfixturevalue(which)
     head, tagged = manifest_of(read_state(writer.store)), manifest_of(read_state(writer.store, through=5))
-    for path in (
-        paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
-    ):
+    some = paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
+    for path in some[which == "pruned" :: 2]:
         hiding = never_shown(writer.store, path)
         assert manifest_of(read_state(hiding)) == head, path
         assert manifest_of(read_state(hiding, through=5)) == tagged, path
