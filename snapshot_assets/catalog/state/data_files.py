@@ -28,19 +28,21 @@ class FileSet:
         added: Live files that are not in the base, by chunk and path.
         closed: Files that are neither in the base nor live.
         removed: Revision and time of removal of files that are live in the base, by row.
+        purged: Paths of purged files of the base.
     """
 
     base: FileColumns | None = None
     added: dict[int, dict[str, FileState]] = field(default_factory=dict)
     closed: list[FileState] = field(default_factory=list)
     removed: dict[int, tuple[int, datetime]] = field(default_factory=dict)
+    purged: set[str] = field(default_factory=set)
     _live: np.ndarray | None = field(default=None, repr=False, compare=False)
     _added_columns: tuple[FileColumns, list[FileState]] | None = field(default=None, repr=False, compare=False)
 
     def __copy__(self) -> FileSet:
         """Return an independent copy of this set."""
         added = {chunk: dict(files) for chunk, files in self.added.items()}
-        return FileSet(self.base, added, list(self.closed), dict(self.removed))
+        return FileSet(self.base, added, list(self.closed), dict(self.removed), set(self.purged))
 
     # Changes
 
@@ -68,7 +70,7 @@ class FileSet:
 
     def _row(self, chunk: int, path: str) -> int | None:
         """Return the row of a file of the base, None if it is not live."""
-        row = self.base.live_row(chunk, path) if self.base is not None else None
+        row = self.base.live_rows(chunk).get(path) if self.base is not None else None
         return None if row in self.removed else row
 
     def _live_rows(self) -> np.ndarray:
@@ -105,22 +107,20 @@ class FileSet:
             self._replace_base(base.with_values(base.live, removed=revision, removed_at=at))
 
     def _replace_base(self, base: FileColumns) -> None:
-        self.base, self.removed, self._live = base, {}, None
+        self.base, self.removed, self.purged, self._live = base, {}, set(), None
 
     def purge(self, paths: Iterable[str]) -> set[str]:
         """Forget files that are not live, with all their intervals, and return the paths that are live or unknown."""
         asked = set(paths)
         gone = asked & {state.file.path for state in self.closed}
         live = {path for files in self.added.values() for path in files}
-        base = self._patched()
-        if base is not None:
-            rows = base.among(asked)
-            gone |= base.paths(rows)
-            live |= base.paths(rows & base.live)
+        if self.base is not None:
+            rows = self.base.among(asked - self.purged)
+            gone |= self.base.paths(rows)
+            live |= self.base.paths(rows & self._live_rows())
         gone -= live
         self.closed = [state for state in self.closed if state.file.path not in gone]
-        if base is not None:
-            self._replace_base(base.take(np.flatnonzero(~base.among(gone))))
+        self.purged |= gone
         return asked - gone
 
     # Questions
@@ -242,10 +242,15 @@ class FileSet:
 
     def _patched(self) -> FileColumns | None:
         """Return the base with the changes of its files since."""
-        if self.base is None or not self.removed:
-            return self.base
-        rows = sorted(self.removed)
-        mask = np.zeros(self.base.table.num_rows, dtype=bool)
-        mask[rows] = True
-        revisions, times = map(list, zip(*(self.removed[row] for row in rows), strict=True))
-        return self.base.with_values(mask, removed=revisions, removed_at=times)
+        base = self.base
+        if base is None:
+            return None
+        if self.removed:
+            rows = sorted(self.removed)
+            mask = np.zeros(base.table.num_rows, dtype=bool)
+            mask[rows] = True
+            revisions, times = map(list, zip(*(self.removed[row] for row in rows), strict=True))
+            base = base.with_values(mask, removed=revisions, removed_at=times)
+        if self.purged:
+            base = base.take(np.flatnonzero(~base.among(self.purged)))
+        return base

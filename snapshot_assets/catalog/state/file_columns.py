@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ Rows are sorted by chunk, path and `added`.
 """
 
 _BATCH = 4096
+_CACHED_CHUNKS = 16
 _INTERVAL = ("added", "removed", "removed_at")
 _NEVER = np.iinfo(np.int64).max
 
@@ -105,12 +105,18 @@ class FileColumns:
         """Return the paths of the rows that a mask selects."""
         return set(self.table["path"].filter(pa.array(rows)).to_pylist())
 
-    def live_row(self, chunk: int, path: str) -> int | None:
-        """Return the row of a file of a chunk, None if it is not live."""
-        place, paths = self.rows_of(chunk), self.table["path"]
-        rows = range(place.start, place.stop)
-        last = place.start + bisect_right(rows, path, key=lambda row: paths[row].as_py()) - 1
-        return last if last in rows and paths[last].as_py() == path and self.live[last] else None
+    @cached_property
+    def live_rows(self) -> Callable[[int], dict[str, int]]:
+        """Returns the live rows of a chunk by path. Changes come chunk by chunk, so a few chunks are cached."""
+
+        @lru_cache(_CACHED_CHUNKS)
+        def of(chunk: int) -> dict[str, int]:
+            place = self.rows_of(chunk)
+            rows = np.flatnonzero(self.live[place]) + place.start
+            paths = self.table["path"].take(pa.array(rows)).to_pylist()
+            return dict(zip(paths, rows.tolist(), strict=True))
+
+        return of
 
     def picked(self, rows: np.ndarray) -> Iterator[FileState]:
         """Yield some rows as values, without their statistics, in the order given."""
