@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.selection import check_selection
@@ -13,21 +12,8 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 
 
-@dataclass(frozen=True)
-class SelectedSchema:
-    """The part of a snapshot's schema that is restored.
-
-    Attributes:
-        schema: The selected documents of the newest schema at the revision.
-        lost: One sentence for each view that is left out because it reads something that is not selected.
-    """
-
-    schema: DatabaseSchema
-    lost: tuple[str, ...] = ()
-
-
-def select(schema: DatabaseSchema, filters: Filters) -> SelectedSchema:
-    """Return the documents that the filters choose.
+def select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, list[str]]:
+    """Return the documents that the filters choose, and a sentence for each view that reads something else.
 
     Raises:
         UnknownRelationError: A schema or table is not in the snapshot; names similar ones.
@@ -51,16 +37,12 @@ def select(schema: DatabaseSchema, filters: Filters) -> SelectedSchema:
     complete = _without_broken(views, restored, set(relations), lost)
     used = {name.schema for name in restored}
     narrowed = bool(filters.schemas or filters.tables)
-    return SelectedSchema(
-        schema.model_copy(
-            update={
-                "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
-                "tables": tables,
-                "views": tuple(complete),
-            }
-        ),
-        tuple(lost),
-    )
+    selected = {
+        "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
+        "tables": tables,
+        "views": tuple(complete),
+    }
+    return schema.model_copy(update=selected), lost
 
 
 def _without_broken(

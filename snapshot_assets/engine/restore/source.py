@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
@@ -81,13 +81,11 @@ def open_source(
     _refuse_damage(store, [fault.message for fault in report.faults if fault.is_damage])
     state = head.at(revision)
     assert state.newest_seal is not None
-    ids = {known.file.schema_id for known in state.live_files()} | {state.schema_id}
-    documents = {number: read_schema(store, state.schemas[number]) for number in sorted(ids)}
-    selected = select(documents[state.schema_id], settings.filters)
+    documents = read_schemas(store, state)
+    schema, lost = select(documents[state.schema_id], settings.filters)
     if not settings.filters.tables and not settings.filters.schemas:
-        check_complete(state, selected.schema)
-    checksum = state.newest_seal.seal.checksum
-    return RestoreSource(store.uri, head, state, selected.schema, documents, checksum, selected.lost)
+        check_complete(state, schema)
+    return RestoreSource(store.uri, head, state, schema, documents, state.newest_seal.seal.checksum, tuple(lost))
 
 
 def _refuse_damage(store: ObjectStore, damage: list[str]) -> None:

@@ -13,9 +13,9 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.receipts.receipts import read_receipt
-from snapshot_assets.catalog.state.file_pruning import Deletions
+from snapshot_assets.catalog.schemas import read_schemas
+from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import SchemaDocuments
 from snapshot_assets.engine.parquet import sorting
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
@@ -146,7 +146,7 @@ def test_only_files_below_half_the_target_size_are_merged_and_the_others_stay(sc
     scatter(scattered.store, parts=5)
     sizes = [known.file.bytes for known in head(scattered).live_files(1) if known.file.table == "readings"]
     compacted = compact(scattered.store, chunks=(), target_size=2 * max(sizes))[1]  # the largest file is not small
-    [group] = [group for group in compacted.groups if group.table.name == "readings"]
+    [group] = [group for group in compacted.planned.groups if group.table.name == "readings"]
     assert len(group.kept) == sizes.count(max(sizes))
     assert len(group.files) == len(sizes) - len(group.kept) > 1
     assert group.kept < paths(head(scattered))
@@ -174,7 +174,7 @@ def test_a_plan_says_what_would_be_done_and_changes_nothing(scattered):
     assert plan.files_after == len(plan.groups)
     outcomes = compact(scattered.store)
     assert sum(len(each.files) for each in outcomes.values()) == plan.files_after
-    assert sum(each.files_before for each in outcomes.values()) == plan.files_before
+    assert sum(each.planned.files for each in outcomes.values()) == plan.files_before
 
 
 def test_what_is_named_is_compacted_whole_and_nothing_else(scattered):
@@ -341,9 +341,9 @@ def test_deleted_rows_are_left_out_and_no_file_is_filtered_any_more(place):
     gone = [row for row in before if row["sensor"] == "s1"]
     assert sum(outcome.rows_deleted for outcome in outcomes.values()) == len(gone) > 0
     assert sorted(map(str, stored(place, "readings"))) == sorted(str(row) for row in before if row["sensor"] != "s1")
-    assert SchemaDocuments(place.store, head(place)).deletions() == {
-        TableName("main", "readings"): Deletions({}, frozenset())
-    }
+    state, readings = head(place), TableName("main", "readings")
+    written = written_schemas(read_schemas(place.store, state), readings)
+    assert deletions(state, readings, written) == Deletions({}, frozenset())
     assert compact(place.store) == {}
     assert damage(place) == []
 
