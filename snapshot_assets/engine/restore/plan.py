@@ -17,7 +17,6 @@ from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
 from snapshot_assets.engine.export.source import Session
-from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.changes import ChunkChanges, key_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
 from snapshot_assets.engine.restore.files import (
@@ -290,7 +289,7 @@ def _new_record(
     of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
     return RestoreRecord(
         id=restore_id,
-        tag=restore_pins.tag_of(restore_id),
+        tag=f"import-{restore_id[:12]}",
         location_id=source.state.location_id,
         location=source.location,
         revision=source.state.revision,

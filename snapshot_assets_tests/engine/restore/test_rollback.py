@@ -24,15 +24,16 @@ from snapshot_assets_tests.faults.source import add_rows
 
 
 @pytest.fixture
-def then(exported: Place, tmp_path: Path) -> str:
+def then(place: Place, tmp_path: Path) -> str:
     """The source as it was at the first export."""
     copy = tmp_path / "then.duckdb"
-    shutil.copy(exported.source.removeprefix("duckdb://"), copy)
+    shutil.copy(place.source.removeprefix("duckdb://"), copy)
     return f"duckdb://{copy}"
 
 
 def head(place: Place) -> int:
-    return read_state(place.store).revision
+    """Return the newest sealed revision."""
+    return read_state(place.store).newest_seal.revision
 
 
 def back(place: Place, revision: int, **settings: bool) -> None:
@@ -44,42 +45,39 @@ def replaced(place: Place) -> None:
     place.export(chunks=[2], replace=True)
 
 
-def test_rows_that_were_replaced_since_are_replaced_again(exported: Place, duck: Into, then: str) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    replaced(exported)
-    assert statuses(duck.restore(exported.store, replace=True)) == {2: "replaced"}
+def test_rows_that_were_replaced_since_are_replaced_again(imported: Place, duck: Into, then: str) -> None:
+    first = head(imported)
+    replaced(imported)
+    assert statuses(duck.restore(imported.store, replace=True)) == {2: "replaced"}
     assert duck.differences(then, IN_RANGE)
-    back(exported, first)
+    back(imported, first)
     with pytest.raises(RestoreError, match=r"Chunk 2 .*Give --replace"):
-        duck.restore(exported.store)
-    assert statuses(duck.restore(exported.store, replace=True)) == {2: "replaced"}
+        duck.restore(imported.store)
+    assert statuses(duck.restore(imported.store, replace=True)) == {2: "replaced"}
     assert duck.differences(then, IN_RANGE) == {}
-    assert nothing_was_loaded(duck.restore(exported.store))
+    assert nothing_was_loaded(duck.restore(imported.store))
 
 
-def test_a_target_without_the_undone_changes_loads_nothing(exported: Place, duck: Into, then: str) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    replaced(exported)
-    delete(exported, FIRST_DAYS)
-    back(exported, first, undelete=True)
-    assert nothing_was_loaded(duck.restore(exported.store))
+def test_a_target_without_the_undone_changes_loads_nothing(imported: Place, duck: Into, then: str) -> None:
+    first = head(imported)
+    replaced(imported)
+    delete(imported, FIRST_DAYS)
+    back(imported, first, undelete=True)
+    assert nothing_was_loaded(duck.restore(imported.store))
     assert duck.differences(then, IN_RANGE) == {}
 
 
 @pytest.mark.slow
 def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
-    exported: Place, duck: Into, then: str
+    imported: Place, duck: Into, then: str
 ) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    delete(exported, FIRST_DAYS)
-    assert statuses(duck.restore(exported.store, replace=True)) == {1: "replaced", 2: "replaced"}
-    back(exported, first, undelete=True)
+    first = head(imported)
+    delete(imported, FIRST_DAYS)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    back(imported, first, undelete=True)
     with pytest.raises(RestoreError, match=r"Chunk 1 .*Give --replace"):
-        duck.restore(exported.store)
-    assert statuses(duck.restore(exported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+        duck.restore(imported.store)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
     assert duck.differences(then, IN_RANGE) == {}
 
 
