@@ -75,24 +75,32 @@ def exported(place: Place, exported_place: Place) -> Place:
 
 
 @pytest.fixture(scope="session")
-def imported_place(exported_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """An export with a DuckDB file beside it, into which all of it was imported; tests copy both."""
-    place = Place(exported_place.source, tmp_path_factory.mktemp("imported") / "location")
+def scattered_place(exported_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An export whose chunks are many small files; tests copy it."""
+    place = Place(exported_place.source, tmp_path_factory.mktemp("scattered") / "location")
     shutil.copytree(exported_place.folder, place.folder)
+    scatter(place.store)
+    return place
+
+
+@pytest.fixture
+def scattered(place: Place, scattered_place: Place) -> Place:
+    shutil.copytree(scattered_place.folder, place.folder)
+    return place
+
+
+@pytest.fixture(scope="session")
+def imported_place(scattered_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A scattered export with a DuckDB file beside it, into which all of it was imported; tests copy both."""
+    place = Place(scattered_place.source, tmp_path_factory.mktemp("imported") / "location")
+    shutil.copytree(scattered_place.folder, place.folder)
     assert Into(f"duckdb://{place.folder.parent}/target.duckdb").restore(place.store).finished
     return place
 
 
 @pytest.fixture
 def imported(place: Place, imported_place: Place) -> Place:
-    """An export that was imported into `duck`."""
+    """A scattered export that was imported into `duck`."""
     shutil.copytree(imported_place.folder, place.folder)
     shutil.copy(imported_place.folder.parent / "target.duckdb", place.folder.parent / "target.duckdb")
     return place
-
-
-@pytest.fixture
-def scattered(exported: Place) -> Place:
-    """An export whose chunks are many small files."""
-    scatter(exported.store)
-    return exported

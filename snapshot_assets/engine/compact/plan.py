@@ -43,11 +43,6 @@ class Wanted:
     tables: tuple[TableName, ...] = ()
     dedupe: Dedupe = ""
 
-    @property
-    def named(self) -> bool:
-        """Whether chunks or tables are named; these are compacted whole."""
-        return bool(self.chunks or self.tables)
-
 
 @dataclass(frozen=True)
 class Group:
@@ -228,7 +223,7 @@ def _group(
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
     reasons = {
-        "asked for": files if wanted.named else [],
+        "asked for": files if wanted.chunks or wanted.tables else [],
         "duplicates": files if wanted.dedupe and table.primary_key and _attempts(files) > 1 else [],
         "small files": _small(files, wanted.target_size),
         "tombstones": [file for file in files if file.path in deleting],

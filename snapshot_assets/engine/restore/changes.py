@@ -89,14 +89,7 @@ class ChunkChanges:
     def _not_the_same(
         self, chunk: int, moved: Iterable[TableName], old: list[LoadedFile], new: list[FilePlan]
     ) -> str | None:
-        """Return why rows may not be the same, as the end of a sentence; None if they are the same.
-
-        Args:
-            chunk: The chunk.
-            moved: Tables whose rows were loaded from files that the revision lacks.
-            old: The ledger rows of these tables.
-            new: The files that the tables have now.
-        """
+        """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
         finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
         revisions = {finished.get(entry.import_id) for entry in old}
         compacted = self._compacted(chunk, {revision for revision in revisions if revision is not None})
@@ -114,15 +107,7 @@ class ChunkChanges:
         return f" (compactions left out rows: {' and '.join(different)})" if different else None
 
     def _compacted(self, chunk: int, revisions: set[int]) -> bool | None:
-        """Return whether compactions are all that changed a chunk between its loading and the restored revision.
-
-        Args:
-            chunk: The chunk.
-            revisions: The revisions that its rows were loaded from.
-
-        Returns:
-            None where the restored revision has no compaction of the chunk.
-        """
+        """Return whether only compactions changed a chunk since its rows were loaded; None if none is recorded."""
         known = self.state.chunks.get(chunk)
         if known is None or not known.chunk.exported:
             return None

@@ -98,16 +98,6 @@ class RestorePlan:
         return (*self.source.lost, *self.definition.lost)
 
     @property
-    def superseded(self) -> tuple[RestoreRecord, ...]:
-        """Earlier restores into any of the tables."""
-        return tuple(record for record in self.ledger.earlier if record.id != self.record.id)
-
-    @property
-    def others(self) -> tuple[RestoreRecord, ...]:
-        """Restores in the ledger that also filled other tables."""
-        return tuple(record for record in self.ledger.records if not set(record.tables) <= set(self.ledger.tables))
-
-    @property
     def has_foreign_keys(self) -> bool:
         """Whether a table that existed before has foreign keys: then parents must be loaded before their children."""
         created = set(self.record.made)

@@ -28,11 +28,12 @@ _AGAIN = (
 
 def how_to_load_again(plan: RestorePlan) -> str:
     """Return how to load missing rows again, and which other restores that affects."""
-    if not plan.others:
+    others = [each for each in plan.ledger.records if not set(each.tables) <= set(plan.ledger.tables)]
+    if not others:
         return _AGAIN
-    places = ", ".join(sorted({each.location for each in plan.others}))
+    places = ", ".join(sorted({each.location for each in others}))
     return (
-        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(plan.others)} other imports too (of"
+        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(others)} other imports too (of"
         f" {places}): before they run again, their tables have to be dropped as well."
     )
 

@@ -125,8 +125,8 @@ class RestoreRun:
         plan = plan.choose(only, again)
         if not self._started:
             plan = plan if plan.resumed else self._record(plan)
-            tags = [record.tag for record in plan.superseded if record.tag in plan.source.head.tags]
-            restore_pins.unpin(self.store, tags)
+            superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
+            restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
             if not plan.finished or again:
                 restore_pins.pin(self.store, plan.record, plan.source.head)
                 self._pinned = True

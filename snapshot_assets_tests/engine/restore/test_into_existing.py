@@ -6,7 +6,6 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from snapshot_assets.databases.open import open_target
@@ -15,23 +14,11 @@ from snapshot_assets.engine.restore.row_counts import chunk_differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
 from snapshot_assets_tests.databases.postgresql.restored import extracted, restore
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import Into
+from snapshot_assets_tests.engine.restore.imports import Into, execute
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
-
-
-def execute(uri: str, *statements: str) -> None:
-    """Run statements in a database of either kind."""
-    if uri.startswith("duckdb"):
-        with duckdb.connect(uri.removeprefix("duckdb://")) as connection:
-            connection.execute("SET TimeZone = 'UTC'; " + "; ".join(statements))
-    else:
-        with client(uri) as run:
-            for statement in statements:
-                run(statement)
 
 
 @pytest.fixture(params=["duckdb", "postgresql"])
