@@ -62,7 +62,10 @@ def test_a_newer_revision_replaces_changed_chunks_only_when_asked_to(exported, i
     add_rows(exported.source)
     exported.export(chunks=[2], replace=True)
     with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
+        into.run(exported.store).prepare()
+    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
         into.restore(exported.store)
+    assert (len(into.imports()), read_state(exported.store).tags) == (1, {})
     done = into.restore(exported.store, replace=True)
     assert done.finished
     assert done.outcomes[2].status == "replaced"

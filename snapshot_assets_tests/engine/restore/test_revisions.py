@@ -107,18 +107,6 @@ def test_a_record_without_windows_is_resumed_but_not_superseded(exported, duck):
 # Refused before anything is recorded
 
 
-def test_preparing_refuses_a_changed_chunk_and_records_nothing(imported, duck):
-    add_rows(imported.source)
-    imported.export(chunks=[2], replace=True)
-    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
-        duck.run(imported.store).prepare()
-    with pytest.raises(RestoreError, match=r"Chunk 2 was loaded from other files.*--replace"):
-        duck.restore(imported.store)
-    assert len(duck.imports()) == 1
-    assert read_state(imported.store).tags == {}
-    assert [load.replace for load in duck.run(imported.store, replace=True).prepare().loads].count(True) == 1
-
-
 def test_preparing_refuses_a_time_range_over_times_carried_as_text(place, duck):
     place.export(carriers={"main.events.moment": "text"})
     noon = Filters(start=datetime(2025, 1, 1, 12, tzinfo=UTC))
