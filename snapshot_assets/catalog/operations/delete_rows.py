@@ -52,11 +52,6 @@ class RowDeletionPlan:
     revision: int | None = None
 
 
-def delete_rows(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
-    """Plan a deletion of rows and execute it; see `plan_row_deletion` and `execute_row_deletion`."""
-    return execute_row_deletion(catalog, plan_row_deletion(catalog, table, predicate))
-
-
 def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
     """Return the files that may hold rows of a table for which a predicate is true; changes nothing.
 
@@ -68,7 +63,6 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
     Raises:
         UnknownRelationError: There is no such table.
         PlanError: The predicate does not fit the table; see `parse_predicate`.
-        NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
@@ -95,7 +89,6 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
     Raises:
         ConflictError: Other files were committed since that may hold such rows, the location has another snapshot, or
             another schema; nothing was deleted.
-        LocationDeletedError: The snapshot was deleted.
     """
     if not plan.files:
         return plan

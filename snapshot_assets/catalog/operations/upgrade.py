@@ -32,11 +32,6 @@ class UpgradePlan:
     revision: int | None = None
 
 
-def upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
-    """Plan an upgrade and execute it; see `plan_upgrade` and `execute_upgrade`."""
-    return execute_upgrade(catalog, plan_upgrade(catalog, version))
-
-
 def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
     """Return which versions an upgrade goes from and to; changes nothing.
 
@@ -46,8 +41,6 @@ def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
 
     Raises:
         PlanError: This code does not write that version, or the location has a newer one.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: It was deleted.
     """
     wanted = documents.FORMAT_VERSION if version is None else version
     catalog.refresh()
@@ -66,7 +59,6 @@ def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
 
     Raises:
         PlanError: The location has a newer version.
-        LocationDeletedError: It was deleted.
     """
     previous = plan.previous
 
