@@ -6,10 +6,7 @@ the operation is repeated, as by the next process, and gives the state after.
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,15 +99,6 @@ def _answers(call: str, kind: str) -> bool:
     return kind != "exists-after" or call.startswith("create")
 
 
-LISTING = ("collect garbage", "prune", "rebuild a lost log", "delete", "seal")
-"""Operations that read the most listings."""
-some_operations = pytest.mark.parametrize(
-    "operation",
-    [pytest.param(name, marks=() if name in LISTING else pytest.mark.slow) for name in OPERATIONS],
-    indirect=True,
-)
-
-
 @pytest.fixture(params=OPERATIONS)
 def operation(request) -> Iterator[Operation]:
     operation = OPERATIONS[request.param]
@@ -131,26 +119,3 @@ def test_an_operation_struck_at_every_kind_of_call_by_every_fault_is_done_or_not
     struck = Struck(operation, prepared, scratch / "struck operation")
     for case in struck.cases():
         struck.strike(*case)
-
-
-@some_operations
-def test_an_operation_does_not_depend_on_the_order_in_which_a_folder_is_read(prepared, scratch, monkeypatch, operation):
-    """The driver sorts listings, as the interface promises, so the test reorders them below the driver."""
-    expected = Struck(operation, prepared, scratch / "ordered").after
-    store = place(prepared[operation.start], scratch / "disordered")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", _disordered(os.scandir))
-        operation.run(store)
-        assert facts(store) == expected
-        assert operation.done(store)
-
-
-def _disordered(scandir):
-    @contextmanager
-    def read(folder):
-        with scandir(folder) as entries:
-            found = list(entries)
-        random.Random(len(found)).shuffle(found)
-        yield found
-
-    return read
