@@ -1,4 +1,4 @@
-"""Parallel jobs, and retry by exponential backoff with full jitter (GreptimeDB RFC, "Retry and Resume")."""
+"""Retry by exponential backoff with full jitter, capped at five minutes (GreptimeDB RFC, "Retry and Resume")."""
 
 from __future__ import annotations
 
@@ -6,33 +6,13 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
-from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.engine.jobs import Chunk, Outcome
+from snapshot_assets.errors import TransientError
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
-
-
-class _Outcome(Protocol):
-    """Outcome of one chunk."""
-
-    @property
-    def chunk(self) -> int:
-        """The chunk's id."""
-        ...
-
-    @property
-    def error(self) -> SnapshotError | None:
-        """The error of a failed chunk; None if it succeeded."""
-        ...
-
-
-_T = TypeVar("_T")
-_O = TypeVar("_O", bound=_Outcome)
-_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True)
@@ -56,11 +36,11 @@ class RetryPolicy:
 
 
 def attempt_chunks(
-    chunks: Iterable[_T],
-    attempt: Callable[[Sequence[_T]], Iterable[tuple[_T, _O]]],
+    chunks: Iterable[Chunk],
+    attempt: Callable[[Sequence[Chunk]], Iterable[tuple[Chunk, Outcome]]],
     policy: RetryPolicy,
     stop: threading.Event,
-) -> list[_O]:
+) -> list[Outcome]:
     """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
@@ -72,11 +52,11 @@ def attempt_chunks(
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.
     """
-    outcomes: list[_O] = []
+    outcomes: list[Outcome] = []
     waits = policy.waits()
     todo = list(chunks)
     while todo and not stop.is_set():
-        again: list[_T] = []
+        again: list[Chunk] = []
         wait = next(waits, None)
         for chunk, outcome in attempt(todo):
             if isinstance(outcome.error, TransientError) and wait is not None:
@@ -88,30 +68,3 @@ def attempt_chunks(
         if todo and wait is not None:
             stop.wait(wait)
     return outcomes
-
-
-def side_by_side(
-    run: Callable[[_T, threading.Event], Sequence[_Done]], jobs: Sequence[_T], parallelism: int, name: str
-) -> Iterator[_Done]:
-    """Run jobs and yield their outcomes as they finish.
-
-    An error that a job raises, rather than returns, ends all jobs: jobs that have not started are cancelled, and the
-    event is set, so that running jobs can stop.
-
-    Args:
-        run: Called with a job and the event.
-        jobs: The jobs.
-        parallelism: Most jobs at a time.
-        name: Prefix of the threads' names.
-    """
-    stop = threading.Event()
-    with ThreadPoolExecutor(parallelism, thread_name_prefix=name) as pool:
-        futures = [pool.submit(run, job, stop) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield from future.result()
-        except BaseException:
-            stop.set()
-            for future in futures:
-                future.cancel()
-            raise

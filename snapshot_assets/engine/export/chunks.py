@@ -20,7 +20,8 @@ from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
-from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks, side_by_side
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, first_failures, shared_jobs, side_by_side
+from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
     LocationDeletedError,
@@ -133,9 +134,7 @@ class Export:
 
 
 SMALL_CHUNK = 8 << 20
-"""Chunks estimated below this many bytes share a task: a Python task costs about 100 ms."""
-TASK_BYTES = 64 << 20
-TASK_CHUNKS = 32
+"""Chunks estimated below this many bytes share a task."""
 
 
 def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequence[int]) -> Iterator[Outcome]:
@@ -165,15 +164,11 @@ def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequ
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
         batches = _batches([plan(chunk) for chunk in pending], export.parallelism)
         export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
-        for outcome in side_by_side(partial(_run_batch, export), batches, export.parallelism, "export"):
-            if outcome.error is not None:
-                failed[outcome.chunk] = scrub(f"{outcome.error}")
-            yield outcome
+        yield from side_by_side(partial(_run_batch, export), batches, export.parallelism, "export", failed)
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
         raise ExportFailedError(
-            f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
-            "the failed ones.",
+            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. The others are committed; run"
+            " again to retry the failed ones.",
             chunks=failed,
         )
 
@@ -218,19 +213,12 @@ def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
 
 def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
     """Group small chunks, in order; a large chunk is a batch of its own."""
-    most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
-    batches: list[list[ChunkPlan]] = []
-    shared: list[ChunkPlan] = []
-    for plan in plans:
-        if plan.size >= SMALL_CHUNK or len(plan.works) != 1:
-            batches.append([plan])
-            shared = []
-        elif shared and len(shared) < most and sum(each.size for each in shared) + plan.size <= TASK_BYTES:
-            shared.append(plan)
-        else:
-            shared = [plan]
-            batches.append(shared)
-    return batches
+
+    def size(plan: ChunkPlan) -> int:
+        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
+        return plan.size if small else JOB_BYTES + 1
+
+    return shared_jobs(plans, size, min(JOB_CHUNKS, -(-len(plans) // parallelism)))
 
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
