@@ -211,8 +211,6 @@ class _Conversion:
             return "as texts, equal values of its columns may differ"
         if match := _UNCHECKED.search(key.definition or ""):
             return f"{self._source} has not checked it ({match.group()})"
-        if self._kind == "duckdb" and table.table_name == (key.referenced_schema, key.referenced_table):
-            return "DuckDB accepts no row that refers to itself, or to one that refers back"
         return ""
 
     def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
-from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.format.relations import TableName
 
 _NEAR = 3
 
@@ -141,8 +141,3 @@ def selected_schemas(selection: Selection, relations: Iterable[TableName], schem
     if selection.tables:
         return sorted({name.schema for name in relations})
     return sorted(selection.schemas or schemas)
-
-
-def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:
-    """Return the carrier that the plan gives a column, or None for the default."""
-    return selection.carriers.get((name, column))

@@ -10,6 +10,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def identifiers(names: Sequence[str]) -> str:
+    """Return a list of quoted identifiers in parentheses."""
+    return f"({', '.join(map(identifier, names))})"
+
+
 def qualified(path: Sequence[str]) -> str:
     """Return a quoted name of several parts, such as a `TableName`."""
     return ".".join(map(identifier, path))

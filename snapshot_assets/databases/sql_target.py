@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -25,27 +25,18 @@ from snapshot_assets.databases.ledger import (
 from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import (
-    LEDGER_SCHEMA,
-    ExistingTable,
-    Load,
-    LoadedFile,
-    OtherType,
-    RestoreRecord,
-    Statement,
-)
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, Statement, Target
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 
-class SqlTarget(ABC):
+class SqlTarget(Target, ABC):
     """A target with transactions; see `Target`.
 
     Attributes:
         deletes_parents: Whether a transaction that deletes referencing rows can then delete the referenced ones.
     """
 
-    kind: str
     deletes_parents = True
 
     @abstractmethod
@@ -65,36 +56,27 @@ class SqlTarget(ABC):
         """Insert batches into a table and return the number of rows."""
 
     @abstractmethod
-    def _qualified(self, name: TableName) -> str:
-        """Return a quoted table name."""
-
     def _own_rows(self, name: TableName) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it."""
-        return self._qualified(name)
 
     @abstractmethod
     def _predicate(self, table: Table, rows: Rows) -> str:
         """Return the SQL predicate of some rows of a timed table."""
 
-    @abstractmethod
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
+        """Until the transaction ends, lock the ledger against other imports, and tables against all changes.
 
-    @abstractmethod
+        A database with one writer needs no locks.
+        """
+        return
+
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
+        return
 
     @abstractmethod
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         """Return all foreign keys in the target that refer to the tables."""
-
-    @abstractmethod
-    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
-
-    @abstractmethod
-    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type differs from that in the tables; see `Target`."""
 
     def imports(self) -> list[RestoreRecord]:
         """Return the imports in the ledger, oldest first; see `Target`."""
@@ -258,3 +240,55 @@ class SqlTarget(ABC):
             except SnapshotError as error:
                 message = f"{statement.makes} could not be made: {error} Nothing of this step was kept."
                 raise RestoreError(message, makes=statement.makes) from error
+
+
+class Feed:
+    """Batches as an Arrow stream in a driver's types; counts rows, and keeps an error that the batches raise.
+
+    Drivers replace an error of their input by one of their own: `errors` raises the original.
+
+    Args:
+        batches: Batches with at least the schema's columns.
+        schema: Columns and types of the stream; values are cast safely.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._error: BaseException | None = None
+        self.rows = 0
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream. Call it once."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._stream())
+
+    def portions(self, size: int) -> Iterator[pa.Table]:
+        """Yield the stream in tables of about `size` bytes, at least one batch each. Call it once."""
+        pending: list[pa.RecordBatch] = []
+        for batch in self._stream():
+            pending.append(batch)
+            if sum(each.nbytes for each in pending) >= size:
+                yield pa.Table.from_batches(pending)
+                pending = []
+        if pending:
+            yield pa.Table.from_batches(pending)
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+                self.rows += batch.num_rows
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the batches' own error instead of the driver's."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
@@ -136,6 +136,30 @@ class TimeColumn(ABC):
 
 
 _ENDS = ("min", "max")
+
+
+class TimedSource(ABC):
+    """The part of a source that asks for times; see `SchemaSource`."""
+
+    time_column: ClassVar[type[TimeColumn]]
+
+    @abstractmethod
+    def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
+        """Return the first row of a query of a table."""
+
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a finite time outside `[start, end)`."""
+        outside = self.time_column.of(table, zone).outside(start, end)
+        return int(self._first_row("count(*)", table, outside)[0])
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+        bounds: list[int | None] = []
+        for table in tables:
+            if table.time_index is not None:
+                column = self.time_column.of(table, zone)
+                bounds += self._first_row(column.bounds(), table, column.finite)
+        return time_range(bounds)
 
 
 def time_range(microseconds: Iterable[int | None]) -> tuple[datetime, datetime] | None:

@@ -10,10 +10,9 @@ import duckdb
 import pytest
 import yaml
 
-from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb import test_types
-from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, schema_dump
 from snapshot_assets_tests.databases.postgresql.test_types import every_type
@@ -145,13 +144,11 @@ def test_pgbench_comes_back_from_s3_with_its_history_in_windows(
 
 @pytest.mark.slow
 def test_every_type_of_duckdb_comes_back_from_a_file(trip: Trip, tmp_path: Path) -> None:
-    origin = make_file(tmp_path / "origin.duckdb", *test_types.tables_of(test_types.VALUES))
-    names = [TableName("main", f"t{number}") for number in range(len(test_types.VALUES))]
-    again = fresh(tmp_path)
-    report = trip(origin.uri, again.uri, to=in_file(tmp_path), time_columns={str(name): None for name in names})
+    origin, again = test_types.make_table(tmp_path / "origin.duckdb", test_types.VALUES), fresh(tmp_path)
+    report = trip(origin.uri, again.uri, to=in_file(tmp_path), time_columns={"main.t": None})
     assert report["lost"] == []
-    schema = extracted(origin, *names)
-    assert extracted(again, *names) == schema
+    schema = extracted(origin, MAIN_T)
+    assert extracted(again, MAIN_T) == schema
     assert differences(origin, again, schema) == {}
 
 

@@ -48,6 +48,6 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 def type_for(arrow_type: pa.DataType) -> str:
     """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.duckdb.ddl.schema import type_for as type_text
+    from snapshot_assets.databases.duckdb.types import type_for as type_text
 
     return type_text(arrow_type)

@@ -9,9 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 from snapshot_assets.errors import UnknownSourceError
 
-MEMORY_LIMIT = "192MiB"
-"""Memory of DuckDB. A task has 512 MiB; Arrow and the file that is being written share the rest."""
-
 _FORM = "duckdb:///absolute/path.duckdb"
 _MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
 
@@ -43,24 +40,19 @@ def path_of(uri: str) -> str:
     return path
 
 
-def memory_limit_of(uri: str) -> str:
-    """Return the memory that DuckDB may use, in DuckDB's notation.
+def memory_limit_of(uri: str) -> str | None:
+    """Return the memory that DuckDB may use, in DuckDB's notation; None if the URI does not limit it.
 
     Raises:
         UnknownSourceError: The URI has a query that is not `memory_limit=` and a size.
     """
     query = urlsplit(uri).query
     if not query:
-        return MEMORY_LIMIT
+        return None
     match = _MEMORY.fullmatch(query)
     if match is None:
         raise _refused("its query is not understood; the only one is `?memory_limit=`, such as `?memory_limit=1GiB`")
     return match.group(1)
-
-
-def limits_memory(uri: str) -> bool:
-    """Return whether a URI limits the memory that DuckDB may use."""
-    return bool(urlsplit(uri).query)
 
 
 def default_alias(uri: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,6 @@ from duckdb.sqltypes import DuckDBPyType
 from snapshot_assets.databases.carriers import scanned_carrier
 from snapshot_assets.databases.duckdb.batches import BATCH_BYTES, conform
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Estimate, Scan
@@ -66,9 +66,8 @@ class _Query:
 class Reader:
     """Reads the tables of an open database."""
 
-    def __init__(self, session: DuckDBSession, schemas: Schemas) -> None:
+    def __init__(self, session: DuckDBSession) -> None:
         self._session = session
-        self._schemas = schemas
 
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -82,25 +81,18 @@ class Reader:
                 batches.close()
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Count the rows, and estimate their size from a few of them."""
+        """Count the rows, and estimate their size from a few of them; see `Database.estimate`."""
         query = self._query(scan)
-        rows = self._count(query.table, query.where)
+        rows = int(self._first_row("count(*)", scan.table, query.where)[0])
         with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
             return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
 
-    def count(self, table: Table, where: str) -> int:
-        """Count the rows of a table that satisfy a predicate."""
-        return self._count(self._schemas.relation(table.table_name), where)
-
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut."""
+        """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut. See `Database`."""
         query = self._query(scan)
         if not query.row_ids or parts < 2:
             return [scan]
-        least, greatest = self._session.rows(
-            f"SELECT min(rowid), max(rowid) FROM {query.table} WHERE {query.where}",
-            doing=f"reading {scan.table.table_name}",
-        )[0]
+        least, greatest = self._first_row("min(rowid), max(rowid)", scan.table, query.where)
         if least is None:
             return [scan]
         groups = range(least // _ROW_GROUP, greatest // _ROW_GROUP + 1)
@@ -110,13 +102,13 @@ class Reader:
             replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
         ]
 
-    def _count(self, relation: str, where: str) -> int:
-        return int(
-            self._session.rows(f"SELECT count(*) FROM {relation} WHERE {where}", doing=f"counting {relation}")[0][0]
-        )
+    def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
+        query = f"SELECT {values} FROM {self._session.relation(table.table_name)} WHERE {where}"
+        row: tuple[Any, ...] = self._session.rows(query, doing=f"reading {table.table_name}")[0]
+        return row
 
     def _query(self, scan: Scan) -> _Query:
-        relation = self._schemas.relation(scan.table.table_name)
+        relation = self._session.relation(scan.table.table_name)
         kinds = self._session.types(f"FROM {relation}", f"reading the columns of {scan.table.table_name}")
         columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
         where = DuckDBTimeColumn.predicate(scan.table, scan.rows)

@@ -6,27 +6,23 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.address import limits_memory, path_of
+from snapshot_assets.databases.duckdb.address import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
-from snapshot_assets.databases.duckdb.ddl.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
-from snapshot_assets.databases.duckdb.failures import translated
-from snapshot_assets.databases.duckdb.ingest import ingest
-from snapshot_assets.databases.duckdb.session import named_rows, session_config
-from snapshot_assets.databases.duckdb.sql import Schemas
+from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
+from snapshot_assets.databases.duckdb.types import ingest
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
@@ -45,7 +41,7 @@ _FOREIGN_KEYS = """
 """
 
 
-class DuckDBTarget(SqlTarget):
+class DuckDBTarget(DuckDBConnection, SqlTarget):
     """A database file that is written to; see `Target`.
 
     The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
@@ -69,7 +65,6 @@ class DuckDBTarget(SqlTarget):
         self.alias = address.alias
         self._address = address
         self._path = path_of(address.uri)
-        self._changed = 0
         self._writes = False
         self._opened: duckdb.DuckDBPyConnection | None = None
         if os.path.exists(self._path):
@@ -93,7 +88,7 @@ class DuckDBTarget(SqlTarget):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
         # ATTACH needs external access, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
-        if indexing and not limits_memory(self._address.uri):
+        if indexing and not memory_limit_of(self._address.uri):
             del config["memory_limit"]
         self._writes, mode = writes, "" if writes else ", READ_ONLY"
         if not os.path.exists(self._path):
@@ -135,12 +130,12 @@ class DuckDBTarget(SqlTarget):
         """Describe the tables that exist; see `Target`."""
         if self._opened is None or not tables:
             return {}
-        schemas = Schemas(self)
+        schemas = self.schema_names()
         wanted = {(name.schema.lower(), name.table.lower()): name for name in tables}  # DuckDB ignores case in names
         columns: dict[TableName, list[str]] = {}
         views: set[TableName] = set()
         for schema, table, column, is_view in self.rows(_COLUMNS, [TARGET]):
-            name = wanted.get((schemas.names[schema].lower(), table.lower()))
+            name = wanted.get((schemas[schema].lower(), table.lower()))
             if name is not None:
                 columns.setdefault(name, []).append(column)
                 if is_view:
@@ -159,9 +154,7 @@ class DuckDBTarget(SqlTarget):
         return [other for table in present for other in _others(table, self._kinds(table.table_name))]
 
     def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
-        with self._translated(f"reading the columns of {name}"):
-            relation = self._connection.sql(f"FROM {self._qualified(name)}")
-            return dict(zip(relation.columns, relation.types, strict=True))
+        return self.types(f"FROM {self.relation(name)}", f"reading the columns of {name}")
 
     def close(self) -> None:
         """Close the file."""
@@ -181,47 +174,33 @@ class DuckDBTarget(SqlTarget):
             self._opened = self._open(indexing=True)
         super().finish(record, statements)
 
-    def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
-        """Return all rows of a query of this package."""
-        with self._translated(doing):
-            return self._connection.execute(query, list(parameters)).fetchall()
+    def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """Return the connection itself, for all statements of a transaction."""
+        return nullcontext(self._connection)
 
     def _execute(self, sql: str, doing: str) -> None:
         check_statement(self._connection, sql, f"The SQL for {doing}")
-        with self._translated(doing):
-            rows = self._connection.execute(sql).fetchall()
-        self._changed = int(rows[0][0]) if sql.startswith("INSERT") and rows else 0
+        with self.translated(doing):
+            self._connection.execute(sql).fetchall()
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        with self._translated(doing):
-            return named_rows(self._connection.execute(sql))
-
-    def _run(self, statements: Sequence[Statement]) -> None:
-        for statement in statements:
-            super()._run([statement])
-            while isinstance(statement, Repeated) and self._changed:
-                super()._run([statement])
+        return self.records(sql, doing=doing)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         if not self._writes:
             self.close()
             self._opened = self._open()
-        with self._translated("starting a transaction"):
+        with self.translated("starting a transaction"):
             self._connection.begin()
         try:
             yield
-            with self._translated("committing"):
+            with self.translated("committing"):
                 self._connection.commit()
         except BaseException:
             with suppress(duckdb.Error):  # a failed commit has ended the transaction
                 self._connection.rollback()
             raise
-
-    @contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
-        with translated(f"DuckDB {self.alias!r}: {doing}"):
-            yield
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         name = table.table_name
@@ -234,36 +213,30 @@ class DuckDBTarget(SqlTarget):
             )
         stored = (column for column in table.columns if column.generated is None)
         how = {column.name: ingest(name, column, kinds[column.name]) for column in stored}
-        feed = Feed(batches, pa.schema([(column, each.arrow_type) for column, each in how.items()]))
-        into, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
+        feed = Feed(batches, pa.schema([(column, arrow_type) for column, (arrow_type, _) in how.items()]))
+        into, values = ", ".join(map(identifier, how)), ", ".join(value for _, value in how.values())
         self._connection.register(_STREAM, feed.reader())
         try:
-            with feed.errors(), self._translated(f"loading {name}"):
+            with feed.errors(), self.translated(f"loading {name}"):
                 self._connection.execute(
-                    f"INSERT INTO {self._qualified(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
+                    f"INSERT INTO {self.relation(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
                 )
         finally:
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
 
-    def _qualified(self, name: TableName) -> str:
-        return Schemas(self).relation(name)
+    def _own_rows(self, name: TableName) -> str:
+        return self.relation(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
         return DuckDBTimeColumn.predicate(table, rows)
 
-    def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Do nothing: no other process has the file open."""
-
-    def _lock_imports(self) -> None:
-        """Do nothing: no other process has the file open."""
-
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        schemas, wanted = Schemas(self), set(tables)
+        schemas, wanted = self.schema_names(), set(tables)
         references = []
         for schema, name, table, parent, columns, referred in self.rows(_FOREIGN_KEYS, [TARGET]):
-            child, parent_name = (TableName(schemas.names[schema], each) for each in (table, parent))
+            child, parent_name = (TableName(schemas[schema], each) for each in (table, parent))
             if parent_name in wanted:
                 pairs = zip(referred, columns, strict=True)
                 match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)

@@ -57,23 +57,12 @@ class DuckDBTimeColumn(TimeColumn):
         return self.type.endswith("_NS")
 
     def _between(self, start: datetime, end: datetime) -> str:
-        return f"({self._lower(start)} AND {self._upper(end)})"
-
-    def _lower(self, bound: datetime) -> str:
-        if self._nanoseconds and bound < _NANOSECONDS_FROM:
-            return f"{self.name} > {self._constant('-infinity')}"
-        if self._nanoseconds and bound > _NANOSECONDS_TO:
-            return "false"
-        return f"{self.name} >= {self._bound(bound)}"
-
-    def _upper(self, bound: datetime) -> str:
-        if self._nanoseconds and bound > _NANOSECONDS_TO:
-            return f"{self.name} < {self._constant('infinity')}"
-        if self._nanoseconds and bound < _NANOSECONDS_FROM:
-            return "false"
-        return f"{self.name} < {self._bound(bound)}"
+        between = f"{self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)}"
+        return f"({between} AND {self.finite})" if self._nanoseconds else f"({between})"
 
     def _bound(self, bound: datetime) -> str:
+        if self._nanoseconds and not _NANOSECONDS_FROM <= bound <= _NANOSECONDS_TO:
+            return self._constant("-infinity" if bound < _NANOSECONDS_FROM else "infinity")
         if self.type == "DATE":
             return self._constant(first_date(bound, known_zone(self.zone)))
         try:

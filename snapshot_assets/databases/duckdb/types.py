@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.carriers import unsupported_type
+from snapshot_assets.databases.carriers import recorded_carrier, unsupported_type
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import Carrier
+from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, TableName
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ TIMESTAMPS = frozenset(
     ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "timestamptz_ns")
 )
 _DEEPEST = 16
+_WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 
 
@@ -145,6 +149,70 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarri
             type=str(kind),
         )
     return chosen
+
+
+def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.DataType, str]:
+    """Return how a column is loaded: the Arrow type of the stream, and the SQL expression of the value.
+
+    The file's type casts to that Arrow type without loss. The expression names the streamed column as the table does.
+
+    Args:
+        table: Its table, for messages.
+        column: Its document, with the carrier and Arrow type of the file.
+        kind: Its type in the target.
+
+    Raises:
+        DatabaseError: Values of that carrier do not fit the type.
+    """
+    arrow_type, quoted, type_text = column.arrow_field().type, identifier(column.name), str(kind)
+    where = column_text(ColumnPath(table, column.name))
+    carried = recorded_carrier(column, lambda override: carry(kind, override, where))
+    if carried is not None:
+        return (arrow_type, carried.restore(quoted, type_text))
+    if column.carrier is Carrier.TEXT:
+        raise DatabaseError(
+            f"Column {where} is {type_text} in the target; its values travelled as {column.arrow_type}, which cannot be"
+            " read back into that type. Drop the table and let the import create it.",
+            column=column.name,
+        )
+    return _foreign(arrow_type, quoted, type_text)
+
+
+def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> tuple[pa.DataType, str]:
+    """Return how values from another kind of database are loaded."""
+    if pa.types.is_fixed_size_binary(arrow_type) and type_text == "UUID":
+        return (pa.binary(), f"CAST(lower(hex({quoted})) AS UUID)")
+    if type_text == "VARCHAR" and not pa.types.is_nested(arrow_type):
+        return (pa.string(), quoted)
+    return (arrow_type, f"CAST({quoted} AS {type_text})")
+
+
+@cache
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`.
+
+    Raises:
+        UnsupportedTypeError: DuckDB has no such type.
+    """
+    if pa.types.is_list(arrow_type):
+        return f"{type_for(arrow_type.value_type)}[]"
+    if pa.types.is_map(arrow_type):
+        return f"MAP({type_for(arrow_type.key_type)}, {type_for(arrow_type.item_type)})"
+    if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
+        members = (f"{identifier(member.name)} {type_for(member.type)}" for member in arrow_type)
+        return f"STRUCT({', '.join(members)})"
+    if pa.types.is_decimal(arrow_type):
+        fits = 0 <= arrow_type.scale <= arrow_type.precision <= _WIDEST_DECIMAL
+        return f"DECIMAL({arrow_type.precision},{arrow_type.scale})" if fits else "VARCHAR"
+    if arrow_type == pa.binary(16):
+        return "UUID"  # the only type of 16 bytes
+    try:
+        if arrow_type in (pa.duration("ns"), pa.struct([])):
+            raise duckdb.NotImplementedException("intervals have microseconds, and a struct has members")
+        with duckdb.connect() as connection:
+            return str(connection.from_arrow(pa.schema([("value", arrow_type)]).empty_table()).types[0])
+    except duckdb.Error as error:
+        raise UnsupportedTypeError(f"DuckDB has no type that holds {arrow_type} exactly: {error}") from None
 
 
 def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:

@@ -15,8 +15,7 @@ from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeC
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -169,9 +168,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             )
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
-
-    def _qualified(self, name: TableName) -> str:
-        return qualified(name)
 
     def _own_rows(self, name: TableName) -> str:
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from snapshot_assets.databases.spark.sql import identifier, literal
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
@@ -49,12 +50,8 @@ def type_for(arrow_type: pa.DataType) -> str:
         return "string"  # a column of type void cannot be stored
     try:
         return type_text(spark_schema(batch_schema([pa.field("value", arrow_type)]))["value"].dataType)
-    except (TypeError, ValueError, pa.ArrowException) as error:
+    except (TypeError, ValueError, pa.ArrowException, PySparkException) as error:
         raise UnsupportedTypeError(f"Spark has no type for {arrow_type}: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith("pyspark."):
-            raise UnsupportedTypeError(f"Spark has no type for {arrow_type}: {error}") from error
-        raise
 
 
 def _create(table: Table) -> Statement:

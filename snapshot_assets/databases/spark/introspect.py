@@ -1,22 +1,31 @@
-"""Reads a Spark catalog: namespaces, tables and views, by SQL that also works through Spark Connect."""
+"""Reads a Spark catalog, by SQL that also works through Spark Connect, and turns Spark's schemas into documents."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructField, StructType
 
+from snapshot_assets.databases.carriers import scanned_carrier
+from snapshot_assets.databases.columns import choose_time_index
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
-from snapshot_assets.databases.spark.sql import qualified
+from snapshot_assets.databases.spark.sql import identifier, qualified
+from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import UnknownRelationError
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
 _DETAILS = "# Detailed Table Information"
 _ALIAS = "SubqueryAlias "
+_DEFAULT = "CURRENT_DEFAULT"
+_COMMENT = "comment"
 
 
 @dataclass(frozen=True)
@@ -122,3 +131,62 @@ class SparkRelations:
 
 def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") and name.endswith("`") else name
+
+
+def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:
+    """Describe a Spark table from its schema; see `Database.extract` for the errors."""
+    kinds = {field.name: column_type_text(field) for field in schema}
+    return Table(
+        schema_name=name.schema,
+        name=name.table,
+        columns=schema_columns(name, schema, selection),
+        time_index=choose_time_index(
+            name,
+            selection.time_columns,
+            timestamps=[column for column, kind in kinds.items() if kind in TIMESTAMPS],
+            dates=[column for column, kind in kinds.items() if kind == "date"],
+        ),
+    )
+
+
+def schema_columns(name: TableName, schema: StructType, selection: Selection) -> tuple[Column, ...]:
+    """Describe the columns of a schema."""
+    return tuple(_column(name, field, selection.carriers.get((name, field.name))) for field in schema)
+
+
+def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
+    """Return a DataFrame's columns in the types and the order of a table's document.
+
+    In Arrow, nested types still have Spark's own names and nullability: cast each batch to `table.arrow_schema()`,
+    which copies nothing.
+
+    Raises:
+        DatabaseError: A column is missing, or has another type than in the document.
+    """
+    fields = {field.name: field for field in frame.schema}
+    return frame.selectExpr(*(_selected(table, column, fields) for column in table.columns))
+
+
+def _selected(table: Table, column: Column, fields: Mapping[str, StructField]) -> str:
+    where = column_text(ColumnPath(table.table_name, column.name))
+    quoted = identifier(column.name)
+    found = column_type_text(fields[column.name]) if column.name in fields else None
+    carried = scanned_carrier(
+        table, column, found, lambda override: carry(fields[column.name].dataType, override, where)
+    )
+    return f"{carried.select(quoted)} AS {quoted}"
+
+
+def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:
+    carried = carry(field.dataType, wanted, column_text(ColumnPath(name, field.name)))
+    metadata = field.metadata or {}
+    return Column(
+        name=field.name,
+        type=column_type_text(field),
+        arrow_type=arrow_type_text(carried.arrow),
+        carrier=carried.carrier,
+        nullable=field.nullable,
+        default=metadata.get(_DEFAULT),
+        collation=collation(field.dataType),
+        comment=metadata.get(_COMMENT),
+    )

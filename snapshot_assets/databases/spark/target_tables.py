@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
-from snapshot_assets.databases.spark.address import catalog_path
+from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn

@@ -18,7 +18,7 @@ from snapshot_assets_tests.databases.restores import copy, extracted
 
 def main(origin: str, into: str, fatal: int) -> None:
     calls = 0
-    translated = DuckDBTarget._translated
+    translated = DuckDBTarget.translated
 
     @contextmanager
     def counted(self: DuckDBTarget, doing: str) -> Iterator[None]:
@@ -29,7 +29,7 @@ def main(origin: str, into: str, fatal: int) -> None:
         with translated(self, doing):
             yield
 
-    DuckDBTarget._translated = counted  # type: ignore[method-assign]
+    DuckDBTarget.translated = counted  # type: ignore[method-assign]
     address = DatabaseAddress("origin", origin)
     copy(extracted(address), address, DatabaseAddress("copy", into))
     sys.stdout.write(str(calls))

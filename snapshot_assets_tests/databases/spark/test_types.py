@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, IntegerType, StructType
 
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.spark.tables import exact_frame, schema_table
+from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.databases.spark.types import NATIVE, REFUSED, TEXT, carry, type_text
 from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, Table, TableName
@@ -77,6 +77,8 @@ CASES: dict[str, tuple[Carrier, str, list[str]]] = {
     ),
 }
 
+ROWS = max(len(values) for _, _, values in CASES.values()) + 1
+
 
 def frame_of(spark: SparkSession, kind: str, values: list[str]) -> DataFrame:
     rows = [f"SELECT {id_} AS id, CAST({value} AS {kind}) AS x" for id_, value in enumerate([*values, "NULL"])]
@@ -103,11 +105,11 @@ def carried_rows(frame: DataFrame, table: Table) -> pa.Table:
 @pytest.fixture(scope="module")
 def everything(spark: SparkSession) -> DataFrame:
     """One column for each type, filled up with NULL, so that one job carries them all."""
-    frame = spark.range(max(len(values) for _, _, values in CASES.values()) + 1)
+    columns = ["id"]
     for number, (kind, (_, _, values)) in enumerate(CASES.items()):
         cases = " ".join(f"WHEN id = {id_} THEN CAST({value} AS {kind})" for id_, value in enumerate(values))
-        frame = frame.selectExpr("*", f"CASE {cases} END AS c{number}")
-    return frame
+        columns.append(f"CASE {cases} END AS c{number}")
+    return spark.range(0, ROWS, numPartitions=1).selectExpr(*columns)
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +127,16 @@ def trip(
     )
     kinds = {field.name: type_text(field.dataType) for field in everything.schema}
     restored = back.selectExpr(*(f"CAST(`{name}` AS {kinds[name]}) AS `{name}`" for name in back.columns))
-    joined = everything.alias("a").join(restored.alias("b"), "id")
-    assert joined.count() == everything.count()
     unequal = (
         f"count_if(NOT ({comparable('a', name, kinds)} <=> {comparable('b', name, kinds)})) AS `{name}`"
-        for name in kinds
+        for name in back.columns
     )
-    counts = joined.selectExpr(
-        *(each for each, name in zip(unequal, kinds, strict=True) if name in back.columns)
-    ).first()
+    joined = everything.alias("a").join(restored.alias("b"), "id")
+    counts = joined.selectExpr("count(*) AS rows", *unequal).first()
     assert counts is not None
-    differing = [name for name, count in counts.asDict().items() if count]
-    return table, differing
+    differing = {name: count for name, count in counts.asDict().items() if count}
+    assert differing.pop("rows") == ROWS
+    return table, list(differing)
 
 
 def comparable(side: str, name: str, kinds: dict[str, str]) -> str:

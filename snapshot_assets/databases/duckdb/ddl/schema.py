@@ -2,7 +2,7 @@
 
 Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations, generated columns
 and foreign keys. DuckDB checks foreign keys at each insert, but chunks are loaded in any order: so tables with foreign
-keys are created a second time at the end, with their rows; see `foreign_keys`.
+keys are created a second time at the end, with their rows; see `tables`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from contextlib import closing
 from graphlib import TopologicalSorter
 
-import pyarrow as pa
-
 from snapshot_assets.databases.convert import is_plain
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
-from snapshot_assets.databases.duckdb.ddl.foreign_keys import possible_keys, rebuild
-from snapshot_assets.databases.duckdb.ddl.tables import Names, create_table, sequence_place
-from snapshot_assets.databases.duckdb.sql import identifiers
-from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.databases.duckdb.ddl.tables import (
+    TARGET,
+    create_table,
+    possible_keys,
+    rebuild,
+    sequence_place,
+    target_name,
+)
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
 from snapshot_assets.databases.target import Definition, Statement
-from snapshot_assets.errors import UnsupportedTypeError
 from snapshot_assets.format.relations import (
     Column,
     DatabaseSchema,
@@ -48,19 +50,19 @@ class _Defining:
         self._schema = schema
         self._texts = texts
         self._expressions = expressions
-        self._names = Names(schema)
         self._lost: list[str] = []
 
     def definition(self) -> Definition:
         tables = tuple(self._table(table) for table in self._schema.tables)
         keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
         before = [*self._schemas(), *self._types(), *self._sequences()]
-        before += [self._creates(f"table {table.table_name}", create_table(table, self._names, self._texts), table)
-                   for table in tables]  # fmt: skip
+        for table in tables:
+            name = table.table_name
+            before.append(Statement(f"table {name}", create_table(table, self._texts), name))
         after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
         for table in keyed:
             if table.foreign_keys:
-                after += rebuild(table, self._names, self._texts)
+                after += rebuild(table, self._texts)
         after += [statement for table in tables for statement in self._indexes(table)]
         after += self._places()
         after += [statement for table in tables for statement in self._comments(table)]
@@ -68,9 +70,6 @@ class _Defining:
         for statement in (*before, *after):
             self._texts.one(statement.sql, statement.makes)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
-
-    def _creates(self, makes: str, sql: str, relation: Table | View | None = None) -> Statement:
-        return Statement(makes, sql, relation.table_name if relation else None)
 
     def _table(self, table: Table) -> Table:
         """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
@@ -92,8 +91,11 @@ class _Defining:
         return column.model_copy(update={"default": None, "generated": None, "generated_kind": None})
 
     def _schemas(self) -> Iterator[Statement]:
-        for name in self._names.schemas:
-            yield self._creates(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {self._names.schema(name)}")
+        names = {each.name for each in self._schema.schemas} | {each.schema_name for each in self._schema.views}
+        for table in self._schema.tables:
+            names |= {table.schema_name, *(sequence.schema_name for sequence in table.sequences)}
+        for name in sorted(names - {"main"}):
+            yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {qualified((TARGET, name))}")
         for schema in self._schema.schemas:
             if schema.comment is not None:
                 self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has no comments on schemas.")
@@ -103,10 +105,10 @@ class _Defining:
             for entry in schema.options.get("types", ()):
                 kind = UserType.model_validate(entry)
                 name = TableName(kind.schema_name, kind.name)
-                quoted, what = self._names.relation(name), f"type {name}"
-                yield self._creates(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
+                quoted, what = target_name(name), f"type {name}"
+                yield Statement(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
                 if kind.comment is not None:
-                    yield self._creates(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
+                    yield Statement(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
 
     def _type_text(self, kind: UserType) -> str:
         if kind.kind == "enum":
@@ -129,25 +131,25 @@ class _Defining:
 
     def _sequences(self) -> Iterator[Statement]:
         for name, (sequence, _) in self._all_sequences().items():
-            yield self._creates(
+            yield Statement(
                 f"sequence {name}",
-                f"CREATE SEQUENCE IF NOT EXISTS {self._names.relation(name)} INCREMENT BY {sequence.increment}"
+                f"CREATE SEQUENCE IF NOT EXISTS {target_name(name)} INCREMENT BY {sequence.increment}"
                 f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
                 f"{' CYCLE' if sequence.cycle else ''}",
             )
 
     def _places(self) -> Iterator[Statement]:
         for name, (sequence, columns) in self._all_sequences().items():
-            yield self._creates(f"value of sequence {name}", sequence_place(sequence, columns, self._names))
+            yield Statement(f"value of sequence {name}", sequence_place(sequence, columns))
 
     def _keys(self, table: Table) -> Iterator[Statement]:
-        alter = f"ALTER TABLE {self._names.relation(table.table_name)} ADD"
+        alter = f"ALTER TABLE {target_name(table.table_name)} ADD"
         if table.primary_key is not None:
             keys = identifiers(table.primary_key.columns)
-            yield self._creates(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table)
+            yield Statement(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table.table_name)
         for unique in table.unique:
             what = f"unique constraint {unique.name} of {table.table_name}"
-            yield self._creates(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table)
+            yield Statement(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table.table_name)
 
     def _indexes(self, table: Table) -> Iterator[Statement]:
         for index in table.indexes:
@@ -157,8 +159,8 @@ class _Defining:
                 self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")
                 continue
             unique = "UNIQUE " if index.unique else ""
-            relation = self._names.relation(table.table_name)
-            yield self._creates(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {relation} {keys}", table)
+            name = table.table_name
+            yield Statement(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}", name)
 
     def _index_keys(self, index: Index, what: str) -> str | None:
         if is_plain(index):
@@ -168,19 +170,15 @@ class _Defining:
     def _comments(self, relation: Table | View) -> Iterator[Statement]:
         name = relation.table_name
         kind = "TABLE" if isinstance(relation, Table) else "VIEW"
-        quoted = self._names.relation(name)
+        quoted = target_name(name)
         comments = [(f"{kind} {quoted}", str(name), relation.comment)]
         if isinstance(relation, Table):
             columns = [(f"COLUMN {quoted}.{identifier(each.name)}", f"{name}.{each.name}", each.comment)
                        for each in relation.columns]  # fmt: skip
             comments += columns
         for target, what, comment in comments:
-            if comment is None:
-                continue
-            if self._names.is_nested(name.schema):
-                self._lost.append(f"Comment of {what} is left out: DuckDB has no comments in nested schemas.")
-                continue
-            yield self._creates(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", relation)
+            if comment is not None:
+                yield Statement(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", name)
 
     def _views(self) -> Iterator[Statement]:
         views = {view.table_name: view for view in self._schema.views}
@@ -198,67 +196,5 @@ class _Defining:
     def _view(self, view: View) -> Statement:
         query = self._texts.query(view.definition, f"The query of view {view.table_name}")
         columns = identifiers(tuple(column.name for column in view.columns))
-        quoted = self._names.relation(view.table_name)
-        return self._creates(f"view {view.table_name}", f"CREATE VIEW {quoted} {columns} AS {query}", view)
-
-
-_ARROW: dict[pa.DataType, str] = {
-    pa.null(): '"NULL"',
-    pa.bool_(): "BOOLEAN",
-    pa.int8(): "TINYINT",
-    pa.int16(): "SMALLINT",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.uint8(): "UTINYINT",
-    pa.uint16(): "USMALLINT",
-    pa.uint32(): "UINTEGER",
-    pa.uint64(): "UBIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "VARCHAR",
-    pa.large_string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.large_binary(): "BLOB",
-    pa.binary(16): "UUID",  # the only type of 16 bytes
-    pa.date32(): "DATE",
-    pa.time32("s"): "TIME",
-    pa.time32("ms"): "TIME",
-    pa.time64("us"): "TIME",
-    pa.time64("ns"): "TIME_NS",
-    pa.timestamp("s"): "TIMESTAMP_S",
-    pa.timestamp("ms"): "TIMESTAMP_MS",
-    pa.timestamp("us"): "TIMESTAMP",
-    pa.timestamp("ns"): "TIMESTAMP_NS",
-    pa.timestamp("s", "UTC"): "TIMESTAMP WITH TIME ZONE",
-    pa.timestamp("ms", "UTC"): "TIMESTAMP WITH TIME ZONE",
-    pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
-    pa.timestamp("ns", "UTC"): "TIMESTAMPTZ_NS",
-    pa.duration("s"): "INTERVAL",
-    pa.duration("ms"): "INTERVAL",
-    pa.duration("us"): "INTERVAL",
-}
-_WIDEST_DECIMAL = 38
-
-
-def type_for(arrow_type: pa.DataType) -> str:
-    """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`.
-
-    Raises:
-        UnsupportedTypeError: DuckDB has no such type.
-    """
-    if pa.types.is_list(arrow_type):
-        return f"{type_for(arrow_type.value_type)}[]"
-    if pa.types.is_map(arrow_type):
-        return f"MAP({type_for(arrow_type.key_type)}, {type_for(arrow_type.item_type)})"
-    if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
-        members = (f"{identifier(member.name)} {type_for(member.type)}" for member in arrow_type)
-        return f"STRUCT({', '.join(members)})"
-    if pa.types.is_decimal(arrow_type):
-        fits = 0 <= arrow_type.scale <= arrow_type.precision <= _WIDEST_DECIMAL
-        return f"DECIMAL({arrow_type.precision},{arrow_type.scale})" if fits else "VARCHAR"
-    if pa.types.is_fixed_size_binary(arrow_type) and arrow_type not in _ARROW:
-        return "BLOB"
-    try:
-        return _ARROW[arrow_type]
-    except KeyError:
-        raise UnsupportedTypeError(f"DuckDB has no type that holds {arrow_type} exactly.") from None
+        name = view.table_name
+        return Statement(f"view {name}", f"CREATE VIEW {target_name(name)} {columns} AS {query}", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.types import TIMESTAMPS, carry
-from snapshot_assets.databases.selection import carrier_override
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -82,24 +81,27 @@ class DuckDBRelation:
 class TableReader:
     """Describes the tables and views of an open database.
 
+    Args:
+        session: The database.
+        schemas: The names of its schemas by object id.
+
     Attributes:
         relations: The tables and views by name.
     """
 
-    def __init__(self, session: DuckDBSession, schemas: Schemas) -> None:
+    def __init__(self, session: DuckDBSession, schemas: Mapping[int, str]) -> None:
         self._session = session
-        self._schemas = schemas
         self._columns = self._by_owner(_COLUMNS)
         self._constraints = self._by_owner(_CONSTRAINTS)
         self._indexes = self._by_owner(_INDEXES)
         self.relations: dict[TableName, DuckDBRelation] = {}
         for schema, name, oid, comment, is_view in session.rows(_RELATIONS, [session.database]):
-            table = TableName(schemas.names[schema], name)
+            table = TableName(schemas[schema], name)
             self.relations[table] = DuckDBRelation(oid, table, is_view, comment)
         self._sequences: dict[int, Sequence] = {}
         for record in session.records(_SEQUENCES, [session.database]):
             oid, schema_oid = record.pop("OID"), record.pop("SCHEMA_OID")
-            self._sequences[oid] = Sequence(schema_name=schemas.names[schema_oid], **record)
+            self._sequences[oid] = Sequence(schema_name=schemas[schema_oid], **record)
         self._draws: list[tuple[int, int]] = [
             (sequence, table) for sequence, table in session.rows(_DEPENDENCIES) if sequence in self._sequences
         ]
@@ -120,7 +122,7 @@ class TableReader:
         Raises:
             DatabaseError: It is a view that does not work, or reads files outside the database.
         """
-        return self._session.types(f"FROM {self._schemas.relation(name)}", f"reading the columns of {name}")
+        return self._session.types(f"FROM {self._session.relation(name)}", f"reading the columns of {name}")
 
     def columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
         """Describe the columns of a table or view."""
@@ -129,7 +131,7 @@ class TableReader:
         collations = {} if self.relations[name].is_view else self._collations(name)
         columns = []
         for column, kind in types.items():
-            wanted = carrier_override(selection, name, column)
+            wanted = selection.carriers.get((name, column))
             carried = carry(kind, wanted, column_text(ColumnPath(name, column)))
             record = records[column]
             generated = record["IS_GENERATED"]
@@ -151,7 +153,7 @@ class TableReader:
 
     def _collations(self, name: TableName) -> dict[str, str]:
         """Return the collations of a table's columns, which only a serialised query plan contains."""
-        query = literal(f"FROM {self._schemas.relation(name)}")
+        query = literal(f"FROM {self._session.relation(name)}")
         plan = json.loads(self._session.rows(f"SELECT json_serialize_plan({query})")[0][0])
         projection = plan["plans"][0]
         kinds = {each["alias"]: each["return_type"]["type_info"] or {} for each in projection.get("expressions", ())}
