@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.databases.source import Rows
+from snapshot_assets.format.relations import Table, TableName
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"
 """Schema of the ledger; snapshots have no tables in it."""
@@ -266,31 +266,3 @@ class Load:
     table: Table
     rows: Rows
     files: Sequence[tuple[LoadedFile, Table, Iterable[pa.RecordBatch]]]
-
-
-class TargetModule(Protocol):
-    """What a database module that can be a target offers beside `DatabaseModule`.
-
-    Attributes:
-        ONE_WRITER: Whether only one connection at a time may write.
-    """
-
-    ONE_WRITER: bool
-
-    def open_target(self, address: DatabaseAddress) -> Target:
-        """Connect for writing; see `DatabaseModule.open`."""
-        ...
-
-    def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-        """Return how to create a schema that comes from the same kind of database.
-
-        Args:
-            schema: What is restored; a selection may leave out tables that others refer to.
-            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
-                views. If not, they are listed in `lost`.
-        """
-        ...
-
-    def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type for an Arrow type's values, for tables of another kind of database."""
-        ...

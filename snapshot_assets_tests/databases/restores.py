@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
 from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, Target
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
@@ -47,7 +47,7 @@ def without_ledger(schema: DatabaseSchema) -> DatabaseSchema:
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
-    module, kind = target_module(into.uri), kind_of(into.uri)
+    module, kind = database_module(into.uri), kind_of(into.uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)

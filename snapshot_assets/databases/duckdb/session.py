@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.address import memory_limit_of, path_of
+from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.sql import qualified
 from snapshot_assets.errors import (

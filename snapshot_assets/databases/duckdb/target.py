@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
@@ -13,7 +11,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.address import memory_limit_of, path_of
+from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
 from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
@@ -27,7 +25,6 @@ from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRe
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
-_LOG = logging.getLogger(__name__)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -53,8 +50,8 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     Raises:
         UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file.
-        DatabaseDeniedError: The file, or its folder, may not be written to.
-        DatabaseError: Its folder does not exist, or it is not a DuckDB database, or it is damaged.
+        DatabaseDeniedError: The file, or its folder, may not be written to, or its folder does not exist.
+        DatabaseError: It is not a DuckDB database, or it is damaged.
     """
 
     kind = "duckdb"
@@ -67,20 +64,13 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         self._path = path_of(address.uri)
         self._writes = False
         self._opened: duckdb.DuckDBPyConnection | None = None
+        folder = os.path.dirname(self._path)
         if os.path.exists(self._path):
             self._opened = self._open(writes=False)
-        else:
-            self._check_folder()
-
-    def _check_folder(self) -> None:
-        folder = os.path.dirname(self._path)
-        if not os.path.isdir(folder):
-            raise DatabaseError(
-                f"DuckDB {self.alias!r}: {self._path!r} cannot be created: there is no folder {folder!r}."
-            )
-        if not os.access(folder, os.W_OK | os.X_OK):
+        elif not os.access(folder, os.W_OK | os.X_OK):
             raise DatabaseDeniedError(
-                f"DuckDB {self.alias!r}: {self._path!r} may not be created: {folder!r} is read-only."
+                f"DuckDB {self.alias!r}: {self._path!r} cannot be created: there is no folder {folder!r} that this"
+                " process may write to."
             )
 
     def _open(self, *, writes: bool = True, indexing: bool = False) -> duckdb.DuckDBPyConnection:
@@ -91,8 +81,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         if indexing and not memory_limit_of(self._address.uri):
             del config["memory_limit"]
         self._writes, mode = writes, "" if writes else ", READ_ONLY"
-        if not os.path.exists(self._path):
-            self._make()
         with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
@@ -105,20 +93,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
                 connection.close()
                 raise
         return connection
-
-    def _make(self) -> None:
-        """Create an empty file under another name, and link it: DuckDB cannot open a partly created file."""
-        new = f"{self._path}.{secrets.token_hex(4)}.new"
-        try:
-            with translated(f"Creating DuckDB {self.alias!r} ({self._path})"):
-                duckdb.connect(new, config=session_config(self._address.uri)).close()
-            with suppress(FileExistsError):  # another process created it
-                os.link(new, self._path)
-        except OSError as error:  # a file system without links; then DuckDB creates the file when it opens it
-            _LOG.warning("%s cannot be linked (%s): an import killed at its start may leave a torn file", new, error)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(new)
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.carriers import recorded_carrier, unsupported_type
+from snapshot_assets.databases.columns import recorded_carrier, unsupported_type
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.names import ColumnPath, column_text
@@ -189,7 +189,7 @@ def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> tuple[pa.D
 
 @cache
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the DuckDB type that holds an Arrow type's values exactly; see `TargetModule.type_for`.
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`.
 
     Raises:
         UnsupportedTypeError: DuckDB has no such type.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.databases.carriers import unfit_value
+from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.errors import CarrierError
 from snapshot_assets.format.relations import Column, Table
 

@@ -80,14 +80,14 @@ def _no_session(role: str, address: DatabaseAddress) -> UnknownSourceError:
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
+    """Return the statements that create a schema; see `DatabaseModule.define`."""
     from snapshot_assets.databases.spark.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values; see `TargetModule.type_for`."""
+    """Return the type that holds an Arrow type's values; see `DatabaseModule.type_for`."""
     from snapshot_assets.databases.spark.ddl import type_for as type_text
 
     return type_text(arrow_type)

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`. `expressions` changes nothing.
+    """Return the statements that create a schema; see `DatabaseModule.define`. `expressions` changes nothing.
 
     Raises:
         UnsupportedTypeError: A table has no column.
@@ -41,7 +41,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the Spark type that holds an Arrow type's values; see `TargetModule.type_for`.
+    """Return the Spark type that holds an Arrow type's values; see `DatabaseModule.type_for`.
 
     Raises:
         UnsupportedTypeError: Spark has no such type.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from snapshot_assets.databases.carriers import scanned_carrier
-from snapshot_assets.databases.columns import choose_time_index
+from snapshot_assets.databases.columns import choose_time_index, scanned_carrier
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import identifier, qualified
@@ -28,20 +26,11 @@ _DEFAULT = "CURRENT_DEFAULT"
 _COMMENT = "comment"
 
 
-@dataclass(frozen=True)
-class SparkRelation:
-    """A table or view of the catalog."""
-
-    name: TableName
-    path: tuple[str, ...]
-    is_view: bool
-
-
 class SparkRelations:
     """A catalog, or a namespace of it, through a session.
 
     Attributes:
-        relations: Its tables and views, temporary ones left out.
+        relations: Its tables and views, temporary ones left out; whether each is a view.
         namespaces: Its namespaces, by the names that documents use.
     """
 
@@ -50,7 +39,7 @@ class SparkRelations:
         self._alias = alias
         self._catalog = catalog
         self.namespaces: dict[str, tuple[str, ...]] = {}
-        self.relations: dict[TableName, SparkRelation] = {}
+        self.relations: dict[TableName, bool] = {}
         for path in [namespace] if namespace else self._top_level():
             if path == (LEDGER_SCHEMA,):
                 continue  # the ledger of imports into this catalog is no table of a user
@@ -63,16 +52,14 @@ class SparkRelations:
 
     def _list(self, path: tuple[str, ...]) -> None:
         where = qualified((self._catalog, *path))
+        tables = self.rows(f"SHOW TABLES IN {where}", f"listing {where}")
+        names = {row["tableName"] for row in tables if not row["isTemporary"]} - {LEDGER_SCHEMA}
         views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
-        for row in self.rows(f"SHOW TABLES IN {where}", f"listing {where}"):
-            if not row["isTemporary"] and row["tableName"] != LEDGER_SCHEMA:
-                self._add(path, row["tableName"], row["tableName"] in views)
-        for view in views:  # some catalogs do not list them among their tables
-            self._add(path, view, True)
+        for name in names | views:  # some catalogs do not list views among their tables
+            self.relations[TableName(".".join(path), name)] = name in views
 
-    def _add(self, path: tuple[str, ...], table: str, is_view: bool) -> None:
-        name = TableName(".".join(path), table)
-        self.relations[name] = SparkRelation(name, (self._catalog, *path, table), is_view)
+    def _path(self, name: TableName) -> tuple[str, ...]:
+        return (self._catalog, *self.namespaces[name.schema], name.table)
 
     def _views(self, where: str) -> list[Row]:
         try:
@@ -99,7 +86,7 @@ class SparkRelations:
                 f"Spark catalog {self._alias!r}: {name} no longer exists. Export into a new snapshot.",
                 table=str(name),
             )
-        return qualified(self.relations[name].path)
+        return qualified(self._path(name))
 
     def schema(self, name: TableName) -> StructType:
         """Return a relation's schema, column metadata included."""
@@ -123,8 +110,8 @@ class SparkRelations:
         return tuple(
             sorted(
                 name
-                for name, relation in self.relations.items()
-                if name != view and (".".join(relation.path) in aliases or qualified(relation.path) in aliases)
+                for name in self.relations
+                if name != view and aliases & {".".join(self._path(name)), qualified(self._path(name))}
             )
         )
 

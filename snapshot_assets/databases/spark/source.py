@@ -53,7 +53,7 @@ class SparkCatalogDatabase(TimedSource):
         columns = {name: self._catalog.schema(name).names if name in special else () for name in relations}
         check_selection(selection, self._catalog.namespaces, columns)
         selected = sorted(name for name in relations if selects(selection, name))
-        tables = [name for name in selected if not relations[name].is_view or name in selection.tables]
+        tables = [name for name in selected if not relations[name] or name in selection.tables]
         names = selected_schemas(selection, selected, self._catalog.namespaces)
         return DatabaseSchema(
             database=self.kind,
@@ -90,7 +90,7 @@ class SparkCatalogDatabase(TimedSource):
         table = schema_table(name, self._catalog.schema(name), selection)
         details = self._catalog.details(name)
         options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
-        if self._catalog.relations[name].is_view:
+        if self._catalog.relations[name]:
             options = {"view": True}
         return table.model_copy(update={"options": options, "comment": details.get("Comment")})
 

@@ -99,11 +99,6 @@ class TargetTables:
                 ) from error
             created.append(statement.table)
 
-    def _check_deletes(self, name: TableName) -> None:
-        """Check that a table accepts DELETE."""
-        with translated(self._doing(f"deleting from {name}")):
-            self._spark.sql(f"DELETE FROM {self._sql_name(name)} WHERE false")
-
     def _delete(self, table: Table, rows: Rows, doing: str) -> None:
         name = self._sql_name(table.table_name)
         with translated(self._doing(doing)):

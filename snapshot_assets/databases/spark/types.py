@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
-from snapshot_assets.databases.carriers import unsupported_type
+from snapshot_assets.databases.columns import unsupported_type
 from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
@@ -102,11 +103,7 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
     return SparkCarried(_arrow(kind, everything), Carrier.TEXT, type_text(kind, cast))
 
 
-def _own_text(kind: DataType) -> str:
-    return kind.simpleString()
-
-
-def type_text(kind: DataType, leaf: Callable[[DataType], str] = _own_text) -> str:
+def type_text(kind: DataType, leaf: Callable[[DataType], str] = methodcaller("simpleString")) -> str:
     """Return a type in Spark SQL, with quoted member names; PySpark's own text does not quote them.
 
     Args:

@@ -12,7 +12,7 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent, claim_event, restore_event
+from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.parquet.frames import FrameChunk
@@ -152,7 +152,7 @@ def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lak
     run = lake.run(exported)
     record = run.begin().record
     other = Claim("f" * 32, record.location_id, READINGS, 1, (), owner=("elsewhere", 7, "other"))
-    lake.ledger.append([claim_event(other)])
+    lake.ledger.append([LedgerEvent.of("claimed", other)])
     run.begin([1])
     with pytest.raises(RestoreFailedError, match="being loaded by process 7 on elsewhere"):
         list(run.restore())
@@ -207,7 +207,7 @@ def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off
 def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
     stalled = lake.run(exported)
     record = stalled.begin().record
-    lake.ledger.append([restore_event(replace(record, id="e" * 32, tables=(READINGS,)))])
+    lake.ledger.append([LedgerEvent.of("begun", replace(record, id="e" * 32, tables=(READINGS,)))])
     with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was started"):
         list(stalled.restore())
     assert lake.table("readings").num_rows == 0

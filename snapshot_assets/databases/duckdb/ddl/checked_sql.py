@@ -99,36 +99,20 @@ class Texts:
             raise _refused(what, definition, "it is not a check")
         return f"CHECK {self.expression(match.group(1), what)}"
 
-    def query(self, text: str, what: str) -> str:
-        """Return the query of a view.
-
-        Raises:
-            DocumentError: The text is not exactly one query.
-        """
-        self._tree(text, what, text)
-        self.one(f"CREATE VIEW x AS {text}", what)
-        return text
-
     def index_keys(self, definition: str, what: str) -> str:
-        """Return the key columns and expressions of an index, in parentheses.
+        """Return the text of an index from its first parenthesis on; check the statement that it becomes a part of.
 
         Raises:
-            DocumentError: The definition does not create exactly one index.
+            DocumentError: The definition does not begin as that of an index.
         """
         match = _INDEX.fullmatch(definition.strip())
         if match is None:
             raise _refused(what, definition, "it creates no index")
-        self.one(f"CREATE INDEX x ON y {match.group(1)}", what)
         return match.group(1)
 
-    def one(self, sql: str, what: str) -> str:
-        """Return a statement; see `check_statement`.
-
-        Raises:
-            DocumentError: The text is not exactly one statement of the kind that its first word names.
-        """
+    def check_one(self, sql: str, what: str) -> None:
+        """Check a statement; see `check_statement`."""
         check_statement(self._connection, sql, what)
-        return sql
 
     def _tree(self, query: str, what: str, text: str) -> dict[str, Any]:
         with _refusing(what, text):

@@ -144,15 +144,12 @@ class _ViewReader:
 
     def _resolve(self, path: list[str], schema: str) -> TableName | None:
         """Return the relation that a name inside a view of `schema` means, or None if it is not in this database."""
-        *schemas, table = map(str.lower, path)
-        if schemas and schemas[0] == self._session.database.lower() and (len(schemas) > 1 or not self._has(schemas)):
-            schemas = schemas[1:]
-        candidates = [".".join(schemas)] if schemas else [schema.lower(), "main"]
+        *_, inside, table = map(str.lower, ["", *path])
+        candidates = [inside] if inside else [schema.lower(), "main"]
+        if inside == self._session.database.lower():
+            candidates.append("main")
         by_folded = {(name.schema.lower(), name.table.lower()): name for name in self._tables.relations}
         return next((by_folded[key] for each in candidates if (key := (each, table)) in by_folded), None)
-
-    def _has(self, schemas: list[str]) -> bool:
-        return any(name.schema.lower() == ".".join(schemas) for name in self._tables.relations)
 
 
 def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
