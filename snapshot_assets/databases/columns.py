@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -22,24 +22,39 @@ from snapshot_assets.format.relations import Carrier, Column, Sequence, Table, T
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
-class _Carried(Protocol):
-    @property
-    def arrow(self) -> pa.DataType: ...
+@dataclass(frozen=True)
+class Carried:
+    """How a column of a DuckDB or Spark table travels.
 
-    @property
-    def carrier(self) -> Carrier: ...
-
-
-_Choice = TypeVar("_Choice", bound=_Carried)
-
-
-def recorded_carrier(column: Column, carry: Callable[[Carrier | None], _Choice]) -> _Choice | None:
-    """Return how a column travels according to its document, or None if its type does not travel that way.
-
-    Args:
-        column: The column's document.
-        carry: Returns how the column's type travels under an override, or by default under None.
+    Attributes:
+        arrow: The Arrow type of its values in the data files.
+        carrier: `text` if any part of it is text.
+        via: Type of the database that the column is cast to for export; None if no cast is needed.
+        json: Whether the cast value is converted to JSON text.
     """
+
+    arrow: pa.DataType
+    carrier: Carrier
+    via: str | None = None
+    json: bool = False
+
+    def select(self, column: str) -> str:
+        """Return the SQL expression that yields the carried value of a quoted column."""
+        cast = column if self.via is None else f"CAST({column} AS {self.via})"
+        return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
+
+    def restore(self, column: str, type_text: str) -> str:
+        """Return the SQL expression that restores a column's value from its carried value."""
+        cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
+        return f"CAST({cast} AS {type_text})"
+
+
+Carry = Callable[[Carrier | None], Carried]
+"""Returns how a column's type travels under an override, or by default under None."""
+
+
+def recorded_carrier(column: Column, carry: Carry) -> Carried | None:
+    """Return how a column travels according to its document, or None if its type does not travel that way."""
     for override in (None, Carrier.TEXT):
         carried = carry(override)
         if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
@@ -47,16 +62,14 @@ def recorded_carrier(column: Column, carry: Callable[[Carrier | None], _Choice])
     return None
 
 
-def scanned_carrier(
-    table: Table, column: Column, found: str | None, carry: Callable[[Carrier | None], _Choice]
-) -> _Choice:
+def scanned_carrier(table: Table, column: Column, found: str | None, carry: Carry) -> Carried:
     """Return how a scan carries a column: as its document records.
 
     Args:
         table: The column's table.
         column: The column's document.
         found: The column's type in the database now; None if the column is gone.
-        carry: See `recorded_carrier`.
+        carry: See `Carry`.
 
     Raises:
         DatabaseError: The column is gone, has another type, or does not travel as the document records.
@@ -90,6 +103,16 @@ def unsupported_type(name: str, column_type: str, part: str, reason: str) -> Uns
     return UnsupportedTypeError(
         f"Column {name} of type {column_type} cannot be exported: {part}: {reason}. Select other tables, or a view"
         " without the column.",
+        column=name,
+        type=column_type,
+    )
+
+
+def refused_carrier(name: str, column_type: str, wanted: Carrier, reason: str) -> PlanError:
+    """Return the error for a plan that wants a carrier that a column's type does not have."""
+    return PlanError(
+        f"The plan wants column {name} of type {column_type} carried as {wanted.value}, but {reason}. Leave the"
+        " override out.",
         column=name,
         type=column_type,
     )

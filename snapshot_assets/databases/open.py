@@ -9,7 +9,8 @@ from typing import Protocol, cast
 import pyarrow as pa
 
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
@@ -36,7 +37,7 @@ class DatabaseModule(Protocol):
         """Connect for reading; see `open_database`."""
         ...
 
-    def open_target(self, address: DatabaseAddress) -> Target:
+    def open_target(self, address: DatabaseAddress) -> SqlTarget:
         """Connect for writing; see `open_database`."""
         ...
 
@@ -122,7 +123,7 @@ def database_module(uri: str) -> DatabaseModule:
         ) from error
 
 
-def open_target(address: DatabaseAddress) -> Target:
+def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a database as the target of a restore.
 
     Raises:

@@ -139,7 +139,7 @@ class LoadedFile:
 
 
 class RestoreTarget(Protocol):
-    """A target of a restore, except for the loading of rows. Closed after use.
+    """A target of a restore, except for the loading of rows; see `SqlTarget` for that. Closed after use.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `DatabaseError`.
@@ -215,37 +215,6 @@ class RestoreTarget(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
-        ...
-
-
-class Target(RestoreTarget, Protocol):
-    """A target of a restore with the loading of rows; a task opens it, loads files and closes it."""
-
-    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Insert a file's rows and its ledger row in one transaction.
-
-        Args:
-            file: The ledger row, except for `rows`, which is counted here.
-            table: The table in the target. Batches have its Arrow schema without generated columns.
-            batches: The rows; if they raise an error, the transaction is rolled back.
-
-        Returns:
-            Rows inserted; None if the ledger already holds the file, and then no batch is read.
-
-        Raises:
-            OtherImportError: The file's import is no longer the newest one into the table.
-        """
-        ...
-
-    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
-
-        Referencing rows are deleted before the referenced ones, and loaded after them.
-
-        Raises:
-            OtherImportError: The import is no longer the newest one into a table.
-            RestoreError: Rows that are not replaced refer to rows that would be deleted.
-        """
         ...
 
 

@@ -8,13 +8,14 @@ the column's own type, by which the database can skip data.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 
@@ -38,6 +39,9 @@ class TimeColumn(ABC):
     types: ClassVar[tuple[str, ...]]
     """Types that a time index may have."""
 
+    quoted: ClassVar[Callable[[str], str]] = staticmethod(identifier)
+    """Quotes an identifier."""
+
     name: str
     type: str
     zone: str
@@ -58,7 +62,7 @@ class TimeColumn(ABC):
                 table=str(table.table_name),
             )
         known_zone(zone)
-        return cls(cls._quoted(table.time_index), kind, zone)
+        return cls(cls.quoted(table.time_index), kind, zone)
 
     @classmethod
     def predicate(cls, table: Table, rows: Rows) -> str:
@@ -99,11 +103,6 @@ class TimeColumn(ABC):
         A time outside Python's range is moved to the end of that range.
         """
         return ", ".join(self._microseconds(self._instant(self._clamped(f"{end}({self.name})"))) for end in _ENDS)
-
-    @staticmethod
-    @abstractmethod
-    def _quoted(name: str) -> str:
-        """Return a quoted identifier."""
 
     @property
     @abstractmethod

@@ -8,7 +8,8 @@ from contextlib import closing, contextmanager
 from snapshot_assets.databases.convert import converted
 from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
@@ -22,7 +23,7 @@ def source(address: DatabaseAddress) -> Iterator[Database]:
 
 
 @contextmanager
-def target(address: DatabaseAddress) -> Iterator[Target]:
+def target(address: DatabaseAddress) -> Iterator[SqlTarget]:
     with closing(open_target(address)) as opened:
         yield opened
 

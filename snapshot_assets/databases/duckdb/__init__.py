@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
@@ -100,7 +101,7 @@ def open(address: DatabaseAddress) -> Database:
     return DuckDBDatabase(address)
 
 
-def open_target(address: DatabaseAddress) -> Target:
+def open_target(address: DatabaseAddress) -> SqlTarget:
     """Open a database file for writing, or create it; see `DuckDBTarget`."""
     from snapshot_assets.databases.duckdb.target import DuckDBTarget
 

@@ -179,18 +179,13 @@ def _file_state(path: str, alias: str) -> str:
     It comes from the file system, without opening the file; see `session_config`.
 
     Raises:
-        DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file.
     """
-    try:
-        if not os.path.isfile(path):
-            found = "it is a folder" if os.path.isdir(path) else "it does not exist"
-            raise DatabaseError(f"DuckDB {alias!r}: {path!r} is not a database file: {found}. Check the URI.")
-        states = [os.stat(path)]
-        if os.path.exists(f"{path}.wal"):
-            states.append(os.stat(f"{path}.wal"))
-    except PermissionError as error:
-        raise DatabaseDeniedError(f"DuckDB {alias!r}: {path!r} may not be read: {error.strerror}.") from error
+    if not os.path.isfile(path):
+        found = "it is a folder" if os.path.isdir(path) else "it does not exist"
+        raise DatabaseError(f"DuckDB {alias!r}: {path!r} is not a database file: {found}. Check the URI.")
+    files = (path, f"{path}.wal") if os.path.exists(f"{path}.wal") else (path,)
+    states = [os.stat(file) for file in files]
     return "+".join(f"{state.st_ino}:{state.st_size}:{state.st_mtime_ns}" for state in states)
 
 

@@ -39,7 +39,7 @@ _FOREIGN_KEYS = """
 
 
 class DuckDBTarget(DuckDBConnection, SqlTarget):
-    """A database file that is written to; see `Target`.
+    """A database file that is written to; see `RestoreTarget`.
 
     The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
     or its write-ahead log.
@@ -101,7 +101,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         return self._opened
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe the tables that exist; see `Target`."""
+        """Describe the tables that exist; see `RestoreTarget`."""
         if self._opened is None or not tables:
             return {}
         schemas = self.schema_names()
@@ -122,7 +122,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type in the target differs from the tables' type; see `Target`."""
+        """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
         return [other for table in present for other in _others(table, self._kinds(table.table_name))]
@@ -139,7 +139,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             self._opened = None
 
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `Target`.
+        """Run the last statements and mark the import as finished; see `RestoreTarget`.
 
         DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """

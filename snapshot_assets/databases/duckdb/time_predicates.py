@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
 
 _UNITS: dict[str, timedelta] = {
@@ -21,6 +21,8 @@ _UNITS: dict[str, timedelta] = {
     "TIMESTAMPTZ_NS": timedelta(microseconds=1),
 }
 """Types that a time index may have, and the unit that its bounds are rounded up to."""
+
+TIMESTAMPS = frozenset(_UNITS) - {"DATE"}
 
 _ZONED = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,10 +45,6 @@ class DuckDBTimeColumn(TimeColumn):
         """The predicate of rows whose time is NULL or infinite."""
         infinite = " OR ".join(f"{self.name} = {self._constant(end)}" for end in ("infinity", "-infinity"))
         return f"({self.name} IS NULL OR {infinite})"
-
-    @staticmethod
-    def _quoted(name: str) -> str:
-        return identifier(name)
 
     @property
     def _shifts(self) -> bool:

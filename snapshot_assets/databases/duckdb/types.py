@@ -16,9 +16,9 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.columns import recorded_carrier, unsupported_type
+from snapshot_assets.databases.columns import Carried, recorded_carrier, refused_carrier, unsupported_type
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
+from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
 from snapshot_assets.format.names import ColumnPath, column_text
 from snapshot_assets.format.relations import Carrier, Column, TableName
 
@@ -84,42 +84,12 @@ REFUSED: dict[str, str] = {
     "type": "it is a pseudo-type",
 }
 
-TIMESTAMPS = frozenset(
-    ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "timestamptz_ns")
-)
 _DEEPEST = 16
 _WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 
 
-@dataclass(frozen=True)
-class DuckDBCarried:
-    """How a column travels.
-
-    Attributes:
-        arrow: The Arrow type of its values in the data files.
-        carrier: `text` if any part of it is text.
-        via: DuckDB type that the column is cast to for export; its own type if no cast is needed.
-        json: Whether the cast value is converted to JSON text.
-    """
-
-    arrow: pa.DataType
-    carrier: Carrier
-    via: str
-    json: bool = False
-
-    def select(self, column: str) -> str:
-        """Return the SQL expression that yields the carried value of a quoted column."""
-        cast = f"CAST({column} AS {self.via})"
-        return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
-
-    def restore(self, column: str, type_text: str) -> str:
-        """Return the SQL expression that restores a column's value from its carried value."""
-        cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
-        return f"CAST({cast} AS {type_text})"
-
-
-def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarried:
+def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
     """Choose how a column travels.
 
     Args:
@@ -132,23 +102,14 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarri
         PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
-    if _contains(kind, "union"):
-        chosen = DuckDBCarried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
-    elif wanted is Carrier.TEXT and not _is_text(kind):
-        form = _Form(text=True)
-        chosen = DuckDBCarried(form.arrow(kind), Carrier.TEXT, form.sql(kind))
-    else:
-        form = _Form(text=False)
-        carrier = Carrier.TEXT if _is_text(kind) else Carrier.NATIVE
-        chosen = DuckDBCarried(form.arrow(kind), carrier, form.sql(kind))
-    if wanted is Carrier.NATIVE and chosen.carrier is not Carrier.NATIVE:
-        raise PlanError(
-            f"The plan wants column {where} of type {kind} carried natively, but only text holds all its values."
-            " Leave the override out.",
-            column=where,
-            type=str(kind),
-        )
-    return chosen
+    union = _contains(kind, "union")
+    own_text = union or _is_text(kind)
+    if wanted is Carrier.NATIVE and own_text:
+        raise refused_carrier(where, str(kind), wanted, "only text holds all its values")
+    text = union or (wanted is Carrier.TEXT and not own_text)
+    arrow_type = pa.string() if union else _arrow(kind, text)
+    carrier = Carrier.TEXT if own_text or text else Carrier.NATIVE
+    return Carried(arrow_type, carrier, _via(kind, text), json=union)
 
 
 def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.DataType, str]:
@@ -249,42 +210,39 @@ def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0
         _refuse(child, column, where, depth + 1)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A type whose leaves are replaced: by their carriers, or all by text."""
+def _leaf(kind: DuckDBPyType, text: bool) -> Leaf:
+    """Return how a leaf travels: by its own carrier, or as text."""
+    if text:
+        return _TEXT
+    if kind.id == "decimal":
+        precision, scale = (size for _, size in kind.children if isinstance(size, int))
+        return Leaf(pa.decimal128(precision, scale))
+    return LEAVES[kind.id]
 
-    text: bool
 
-    def leaf(self, kind: DuckDBPyType) -> Leaf:
-        if self.text:
-            return _TEXT
-        if kind.id == "decimal":
-            precision, scale = (size for _, size in kind.children if isinstance(size, int))
-            return Leaf(pa.decimal128(precision, scale))
-        return LEAVES[kind.id]
+def _via(kind: DuckDBPyType, text: bool) -> str:
+    """Return the DuckDB type to cast to."""
+    members = [(name, _via(child, text)) for name, child in _children(kind)]
+    match kind.id:
+        case "list" | "array":
+            return f"{members[0][1]}[]"
+        case "map":
+            return f"MAP({members[0][1]}, {members[1][1]})"
+        case "struct" | "union":
+            return f"{kind.id.upper()}({', '.join(f'{identifier(name)} {member}' for name, member in members)})"
+        case "tuple":
+            return f"TUPLE({', '.join(member for _, member in members)})"
+    return _leaf(kind, text).via or str(kind)
 
-    def sql(self, kind: DuckDBPyType) -> str:
-        """Return the DuckDB type to cast to."""
-        members = [(name, self.sql(child)) for name, child in _children(kind)]
-        match kind.id:
-            case "list" | "array":
-                return f"{members[0][1]}[]"
-            case "map":
-                return f"MAP({members[0][1]}, {members[1][1]})"
-            case "struct" | "union":
-                return f"{kind.id.upper()}({', '.join(f'{identifier(name)} {member}' for name, member in members)})"
-            case "tuple":
-                return f"TUPLE({', '.join(member for _, member in members)})"
-        return self.leaf(kind).via or str(kind)
 
-    def arrow(self, kind: DuckDBPyType) -> pa.DataType:
-        """Return the Arrow type of the cast value."""
-        members = [(name, self.arrow(child)) for name, child in _children(kind)]
-        match kind.id:
-            case "list" | "array":
-                return pa.list_(members[0][1])
-            case "map":
-                return pa.map_(members[0][1], members[1][1])
-            case "struct" | "tuple":
-                return pa.struct([pa.field(name, member) for name, member in members])
-        return self.leaf(kind).arrow
+def _arrow(kind: DuckDBPyType, text: bool) -> pa.DataType:
+    """Return the Arrow type of the cast value."""
+    members = [(name, _arrow(child, text)) for name, child in _children(kind)]
+    match kind.id:
+        case "list" | "array":
+            return pa.list_(members[0][1])
+        case "map":
+            return pa.map_(members[0][1], members[1][1])
+        case "struct" | "tuple":
+            return pa.struct([pa.field(name, member) for name, member in members])
+    return _leaf(kind, text).arrow

@@ -9,7 +9,7 @@ from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
 from snapshot_assets.databases.postgresql.types import type_for
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Target
+from snapshot_assets.databases.sql_target import SqlTarget
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
 
@@ -30,7 +30,7 @@ def open(address: DatabaseAddress) -> Database:
     return PostgresqlDatabase(address)
 
 
-def open_target(address: DatabaseAddress) -> Target:
+def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a server for writing.
 
     Raises:

@@ -75,7 +75,7 @@ ORDER BY own.schema, own.name, key.conname
 
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
-    """One connection that writes; see `Target`.
+    """One connection that writes; see `RestoreTarget`.
 
     Args:
         address: Where to connect.
@@ -93,7 +93,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         super().__init__(address, SETTINGS | {"temp_buffers": "64MB"})
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
+        """Describe those of the tables that exist; see `RestoreTarget`."""
         if not tables:
             return {}
         columns: dict[TableName, list[str]] = {}
@@ -110,7 +110,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type differs from that in the tables; see `Target`."""
+        """Return the columns whose type differs from that in the tables; see `RestoreTarget`."""
         query = other_types_query(tables)
         rows = self.rows(query, "comparing types") if query else []
         return [other for row in rows if (other := other_type(row)) is not None]

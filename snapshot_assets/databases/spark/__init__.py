@@ -6,12 +6,13 @@ A URI is `spark:<catalog>[.<namespace>]`, each part percent-encoded where it hol
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
@@ -53,30 +54,20 @@ def default_alias(uri: str) -> str:
     return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
 
 
-def open(address: DatabaseAddress) -> Database:
-    """Refuse: a Spark catalog is reached through a session, which no address carries.
+def open(address: DatabaseAddress) -> NoReturn:
+    """Refuse: a Spark catalog is reached through a session, which no address carries; `SparkTarget` takes one.
 
     Raises:
         UnknownSourceError: Always.
     """
-    raise _no_session("Source", address)
-
-
-def open_target(address: DatabaseAddress) -> Target:
-    """Refuse, as `open` does: `SparkTarget` takes the session.
-
-    Raises:
-        UnknownSourceError: Always.
-    """
-    raise _no_session("Target", address)
-
-
-def _no_session(role: str, address: DatabaseAddress) -> UnknownSourceError:
-    return UnknownSourceError(
-        f"{role} {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
+    raise UnknownSourceError(
+        f"{address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
         " is needed: postgresql://… or duckdb:///….",
         alias=address.alias,
     )
+
+
+open_target = open
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:

@@ -13,7 +13,8 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.types import TIMESTAMPS, carry
+from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
+from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -163,12 +164,11 @@ class TableReader:
         """Describe a table, or a view that is exported as one."""
         relation = self.relations[name]
         columns = self.columns(name, selection)
-        kinds = self.types(name)
         time_index = choose_time_index(
             name,
             selection.time_columns,
-            timestamps=[column for column, kind in kinds.items() if kind.id in TIMESTAMPS],
-            dates=[column for column, kind in kinds.items() if kind.id == "date"],
+            timestamps=[column.name for column in columns if column.type in TIMESTAMPS],
+            dates=[column.name for column in columns if column.type == "DATE"],
         )
         return Table(
             schema_name=name.schema,
