@@ -236,12 +236,10 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
     """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
     if type_text == "json":
         return "each value as JSON"
-    if type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type):
-        return "each value in its text form"
     plain = column.type.partition("(")[0].strip().lower()
-    if column.carrier is Carrier.TEXT:
-        return "each value in its text form"
-    if pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS:
+    becomes_text = type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type)
+    was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
+    if becomes_text or was_text:
         return "each value in its text form"
     if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
         return "each value in its binary form"

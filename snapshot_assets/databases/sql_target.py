@@ -53,11 +53,8 @@ class SqlTarget(RestoreTarget, ABC):
         """Return the SQL predicate of some rows of a timed table."""
 
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Until the transaction ends, lock the ledger against other imports, and tables against all changes.
-
-        A database with one writer needs no locks.
-        """
-        return
+        """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
+        return  # a database with one writer needs no locks
 
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""

@@ -8,7 +8,7 @@ the column's own type, by which the database can skip data.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Self
@@ -39,8 +39,7 @@ class TimeColumn(ABC):
     types: ClassVar[tuple[str, ...]]
     """Types that a time index may have."""
 
-    quoted: ClassVar[Callable[[str], str]] = staticmethod(identifier)
-    """Quotes an identifier."""
+    quote: ClassVar[str] = '"'
 
     name: str
     type: str
@@ -62,7 +61,7 @@ class TimeColumn(ABC):
                 table=str(table.table_name),
             )
         known_zone(zone)
-        return cls(cls.quoted(table.time_index), kind, zone)
+        return cls(identifier(table.time_index, cls.quote), kind, zone)
 
     @classmethod
     def predicate(cls, table: Table, rows: Rows) -> str:

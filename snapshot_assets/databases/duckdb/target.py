@@ -106,19 +106,14 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             return {}
         schemas = self.schema_names()
         wanted = {(name.schema.lower(), name.table.lower()): name for name in tables}  # DuckDB ignores case in names
-        columns: dict[TableName, list[str]] = {}
-        views: set[TableName] = set()
+        found: dict[TableName, tuple[bool, list[str]]] = {}
         for schema, table, column, is_view in self.rows(_COLUMNS, [TARGET]):
             name = wanted.get((schemas[schema].lower(), table.lower()))
             if name is not None:
-                columns.setdefault(name, []).append(column)
-                if is_view:
-                    views.add(name)
+                found.setdefault(name, (is_view, []))[1].append(column)
         return {
-            name: ExistingTable(tuple(names), False, "view")
-            if name in views
-            else ExistingTable(tuple(names), self._has_rows(name))
-            for name, names in columns.items()
+            name: ExistingTable(tuple(columns), not is_view and self._has_rows(name), "view" if is_view else "table")
+            for name, (is_view, columns) in found.items()
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:

@@ -78,9 +78,9 @@ def _checked(column: Column) -> str:
         mark = match["mark"] if match else None
         depth += (mark == "<") - (mark == ">")
         if match is None or depth < 0 or (depth == 0 and (match["name"] or mark in (",", ":"))):
-            raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
+            break
         place = match.end()
-    if depth or not column.type:
+    if place < len(column.type) or depth or not column.type:
         raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
     return column.type
 

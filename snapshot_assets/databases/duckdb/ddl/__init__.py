@@ -14,7 +14,7 @@ from contextlib import closing
 from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.convert import is_plain
-from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts
+from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
 from snapshot_assets.databases.duckdb.ddl.tables import (
     TARGET,
     create_table,
@@ -70,7 +70,7 @@ class _Defining:
         after += [statement for table in tables for statement in self._comments(table)]
         after += self._views()
         for statement in (*before, *after):
-            self._texts.check_one(statement.sql, statement.makes)
+            check_statement(self._texts.connection, statement.sql, statement.makes)
         return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
 
     def _table(self, table: Table) -> Table:

@@ -39,10 +39,10 @@ _KINDS = {
 
 
 class Texts:
-    """Checks texts with the parser of an empty database in memory."""
+    """Checks texts with the parser of an empty database in memory, `connection`."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(
+        self.connection = duckdb.connect(
             config={
                 "enable_external_access": False,
                 "autoload_known_extensions": False,
@@ -53,7 +53,7 @@ class Texts:
 
     def close(self) -> None:
         """Close the database."""
-        self._connection.close()
+        self.connection.close()
 
     def type(self, text: str, where: str) -> DuckDBPyType:
         """Return the type that a text names.
@@ -62,7 +62,7 @@ class Texts:
             DocumentError: The text is not exactly one type.
         """
         with _refusing(f"The type of {where}", text):
-            kind = self._connection.type(text)
+            kind = self.connection.type(text)
         if _squeezed(str(kind)) != _squeezed(text):
             raise _refused(f"The type of {where}", text, f"DuckDB reads it as {kind}")
         return kind
@@ -110,13 +110,9 @@ class Texts:
             raise _refused(what, definition, "it creates no index")
         return match.group(1)
 
-    def check_one(self, sql: str, what: str) -> None:
-        """Check a statement; see `check_statement`."""
-        check_statement(self._connection, sql, what)
-
     def _tree(self, query: str, what: str, text: str) -> dict[str, Any]:
         with _refusing(what, text):
-            row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+            row = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
         assert row is not None
         tree = json.loads(row[0])
         if tree["error"] or len(tree["statements"]) != 1:
