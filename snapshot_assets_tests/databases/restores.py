@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from snapshot_assets.databases.convert import converted
@@ -13,7 +13,6 @@ from snapshot_assets.databases.target import Definition, LoadedFile, RestoreReco
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
-NO_STEP: Callable[[str], None] = lambda step: None  # noqa: E731
 
 
 @contextmanager
@@ -71,7 +70,6 @@ def copy(
     into: DatabaseAddress,
     *,
     expressions: bool = True,
-    step: Callable[[str], None] = NO_STEP,
 ) -> Definition:
     """Create a schema's tables in a target and load all their rows; continue where an earlier call ended.
 
@@ -80,16 +78,13 @@ def copy(
         origin: The source.
         into: The target.
         expressions: Whether SQL text of the documents is restored.
-        step: Called between any two calls of the target.
     """
     definition = definition_of(schema, into, expressions=expressions)
     with source(origin) as database, target(into) as opened:
         earlier = opened.imports()
-        step("read the ledger")
         record = earlier[-1] if earlier else record_of(definition)
         if not earlier:
             opened.begin(record, definition.before, "")
-            step("recorded the import")
         documents = {table.table_name: table for table in schema.tables}
         for table in definition.tables:
             name = table.table_name
@@ -97,7 +92,5 @@ def copy(
             stored = documents[name].model_copy(update={"columns": tuple(columns)})
             with database.scan(Scan(stored, AllRows())) as batches:
                 opened.load(entry(name, record), table, batches)
-            step(f"loaded {name}")
         opened.finish(record, definition.after)
-        step("finished")
     return definition

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -14,13 +15,16 @@ from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
-from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
+from snapshot_assets.format.relations import Carrier, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
 from snapshot_assets_tests.databases.duckdb.test_types import CASES, make_table
-from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets_tests.databases.postgresql.test_types import every_type
+from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import copy, extracted, source
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+__all__ = ["every_type"]
 
 
 def postgresql(uri: str) -> DatabaseAddress:
@@ -112,7 +116,7 @@ def test_nested_values_of_duckdb_become_arrays_and_json_in_postgresql(
     }
 
 
-@pytest.mark.parametrize("value", ["'290309-12-22 (BC)'", "'4714-11-23 (BC)'", "'infinity'"])
+@pytest.mark.parametrize("value", ["'290309-12-22 (BC)'", "'infinity'"])
 def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer, value: str
 ) -> None:
@@ -123,42 +127,33 @@ def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
 
 
 @pytest.mark.slow
-def test_postgresql_to_duckdb_keeps_every_value(
-    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
-) -> None:
-    quote = "'{}'".format
-    statements = [DEFINITIONS, 'CREATE TABLE "odd \'name" (x int);']
-    for number, (kind, values) in enumerate(TYPES.items()):
-        statements.append(f"CREATE TABLE t{number} (id int, x {kind});")
-        rows = [f"({id_}, {quote(value.replace(chr(39), chr(39) * 2))})" for id_, value in enumerate(values)]
-        statements.append(f"INSERT INTO t{number} VALUES {', '.join([*rows, '(-1, NULL)'])};")
-    postgresql_server.psql_script(postgresql_database, "SET TimeZone = 'UTC';\n" + "\n".join(statements))
-    names = [TableName("public", f"t{number}") for number in range(len(TYPES))]
-    server, again = postgresql(postgresql_database), fresh(tmp_path)
-    schema = extracted(server, *names)
+@pytest.mark.usefixtures("every_type")
+def test_postgresql_to_duckdb_keeps_every_value(tmp_path: Path, postgresql_module_database: str) -> None:
+    server, again, name = postgresql(postgresql_module_database), fresh(tmp_path), TableName("public", "t")
+    schema = extracted(server, name)
     definition = copy(schema, server, again)
-    found = extracted(again, *names)
-    for name, kind in zip(names, TYPES, strict=True):
-        assert values_of(again, found, name) == values_of(server, schema, name), kind
-    made = {str(table.table_name): table.column("x").type for table in definition.tables}
-    uuid = f"public.t{list(TYPES).index('uuid')}"
-    assert made[uuid] == "UUID"
+    before, after = values_of(server, schema.table(name)), values_of(again, extracted(again, name).table(name))
+    for number, kind in enumerate(TYPES):
+        assert after[f"c{number}"] == before[f"c{number}"], kind
+    uuid = f"c{list(TYPES).index('uuid')}"
+    assert definition.tables[0].column(uuid).type == "UUID"
     with duckdb.connect(path_of(again), read_only=True) as connection:
-        texts = connection.sql(f"SELECT CAST(x AS VARCHAR) FROM {uuid} ORDER BY id").fetchall()
-    assert texts == [(None,), *((value,) for value in TYPES["uuid"])]
+        texts = connection.sql(f"SELECT CAST({uuid} AS VARCHAR) FROM public.t WHERE {uuid} IS NOT NULL ORDER BY n")
+        assert texts.fetchall() == [(value,) for value in TYPES["uuid"]]
 
 
-def values_of(address: DatabaseAddress, schema: DatabaseSchema, name: TableName) -> list[Any]:
-    """Return a table's values by id, times as numbers, because Python cannot hold them all."""
-    table = schema.table(name)
+def values_of(address: DatabaseAddress, table: Table) -> dict[str, list[Any]]:
+    """Return a table's values by column, times as numbers, because Python cannot hold them all."""
     with source(address) as database, database.scan(Scan(table, AllRows())) as batches:
-        rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("id")
-    values = rows.column("x").combine_chunks()
+        rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("n").combine_chunks()
+    return {name: _comparable(rows.column(name).combine_chunks()) for name in rows.column_names}
+
+
+def _comparable(values: pa.Array) -> list[Any]:
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     if pa.types.is_fixed_size_binary(values.type):
-        hexes = [value and value.hex() for value in values.to_pylist()]
-        return [value and f"{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}" for value in hexes]
+        return [value and str(UUID(bytes=value)) for value in values.to_pylist()]
     return [repr(value) if isinstance(value, float) else value for value in values.to_pylist()]
 
 

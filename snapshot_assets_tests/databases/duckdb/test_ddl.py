@@ -11,7 +11,6 @@ from snapshot_assets.databases.duckdb.types import LEAVES
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
-    Column,
     DatabaseSchema,
     ForeignKey,
     PrimaryKey,
@@ -200,8 +199,3 @@ def test_every_arrow_type_of_duckdbs_own_types_has_a_type_that_holds_it() -> Non
 def test_arrow_types_that_no_type_holds_are_refused(arrow_type: pa.DataType) -> None:
     with pytest.raises(UnsupportedTypeError, match="holds"):
         type_for(arrow_type)
-
-
-def test_a_column_is_documented_as_it_will_be() -> None:
-    (made,) = define(documents(table(column={"default": "1"})), expressions=False).tables
-    assert made.columns == (Column(name="x", type="INTEGER", arrow_type="int32"),)

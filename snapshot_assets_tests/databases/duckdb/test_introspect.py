@@ -120,11 +120,6 @@ def test_generated_columns_are_read_too(shop: DatabaseAddress, schema: DatabaseS
     assert sorted(zip(*rows.select(["id", "twice"]).to_pydict().values(), strict=True)) == [(5, 10), (8, 16), (11, 22)]
 
 
-def test_the_time_index_is_the_only_timestamp_column(schema: DatabaseSchema) -> None:
-    assert schema.table(TableName("main", "child")).time_index == "ts"
-    assert schema.table(TableName("main", "z_parent")).time_index is None
-
-
 def test_a_selected_view_is_exported_as_a_table(shop: DatabaseAddress) -> None:
     second = TableName("main", "a_second")
     with opened(shop) as database:

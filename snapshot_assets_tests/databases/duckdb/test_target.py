@@ -19,7 +19,7 @@ from snapshot_assets.errors import (
     RestoreError,
 )
 from snapshot_assets.format.relations import DatabaseSchema, Table
-from snapshot_assets_tests.databases.duckdb.files import MAIN_T, hold_elsewhere, make_file, path_of
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
 from snapshot_assets_tests.databases.restores import (
     copy,
@@ -62,27 +62,6 @@ def comparable(schema: DatabaseSchema) -> DatabaseSchema:
         schemas.append(each.model_copy(update={"options": {**each.options, **({"types": types} if types else {})}}))
     views = tuple(view for view in schema.views if view.name != "broken")
     return schema.model_copy(update={"schemas": tuple(schemas), "views": views})
-
-
-def run_copy(origin: DatabaseAddress, into: DatabaseAddress, fatal: int) -> subprocess.CompletedProcess[str]:
-    module = "snapshot_assets_tests.databases.duckdb.killed_copy"
-    command = [sys.executable, "-m", module, origin.uri, into.uri, str(fatal)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-def test_killed_at_any_call_a_rerun_ends_equal(
-    shop: DatabaseAddress, shop_schema: DatabaseSchema, tmp_path: Path
-) -> None:
-    whole = run_copy(shop, fresh(tmp_path, "whole"), 0)
-    assert whole.returncode == 0, whole.stderr
-    calls = int(whole.stdout)
-    for fatal in sorted({*range(3, calls, calls // 5), calls}):
-        again = fresh(tmp_path, f"killed_{fatal}")
-        assert run_copy(shop, again, fatal).returncode == -9, fatal
-        copy(shop_schema, shop, again)
-        assert comparable(extracted(again)) == comparable(shop_schema), fatal
-        assert differences(shop, again, shop_schema) == {}, fatal
 
 
 ROWS = pa.table({"ts": [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)] + [None], "x": [1, 2, 3, 4]}).cast(
@@ -217,14 +196,6 @@ def test_only_looking_makes_no_file(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_or_may_not_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="there is no folder"), target(fresh(tmp_path / "none")):
         pass
-
-
-def test_a_file_that_another_process_holds_is_refused_with_its_name(tmp_path: Path) -> None:
-    into = make_file(tmp_path / "held.duckdb", "CREATE TABLE t (x INTEGER)")
-    with hold_elsewhere(into, "write") as holder:
-        with pytest.raises(DatabaseLockedError, match=rf"PID {holder.pid}"), target(into):
-            pass
-        holder.communicate()
 
 
 def test_a_file_that_this_process_has_open_is_refused(started: tuple[DatabaseAddress, Table]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import duckdb
 import pyarrow as pa
@@ -62,12 +62,14 @@ class Lake:
         self.spark.sql(f"REFRESH TABLE restored.{name}")
         return self.spark.table(f"restored.{name}").toArrow()
 
-    def differences(self, source: str, where: dict[str, str] = IN_RANGE) -> dict[str, list[tuple]]:
+    def differences(
+        self, source: str, where: dict[str, str] = IN_RANGE, tables: Iterable[str] = TIMES
+    ) -> dict[str, list[tuple]]:
         """Return, by table, the rows that source and target do not have equally often."""
         different = {}
         with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            for table in TIMES:
+            for table in tables:
                 connection.register("restored", self.table(table))
                 wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
                 rows = connection.sql(
