@@ -200,18 +200,14 @@ class _Conversion:
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
         """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
-        if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
+        referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
+        columns = [table.column(name) for name in key.columns]
+        columns += [referred.column(name) for name in key.referenced_columns] if referred else []
+        if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
             return "as texts, equal values of its columns may differ"
         if match := _UNCHECKED.search(key.definition or ""):
             return f"{self._source} has not checked it ({match.group()})"
         return ""
-
-    def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:
-        """Yield the columns on both sides of a foreign key that are carried as text."""
-        referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
-        columns = [table.column(name) for name in key.columns]
-        columns += [referred.column(name) for name in key.referenced_columns] if referred else []
-        yield from (column for column in columns if column.carrier is Carrier.TEXT)
 
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")

@@ -70,10 +70,10 @@ def check_selection(
     for name, column in selection.time_columns.items():
         check_relation(name, schemas, relations)
         if column is not None:
-            check_column(name, column, relations[name], "time index")
+            _check_column(name, column, relations[name], "time index")
     for name, column in selection.carriers:
         check_relation(name, schemas, relations)
-        check_column(name, column, relations[name], "carrier")
+        _check_column(name, column, relations[name], "carrier")
 
 
 def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:
@@ -102,18 +102,8 @@ def check_relation(name: TableName, schemas: Collection[str], relations: Collect
     )
 
 
-def check_column(name: TableName, column: str, columns: Collection[str], role: str) -> None:
-    """Refuse an override of a column that the table does not have.
-
-    Args:
-        name: The table.
-        column: The column in the plan.
-        columns: The table's columns.
-        role: The role that the plan gives the column, such as `time index`.
-
-    Raises:
-        PlanError: The table has no such column.
-    """
+def _check_column(name: TableName, column: str, columns: Collection[str], role: str) -> None:
+    """Refuse an override, such as the `time index`, of a column that the table does not have."""
     if column not in columns:
         raise PlanError(
             f"Table {str(name)!r} has no column {column!r}, which the plan names as its {role}."

@@ -101,7 +101,8 @@ class TimeColumn(ABC):
 
         A time outside Python's range is moved to the end of that range.
         """
-        return ", ".join(self._microseconds(self._instant(self._clamped(f"{end}({self.name})"))) for end in _ENDS)
+        ends = (self._instant(self._clamped(f"{end}({self.name})")) for end in ("min", "max"))
+        return ", ".join(map(self._microseconds, ends))
 
     @property
     @abstractmethod
@@ -131,9 +132,6 @@ class TimeColumn(ABC):
 
     def _constant(self, text: str) -> str:
         return f"CAST('{text}' AS {self.type})"
-
-
-_ENDS = ("min", "max")
 
 
 class TimedSource(ABC):

@@ -68,11 +68,7 @@ class DuckDBConnection:
         raise NotImplementedError
 
     def translated(self, doing: str) -> AbstractContextManager[None]:
-        """Raise DuckDB's errors inside as the package's own; only DuckDB's calls may run inside.
-
-        Args:
-            doing: The operation, such as `reading main.orders`.
-        """
+        """Raise DuckDB's errors inside as the package's own; only DuckDB's calls may run inside."""
         return translated(f"DuckDB {self.alias!r}: {doing}")
 
     def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:

@@ -25,13 +25,7 @@ from snapshot_assets.format.relations import Carrier, Column, TableName
 
 @dataclass(frozen=True)
 class Leaf:
-    """How a type that is not nested travels.
-
-    Attributes:
-        arrow: The Arrow type.
-        via: The DuckDB type to cast to for export, where DuckDB's Arrow output is not `arrow`.
-        carrier: Native, or the database's own text.
-    """
+    """How a type that is not nested travels; it is cast to `via` where DuckDB's Arrow output is not `arrow`."""
 
     arrow: pa.DataType
     via: str | None = None

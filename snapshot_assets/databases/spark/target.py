@@ -39,8 +39,6 @@ class SparkTarget(TargetTables):
         home = self._namespace or (LEDGER_SCHEMA,)
         self._ledger = Ledger(spark, address.alias, (self._catalog, *home, LEDGER_SCHEMA))
 
-    # Imports
-
     def imports(self) -> list[RestoreRecord]:
         """Return the imports of the ledger; see `RestoreTarget`."""
         return list(self._ledger.read().imports.values())
@@ -77,8 +75,6 @@ class SparkTarget(TargetTables):
 
     def close(self) -> None:
         """Do nothing: the session belongs to the caller."""
-
-    # Rows
 
     def claim(self, claims: Sequence[Claim], import_id: str) -> Contents:
         """Claim the rows of some chunks, before any of them is written.

@@ -142,14 +142,9 @@ def test_foreign_keys_that_duckdb_cannot_have_are_listed_and_the_rest_is_made() 
         "circles",
     ):
         assert words in lost
-    with duckdb.connect() as connection:
-        connection.execute("ATTACH ':memory:' AS snapshot_assets_target; USE snapshot_assets_target")
-        for statement in (*definition.before, *definition.after):
-            connection.execute(statement.sql)
-        found = connection.sql(
-            "SELECT table_name, referenced_table FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY'"
-        ).fetchall()
-    assert len(found) == 1
+    made = [statement.sql for statement in definition.after if "FOREIGN KEY" in statement.sql]
+    assert len(made) == 1
+    assert made[0].endswith('FOREIGN KEY ("x") REFERENCES "main"."one" ("x"))')
 
 
 @pytest.mark.parametrize(

@@ -178,40 +178,32 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
         assert database.time_bounds((table,)) is None
 
 
-def test_an_estimate_is_near_the_truth(large: DatabaseAddress) -> None:
+def test_an_estimate_is_near_the_truth_and_a_part_of_another_database_is_refused(large: DatabaseAddress) -> None:
     with opened(large) as database:
         table = documented(database, EVENTS)
         estimate = database.estimate(Scan(table, AllRows()))
         rows = rows_of(database, table)
+        with pytest.raises(DatabaseError, match="ctid:1-2"):
+            rows_of(database, table, part="ctid:1-2")
     assert estimate.rows == rows.num_rows
     assert 0.5 < estimate.bytes / rows.nbytes < 2
 
 
-def test_a_part_of_another_database_is_refused(large: DatabaseAddress) -> None:
-    with opened(large) as database, pytest.raises(DatabaseError, match="ctid:1-2"):
-        rows_of(database, documented(database, EVENTS), part="ctid:1-2")
-
-
-def test_a_scan_left_early_leaves_the_connection_usable(large: DatabaseAddress) -> None:
-    with opened(large) as database:
-        table = documented(database, EVENTS)
+def test_a_scan_left_early_leaves_the_connection_usable_and_an_error_of_its_reader_stays_its_own(
+    large: DatabaseAddress,
+) -> None:
+    def write() -> None:
         with database.scan(Scan(table, AllRows())) as batches:
             next(batches)
             with database.scan(Scan(table, AllRows())) as others:  # two scans side by side
                 next(others)
-        assert rows_of(database, table, WindowRows(utc(2024, 1, 2), utc(2024, 1, 3))).num_rows > 0
-
-
-def test_an_error_of_the_reader_of_batches_stays_its_own(large: DatabaseAddress) -> None:
-    def write() -> None:
-        with database.scan(Scan(table, AllRows())) as batches:
-            next(batches)
             raise OSError("disk full")
 
     with opened(large) as database:
         table = documented(database, EVENTS)
         with pytest.raises(OSError, match="disk full"):
             write()
+        assert rows_of(database, table, WindowRows(utc(2024, 1, 2), utc(2024, 1, 3))).num_rows > 0
 
 
 def test_a_column_that_changed_since_the_extraction_is_named(tmp_path: Path) -> None:
@@ -261,7 +253,7 @@ def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory
 ) -> None:
     whole = make_file(
         tmp_path / "x.duckdb",
-        "CREATE TABLE t AS SELECT range AS id FROM range(300000)",
+        "CREATE TABLE t AS SELECT range AS id FROM range(600000)",
         "CREATE VIEW events AS SELECT id, hash(id) AS a, repeat('x', 200) || id AS b FROM t ORDER BY a",
         "CREATE VIEW huge AS SELECT list(a || b) AS c FROM events",
     )
@@ -270,12 +262,12 @@ def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory
     def spilled() -> list[Path]:
         return list(Path(tempfile.gettempdir()).glob(f"snapshot_assets-duckdb-{os.getpid()}/*"))
 
-    with opened(DatabaseAddress("shop", f"{whole.uri}?memory_limit=40MiB")) as database:
+    with opened(DatabaseAddress("shop", f"{whole.uri}?memory_limit=96MiB")) as database:
         table = documented(database, EVENTS, tables=(EVENTS,))
         with database.scan(Scan(table, AllRows())) as batches:
             rows = next(batches).num_rows
             assert spilled()
-            assert rows + sum(batch.num_rows for batch in batches) == 300_000
+            assert rows + sum(batch.num_rows for batch in batches) == 600_000
         with pytest.raises(DatabaseError, match=r"\?memory_limit=2GiB"):
             rows_of(database, documented(database, huge, tables=(huge,)))
     assert list(tmp_path.iterdir()) == [tmp_path / "x.duckdb"]
@@ -293,9 +285,8 @@ def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory
             "CREATE TABLE t AS SELECT range AS id, repeat(chr(65 + (range % 26)::INTEGER), 40000) s FROM range(9000)",
             9_000,
         ),
-        ("CREATE TABLE t AS SELECT range AS id, random() AS a, random() AS b FROM range(3000000)", 3_000_000),
     ],
-    ids=["kilobytes", "large rows", "many"],
+    ids=["kilobytes", "large rows"],
 )
 @pytest.mark.slow
 def test_memory_stays_bounded_whatever_the_table(statement: str, rows: int, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def try_to_write(address: DatabaseAddress) -> str:
 
 
 def test_a_file_held_by_a_writer_names_that_process(shop: DatabaseAddress) -> None:
-    with hold_elsewhere(shop, "write") as holder:
+    with hold_elsewhere(shop) as holder:
         with pytest.raises(DatabaseLockedError, match=rf"PID {holder.pid}\b.*Stop that process") as caught:
             open_database(shop)
         holder.communicate()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
-from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table
+from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
 from snapshot_assets_tests.databases.duckdb.files import MAIN_T, documented, make_file, opened, path_of, rows_of
 from snapshot_assets_tests.databases.duckdb.shop import fresh
 from snapshot_assets_tests.databases.restores import entry, record_of, target
@@ -178,21 +179,25 @@ def round_trip(origin: DatabaseAddress, folder: Path, override: Carrier | None =
         into.load(entry(MAIN_T, record), definition.tables[0], pq.read_table(path).to_batches())
     with opened(again) as database:
         assert documented(database, time_columns=UNTIMED, carriers=carriers) == table
-    return table, [column.name for column in columns if differs(origin, again, column)]
+    return table, changed(origin, again, columns)
 
 
-def differs(one: DatabaseAddress, other: DatabaseAddress, column: Column) -> bool:
-    """Return whether a value, its text, or its member of a union differs between two files."""
-    forms = [column.name, f"CAST({column.name} AS VARCHAR)"]
-    if column.type.startswith("UNION") and not column.type.endswith("]"):
-        forms.append(f"union_tag({column.name})")
+def changed(one: DatabaseAddress, other: DatabaseAddress, columns: Sequence[Column]) -> list[str]:
+    """Return the columns of which a value, its text, or its member of a union differs between two files."""
+    found = []
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for side, address in (("one", one), ("other", other)):
             connection.execute(f"ATTACH '{path_of(address)}' AS {side} (READ_ONLY)")
-        left, right = (f"SELECT id, {', '.join(forms)} FROM {side}.main.t" for side in ("one", "other"))
-        query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
-        return bool(connection.sql(query).fetchall())
+        for column in columns:
+            forms = [column.name, f"CAST({column.name} AS VARCHAR)"]
+            if column.type.startswith("UNION") and not column.type.endswith("]"):
+                forms.append(f"union_tag({column.name})")
+            left, right = (f"SELECT id, {', '.join(forms)} FROM {side}.main.t" for side in ("one", "other"))
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            if connection.sql(query).fetchall():
+                found.append(column.name)
+    return found
 
 
 @pytest.mark.parametrize("override", [None, TEXT])
@@ -255,14 +260,18 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value"), UNFIT)
-def test_a_value_that_arrow_cannot_hold_fails_and_travels_as_text_by_the_override(
-    tmp_path: Path, kind: str, value: str
-) -> None:
-    origin = make_table(tmp_path / "t.duckdb", {kind: [value]})
-    with opened(origin) as database, pytest.raises(CarrierError, match=r"`carriers: \{main\.t\.c0: text\}`"):
-        rows_of(database, documented(database, time_columns=UNTIMED))
-    assert round_trip(origin, tmp_path, TEXT)[1] == []
+def test_values_that_arrow_cannot_hold_fail_and_travel_as_text_by_the_override(tmp_path: Path) -> None:
+    statements = []
+    for number, (kind, value) in enumerate(UNFIT):
+        statements += [f"CREATE TABLE t{number} (x {kind})", f"INSERT INTO t{number} VALUES ({value})"]
+    with opened(make_file(tmp_path / "each.duckdb", *statements)) as database:
+        for number in range(len(UNFIT)):
+            name = TableName("main", f"t{number}")
+            table = documented(database, name, tables=(name,), time_columns={name: None})
+            with pytest.raises(CarrierError, match=rf"`carriers: \{{main\.t{number}\.x: text\}}`"):
+                rows_of(database, table)
+    cases = {kind: [value for each, value in UNFIT if each == kind] for kind, _ in UNFIT}
+    assert round_trip(make_table(tmp_path / "t.duckdb", cases), tmp_path, TEXT)[1] == []
 
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

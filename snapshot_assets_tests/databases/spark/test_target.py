@@ -260,13 +260,10 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
     assert lake.table("readings").num_rows == sum(file.rows for file in live)
 
 
-def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
+def test_checking_makes_nothing_and_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
     assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
-
-
-def test_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     lake.run(exported).begin()
     database = SparkCatalogDatabase(DatabaseAddress("lake", lake.uri), lake.spark)
     assert [table.name for table in database.extract(Selection()).tables] == sorted(TIMES)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark.sql.types
@@ -81,20 +79,11 @@ ROWS = max(len(values) for _, _, values in CASES.values()) + 1
 
 
 def carried_rows(frame: DataFrame, table: Table) -> pa.Table:
-    """Return the rows as tasks see them, exactly in the document's schema."""
-    exact = exact_frame(frame, table)
-    schema = table.arrow_schema()
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            arrays = [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)]
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, schema) as writer:
-                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            yield pa.RecordBatch.from_pydict({"bytes": [sink.getvalue().to_pybytes()]})
-
-    packed = exact.mapInArrow(pack, "bytes binary").collect()
-    return pa.concat_tables([pa.ipc.open_stream(row["bytes"]).read_all() for row in packed])
+    """Return the rows exactly in the document's schema, as tasks cast them."""
+    rows, schema = exact_frame(frame, table).toArrow(), table.arrow_schema()
+    return pa.table(
+        [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)], schema=schema
+    )
 
 
 @pytest.fixture(scope="module")

@@ -57,11 +57,12 @@ def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSche
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
-    options = {
-        "types": [each.model_dump(mode="json", by_alias=True) for each in _types(session, schemas, name)],
-        "sequences": [each.model_dump(mode="json", by_alias=True) for each in tables.loose_sequences(name)],
+    options = {"types": _types(session, schemas, name), "sequences": tables.loose_sequences(name)}
+    return {
+        option: [each.model_dump(mode="json", by_alias=True) for each in found]
+        for option, found in options.items()
+        if found
     }
-    return {option: value for option, value in options.items() if value}
 
 
 def _types(session: DuckDBSession, schemas: dict[int, str], name: str) -> list[UserType]:

@@ -65,13 +65,8 @@ _Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class DuckDBRelation:
-    """A table or view that may be exported.
-
-    Attributes:
-        oid: DuckDB's object id.
-        is_view: Whether it is a view.
-    """
+class _Relation:
+    """A table or view that may be exported, with DuckDB's object id."""
 
     oid: int
     name: TableName
@@ -95,10 +90,10 @@ class TableReader:
         self._columns = self._by_owner(_COLUMNS)
         self._constraints = self._by_owner(_CONSTRAINTS)
         self._indexes = self._by_owner(_INDEXES)
-        self.relations: dict[TableName, DuckDBRelation] = {}
+        self.relations: dict[TableName, _Relation] = {}
         for schema, name, oid, comment, is_view in session.rows(_RELATIONS, [session.database]):
             table = TableName(schemas[schema], name)
-            self.relations[table] = DuckDBRelation(oid, table, is_view, comment)
+            self.relations[table] = _Relation(oid, table, is_view, comment)
         self._sequences: dict[int, Sequence] = {}
         for record in session.records(_SEQUENCES, [session.database]):
             oid, schema_oid = record.pop("OID"), record.pop("SCHEMA_OID")
@@ -182,7 +177,7 @@ class TableReader:
             comment=relation.comment,
         )
 
-    def _constraints_of(self, relation: DuckDBRelation) -> dict[str, Any]:
+    def _constraints_of(self, relation: _Relation) -> dict[str, Any]:
         """Return a table's constraints by their fields in its document."""
         by_kind: dict[str, _Records] = defaultdict(list)
         for record in self._constraints[relation.oid]:
@@ -209,7 +204,7 @@ class TableReader:
         named = tuple(by_text[key] for key in keys if key in by_text)
         return Index(columns=named, **_only(record, "name", "unique", "definition"))
 
-    def _drawn(self, relation: DuckDBRelation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
+    def _drawn(self, relation: _Relation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
         """Return the sequences that the columns' defaults draw from, each with the first such column."""
         drawn = [self._sequences[sequence] for sequence, table in self._draws if table == relation.oid]
         return tuple(each.model_copy(update={"column": _drawing_column(each, columns)}) for each in drawn)
