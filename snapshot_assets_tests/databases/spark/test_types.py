@@ -80,10 +80,9 @@ ROWS = max(len(values) for _, _, values in CASES.values()) + 1
 
 def carried_rows(frame: DataFrame, table: Table) -> pa.Table:
     """Return the rows exactly in the document's schema, as tasks cast them."""
-    rows, schema = exact_frame(frame, table).toArrow(), table.arrow_schema()
-    return pa.table(
-        [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)], schema=schema
-    )
+    schema = table.arrow_schema()
+    columns = zip(exact_frame(frame, table).toArrow().columns, schema.types, strict=True)
+    return pa.table([column.cast(kind) for column, kind in columns], schema=schema)
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSche
 
 
 def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
-    options = {"types": _types(session, schemas, name), "sequences": tables.loose_sequences(name)}
+    options: dict[str, list[Any]] = {"types": _types(session, schemas, name), "sequences": tables.loose_sequences(name)}
     return {
         option: [each.model_dump(mode="json", by_alias=True) for each in found]
         for option, found in options.items()
