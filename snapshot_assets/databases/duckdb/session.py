@@ -25,13 +25,15 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.relations import TableName
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "threads": 2,
     "preserve_insertion_order": False,
     "enable_external_access": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
 }
+"""Settings of every connection."""
+
 _SCHEMAS = "SELECT oid, schema_name, parent_schema_oid FROM duckdb_schemas() WHERE database_name = ?"
 _LOCKED = re.compile(r"Could not set lock on file.*?Conflicting lock is held in (.+? \(PID \d+\).*?)\.", re.DOTALL)
 _LONGEST = 1000
@@ -49,7 +51,7 @@ def session_config(uri: str) -> dict[str, str | bool | int | float | list[str]]:
     """
     # DuckDB's default, a folder beside the file, may be read-only. Processes that share a folder overwrite each other.
     spill = os.path.join(tempfile.gettempdir(), f"snapshot_assets-duckdb-{os.getpid()}")
-    return {**_CONFIG, "memory_limit": memory_limit_of(uri) or _MEMORY_LIMIT, "temp_directory": spill}
+    return {**CONFIG, "memory_limit": memory_limit_of(uri) or _MEMORY_LIMIT, "temp_directory": spill}
 
 
 class DuckDBConnection:

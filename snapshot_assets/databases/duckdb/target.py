@@ -57,6 +57,7 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
     kind = "duckdb"
     database = TARGET
     deletes_parents = False
+    _own_rows = DuckDBConnection.relation
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
@@ -194,9 +195,6 @@ class DuckDBTarget(DuckDBConnection, SqlTarget):
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
-
-    def _own_rows(self, name: TableName) -> str:
-        return self.relation(name)
 
     def _predicate(self, table: Table, rows: Rows) -> str:
         return DuckDBTimeColumn.predicate(table, rows)

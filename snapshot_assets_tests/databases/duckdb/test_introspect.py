@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError, UnknownRelationError, UnsupportedTypeError
+from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 from snapshot_assets_tests.databases.duckdb.files import make_file, opened, rows_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP
@@ -106,20 +106,6 @@ def test_a_view_that_no_longer_works_keeps_its_definition(schema: DatabaseSchema
     assert (broken.columns, broken.definition) == ((), "SELECT * FROM doomed")
 
 
-def test_tables_of_strange_names_are_read(shop: DatabaseAddress, schema: DatabaseSchema) -> None:
-    with opened(shop) as database:
-        strange = rows_of(database, schema.table(TableName(STRANGE_NAME, STRANGE_NAME)))
-        deep = rows_of(database, schema.table(TableName("out.side", "deep")))
-    assert strange.to_pylist() == [{STRANGE_NAME: 7, "rowid": "x"}]
-    assert deep.to_pylist() == [{"one": 1}]
-
-
-def test_generated_columns_are_read_too(shop: DatabaseAddress, schema: DatabaseSchema) -> None:
-    with opened(shop) as database:
-        rows = rows_of(database, schema.table(TableName("main", "child")))
-    assert sorted(zip(*rows.select(["id", "twice"]).to_pydict().values(), strict=True)) == [(5, 10), (8, 16), (11, 22)]
-
-
 def test_a_selected_view_is_exported_as_a_table(shop: DatabaseAddress) -> None:
     second = TableName("main", "a_second")
     with opened(shop) as database:
@@ -135,11 +121,6 @@ def test_selected_schemas_limit_tables_and_views(shop: DatabaseAddress) -> None:
         schema = database.extract(Selection(schemas=("out.side",)))
     assert [str(table.table_name) for table in schema.tables] == ["out.side.deep"]
     assert (schema.views, [each.name for each in schema.schemas]) == ((), ["out.side"])
-
-
-def test_unknown_names_are_refused_with_near_ones(shop: DatabaseAddress) -> None:
-    with opened(shop) as database, pytest.raises(UnknownRelationError, match="'child'"):
-        database.extract(Selection(tables=(TableName("main", "chidl"),)))
 
 
 def test_overrides_are_checked_and_obeyed(shop: DatabaseAddress) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
-from snapshot_assets.errors import DatabaseError, PlanError
+from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
 
@@ -130,11 +130,6 @@ def test_windows_yield_every_row_exactly_once(clocks: DatabaseAddress, zone: str
     assert outside + inside == 384
 
 
-def test_an_unknown_zone_is_refused(clocks: DatabaseAddress) -> None:
-    with opened(clocks) as database, pytest.raises(PlanError, match="Mars/Base"):
-        rows_of(database, documented(database, EVENTS), WindowRows(utc(2024, 1, 1), utc(2025, 1, 1), "Mars/Base"))
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
     """500,000 rows, some deleted and some updated, so that row ids have holes."""
@@ -213,10 +208,6 @@ def test_a_column_that_changed_since_the_extraction_is_named(tmp_path: Path) -> 
     with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
         connection.execute("ALTER TABLE events ALTER b TYPE VARCHAR")
     with opened(address) as database, pytest.raises(DatabaseError, match=r"main\.events\.b was INTEGER.*now VARCHAR"):
-        rows_of(database, table)
-    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
-        connection.execute("ALTER TABLE events DROP b")
-    with opened(address) as database, pytest.raises(DatabaseError, match=r"main\.events\.b was INTEGER.*now gone"):
         rows_of(database, table)
 
 

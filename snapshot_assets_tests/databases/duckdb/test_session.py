@@ -7,7 +7,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from snapshot_assets.databases.duckdb.session import DuckDBSession
@@ -45,11 +44,6 @@ def test_a_file_held_by_a_writer_names_that_process(shop: DatabaseAddress) -> No
     assert not isinstance(caught.value, TransientError)
     with opened(shop) as database:
         assert rows_of(database, documented(database)).num_rows == 10
-
-
-def test_a_file_that_this_process_writes_is_refused(shop: DatabaseAddress) -> None:
-    with duckdb.connect(path_of(shop)), pytest.raises(DatabaseLockedError, match="this very process"):
-        open_database(shop)
 
 
 def test_a_held_file_cannot_be_written_until_the_hold_ends_and_is_refused_then(shop: DatabaseAddress) -> None:

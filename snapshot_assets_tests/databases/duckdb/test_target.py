@@ -152,24 +152,6 @@ def test_a_chunk_of_a_table_with_keys_and_indexes_is_replaced_by_rows_with_the_s
     assert rows_in(into) == [1, 2, 3, 4]
 
 
-@pytest.mark.slow
-def test_an_import_that_ran_out_of_memory_for_its_indexes_says_so_and_ends_with_more(tmp_path: Path) -> None:
-    origin = make_file(
-        tmp_path / "origin.duckdb",
-        "CREATE TABLE p (id BIGINT PRIMARY KEY)",
-        "INSERT INTO p FROM range(600000)",
-        "CREATE TABLE t (id BIGINT PRIMARY KEY, p BIGINT REFERENCES p (id))",
-        "INSERT INTO t SELECT i, i // 2 FROM range(1000000) t(i)",
-    )
-    schema, into = extracted(origin), fresh(tmp_path)
-    little = DatabaseAddress("copy", f"{into.uri}?memory_limit=40MiB")
-    with pytest.raises(DatabaseError, match=r"indexes are held in memory.*memory_limit=2GiB"):
-        copy(schema, origin, little)
-    copy(schema, origin, into)
-    assert extracted(into) == schema
-    assert differences(origin, into, schema) == {}
-
-
 def test_a_finished_import_is_not_finished_again_and_another_one_cannot_begin_unseen(
     started: tuple[DatabaseAddress, Table],
 ) -> None:

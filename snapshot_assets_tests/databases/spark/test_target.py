@@ -120,16 +120,11 @@ def test_a_load_that_was_cut_off_in_the_middle_is_refused_where_the_format_canno
 def test_a_whole_table_that_was_cut_off_in_the_middle_is_overwritten(
     exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = Filters(tables=(PLACES,))
-    with monkeypatch.context() as patch:
-        patch.setattr(SparkTarget, "write", die)
-        with pytest.raises(Killed):
-            list(lake.run(exported, only).restore())
+    cut_off(lake, exported, monkeypatch, "write", tables=(PLACES,))
     lake.spark.sql("INSERT INTO restored.places VALUES (1, 'Zürich')")
-    run = lake.run(exported, only)
-    assert [outcome.rows for outcome in run.restore() if outcome.status == "loaded"] == [4]
-    assert run.finish()
-    assert run.check_counts() == {PLACES: (4, 4)}
+    outcomes = lake.restore(exported, tables=(PLACES,))
+    assert [outcome.rows for outcome in outcomes.values() if outcome.status == "loaded"] == [4]
+    assert lake.run(exported, Filters(tables=(PLACES,))).check_counts() == {PLACES: (4, 4)}
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
 
@@ -42,14 +43,7 @@ class Texts:
     """Checks texts with the parser of an empty database in memory, `connection`."""
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect(
-            config={
-                "enable_external_access": False,
-                "autoload_known_extensions": False,
-                "autoinstall_known_extensions": False,
-                "threads": 1,
-            }
-        )
+        self.connection = duckdb.connect(config=CONFIG)
 
     def close(self) -> None:
         """Close the database."""
