@@ -93,7 +93,6 @@ def open(address: DatabaseAddress) -> Database:
         UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file for writing.
         ConsistencyLostError: The file is not in the state that the address demands.
-        DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file, or it is not a DuckDB database, or it is damaged.
     """
     from snapshot_assets.databases.duckdb.source import DuckDBDatabase
