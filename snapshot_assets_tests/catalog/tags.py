@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.objects import NO_OBJECT, write_pin
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
@@ -14,6 +13,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage
 
 NOW = timedelta(0)
 SEAL = 5

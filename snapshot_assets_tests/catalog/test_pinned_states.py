@@ -30,11 +30,6 @@ from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, same_state
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
@@ -51,6 +46,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
 

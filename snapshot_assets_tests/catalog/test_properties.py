@@ -22,10 +22,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.verify.verify import verify
@@ -38,6 +35,7 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, prune, upgrade
 from snapshot_assets_tests.catalog.federation.test_federation import Root
 from snapshot_assets_tests.catalog.operations.test_upgrade import next_version
 from snapshot_assets_tests.catalog.tags import Killed

@@ -10,8 +10,6 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
@@ -23,6 +21,7 @@ from snapshot_assets.format.units import time_text
 from snapshot_assets.pipeline import execute
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import delete_rows, expire
 from snapshot_assets_tests.catalog.tags import reseal, save
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, export, make_plan, store_of
 

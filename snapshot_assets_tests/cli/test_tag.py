@@ -9,12 +9,12 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import parse_time, time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import SEAL, file_of, reseal, sealed_by
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of
 

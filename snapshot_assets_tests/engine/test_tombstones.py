@@ -11,7 +11,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan, delete_rows
+from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan
 from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.parquet.frames import load_frames
@@ -23,6 +23,7 @@ from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
 from snapshot_assets_tests.faults.source import CHUNKS, TIMES

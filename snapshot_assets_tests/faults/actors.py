@@ -12,13 +12,7 @@ from typing import Any
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.operations.upgrade import upgrade
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
@@ -32,6 +26,7 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback, upgrade
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, World
 from snapshot_assets_tests.faults.operations import store_at

@@ -17,9 +17,6 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -32,6 +29,7 @@ from snapshot_assets.format.layout import checkpoint_path, checkpointed_revision
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, prune
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.faults.operations import CONTINUOUS, OTHER_SCHEMA, opened, parquet, store_at

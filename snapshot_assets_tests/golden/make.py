@@ -23,11 +23,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
@@ -49,6 +44,7 @@ from snapshot_assets.format.relations import Column, DatabaseSchema, PrimaryKey,
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.schema_documents import write_schema
 

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 import snapshot_assets
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import Wanted, plan_compaction
@@ -28,6 +27,7 @@ from snapshot_assets.errors import TaskLostError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.resources import Snapshots, spark_resource
 from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import make_plan, make_source
 
 MASTER = "local-cluster[2,1,1024]"

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.format.relations import TableName
@@ -20,6 +19,7 @@ from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job, open_project
 
 ALL = ("schema", "chunks", "untimed_tables", "manifest")

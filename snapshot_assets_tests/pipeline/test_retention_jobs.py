@@ -13,7 +13,6 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
 from snapshot_assets.catalog.receipts.receipts import write_receipt
@@ -24,6 +23,7 @@ from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import save
 from snapshot_assets_tests.pipeline.project import Project, job, open_project
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.truncation import newest_state, refuse_faults
-from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, Scan, scan_head
+from snapshot_assets.catalog.operations.garbage import Garbage, GarbageScan, PinnedPaths, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import documents
@@ -42,11 +42,6 @@ class GarbagePlan:
     grace: timedelta
     revision: int = field(compare=False)
     pinned: PinnedPaths = field(repr=False, compare=False)
-
-
-def collect_garbage(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
-    """Plan a garbage collection and execute it; see `plan_collection` and `execute_collection`."""
-    return execute_collection(catalog, plan_collection(catalog, grace=grace, unsafe=unsafe))
 
 
 def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> GarbagePlan:
@@ -148,7 +143,7 @@ def _checked_against_log(state: State, grace: timedelta) -> timedelta:
     return grace
 
 
-def _old_enough(scan: Scan, before: datetime) -> set[str]:
+def _old_enough(scan: GarbageScan, before: datetime) -> set[str]:
     """Return the paths of the garbage of a time or earlier."""
     return {each.path for each in scan.garbage if each.since <= before}
 

@@ -52,11 +52,6 @@ class RowDeletionPlan:
     revision: int | None = None
 
 
-def delete_rows(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
-    """Plan a deletion of rows and execute it; see `plan_row_deletion` and `execute_row_deletion`."""
-    return execute_row_deletion(catalog, plan_row_deletion(catalog, table, predicate))
-
-
 def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate | str) -> RowDeletionPlan:
     """Return the files that may hold rows of a table for which a predicate is true; changes nothing.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
@@ -70,12 +70,6 @@ class ExpiryPlan:
     def bytes(self) -> int:
         """Size of what garbage collection can delete then."""
         return sum(each.bytes for each in self.released if not each.at_once)
-
-
-def expire(catalog: Catalog, *, keep_last: int | None = None, keep_for: timedelta | None = None) -> ExpiryPlan:
-    """Plan an expiry and execute it; see `Retention`, `plan_expiry` and `execute_expiry`."""
-    retention = None if keep_last is None and keep_for is None else Retention(keep_last, keep_for)
-    return execute_expiry(catalog, plan_expiry(catalog, retention))
 
 
 def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State | None = None) -> ExpiryPlan:

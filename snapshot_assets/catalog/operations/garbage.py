@@ -82,7 +82,7 @@ class PinnedPaths:
 
 
 @dataclass(frozen=True)
-class Scan:
+class GarbageScan:
     """All garbage of a location at one revision.
 
     Attributes:
@@ -98,7 +98,7 @@ class Scan:
     pinned: PinnedPaths
 
 
-def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Scan:
+def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> GarbageScan:
     """Return the garbage at the head.
 
     The head is read from storage. A process that slept while the log after its own state was pruned would take that
@@ -122,7 +122,7 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Scan
                 raise
 
 
-def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPaths) -> Scan:
+def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPaths) -> GarbageScan:
     objects = list(store.list())  # before receipts are read: objects written later are not considered
     clock = _LogTimes(store, objects)
     expiries = expiries_since(state, before, clock.of)
@@ -148,7 +148,7 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
             garbage.append(replace(each, since=max(each.since, earliest)))
     temporary = (info for info in store.temporaries() if is_temporary(info.path))
     garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in temporary)
-    return Scan(state.revision, tuple(garbage), tuple(foreign), pinned)
+    return GarbageScan(state.revision, tuple(garbage), tuple(foreign), pinned)
 
 
 class _LogTimes:

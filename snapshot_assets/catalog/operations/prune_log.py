@@ -44,11 +44,6 @@ class PrunePlan:
         return tuple(each.path for each in self.released)
 
 
-def prune(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> PrunePlan:
-    """Plan a pruning and execute it; see `plan_pruning` and `execute_pruning`."""
-    return execute_pruning(catalog, plan_pruning(catalog, grace=grace, unsafe=unsafe))
-
-
 def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bool = False) -> PrunePlan:
     """Return which transactions and checkpoints pruning would delete; changes nothing.
 

@@ -47,12 +47,6 @@ class RollbackPlan:
     revision: int | None = None
 
 
-def rollback(catalog: Catalog, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> RollbackPlan:
-    """Plan a rollback and execute it; see `plan_rollback` and `execute_rollback`."""
-    plan = plan_rollback(catalog, revision, undelete=undelete, discard_newer=discard_newer)
-    return execute_rollback(catalog, plan)
-
-
 def plan_rollback(
     catalog: Catalog, revision: int, *, undelete: bool = False, discard_newer: bool = False
 ) -> RollbackPlan:

@@ -32,11 +32,6 @@ class UpgradePlan:
     revision: int | None = None
 
 
-def upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
-    """Plan an upgrade and execute it; see `plan_upgrade` and `execute_upgrade`."""
-    return execute_upgrade(catalog, plan_upgrade(catalog, version))
-
-
 def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
     """Return which versions an upgrade goes from and to; changes nothing.
 

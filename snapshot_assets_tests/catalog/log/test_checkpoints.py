@@ -14,7 +14,6 @@ from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes, read_check
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
@@ -37,6 +36,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import SCHEMA, Writer
+from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.catalog.histories import some_history, with_bounds
 
 

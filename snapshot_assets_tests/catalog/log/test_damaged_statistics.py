@@ -12,13 +12,13 @@ from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, LogWholeError
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.catalog.histories import with_bounds
 from snapshot_assets_tests.catalog.tags import reseal
 

@@ -7,9 +7,6 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.verify.verify import verify
@@ -17,6 +14,7 @@ from snapshot_assets.errors import LimitExceededError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format import checkpoint, documents
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.tags import NOW, SEAL, save, sealed_by
 
 LIMIT = 8192

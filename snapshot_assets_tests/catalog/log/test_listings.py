@@ -13,9 +13,8 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning, prune
+from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
@@ -25,6 +24,7 @@ from snapshot_assets.errors import LogWholeError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, prune
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, save, sealed_by
 from snapshot_assets_tests.faults.hiding import HidingStore
 

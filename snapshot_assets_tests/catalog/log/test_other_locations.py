@@ -9,15 +9,13 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ForeignLocationError, LogWholeError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.log.test_strays import HEAD, NOW, bring, objects, only
 from snapshot_assets_tests.catalog.log.test_strays import other as other
 from snapshot_assets_tests.catalog.log.test_strays import own as own

@@ -16,9 +16,8 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
-from snapshot_assets.catalog.operations.expire import expire, plan_expiry
-from snapshot_assets.catalog.operations.prune_log import prune
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
+from snapshot_assets.catalog.operations.expire import plan_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.rules.expire import Retention
@@ -29,6 +28,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.tags import Changed
 
 NOW = timedelta(0)

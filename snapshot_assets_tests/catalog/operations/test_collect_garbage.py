@@ -15,13 +15,8 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import (
-    collect_garbage,
-    execute_collection,
-    plan_collection,
-)
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning, prune
+from snapshot_assets.catalog.operations.collect_garbage import execute_collection, plan_collection
+from snapshot_assets.catalog.operations.prune_log import execute_pruning, plan_pruning
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -33,6 +28,7 @@ from snapshot_assets.format.layout import checkpoint_path, is_probe, new_attempt
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
 from snapshot_assets_tests.catalog.tags import file_of, reseal, sealed_by
 

@@ -12,7 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.delete_rows import delete_rows, execute_row_deletion, plan_row_deletion
+from snapshot_assets.catalog.operations.delete_rows import execute_row_deletion, plan_row_deletion
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.verify.verify import verify
@@ -31,6 +31,7 @@ from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import Comparison, IsNull, Not, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.schema_documents import write_schema
 

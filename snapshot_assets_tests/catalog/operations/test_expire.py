@@ -11,8 +11,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, expire, plan_expiry
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rules.expire import Retention
@@ -25,6 +24,7 @@ from snapshot_assets.format.layout import is_receipt, transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.operations.test_collect_garbage import damage
 from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, readable, reseal, sealed_by

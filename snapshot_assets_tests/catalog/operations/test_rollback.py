@@ -13,10 +13,7 @@ from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoin
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of, sums_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import execute_rollback, plan_rollback, rollback
+from snapshot_assets.catalog.operations.rollback import execute_rollback, plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.fold import State
@@ -34,6 +31,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, rollback
 from snapshot_assets_tests.catalog.tags import NOW, SEAL, Changed, collected, file_of, readable, reseal, sealed_by
 
 M = TableName("main", "m")

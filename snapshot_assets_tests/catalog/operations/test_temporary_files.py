@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.format.layout import is_temporary, tag_path, transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.catalog.tags import NOW
 
 GRACE = timedelta(microseconds=HEADER.grace)

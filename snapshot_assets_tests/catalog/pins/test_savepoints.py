@@ -10,7 +10,6 @@ from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.collect_garbage import plan_collection
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_savepoints
 from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
@@ -33,6 +32,7 @@ from snapshot_assets.format.documents import parse_json
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, dying, faults, race, reseal, save
 
 

@@ -11,7 +11,6 @@ from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -27,6 +26,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import transaction_path
+from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, faults, path_of, reseal
 
 

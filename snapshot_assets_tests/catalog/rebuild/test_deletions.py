@@ -8,7 +8,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import hints_of, manifest_of
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -17,6 +16,7 @@ from snapshot_assets.errors import AcceptanceNeededError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.catalog.rebuild.test_rebuild import damage, flip, lose
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
 

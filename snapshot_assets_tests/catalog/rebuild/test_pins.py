@@ -10,9 +10,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
@@ -23,6 +20,7 @@ from snapshot_assets.errors import DamageError, LogWholeError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.rebuild.test_rebuild import damage, lose
 from snapshot_assets_tests.catalog.tags import NOW, SEAL, file_of, readable, reseal, save_older, sealed_by
 

@@ -7,12 +7,12 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.rules.chunks import FinishedChunk
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage
 
 
 def adoptable(writer, *chunks):

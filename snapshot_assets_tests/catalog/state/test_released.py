@@ -14,9 +14,9 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
-from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, expire, plan_expiry
-from snapshot_assets.catalog.operations.rollback import plan_rollback, rollback
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, replace_tag
@@ -26,6 +26,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.tags import Changed, file_of, reseal, save, sealed_by
 
 SECOND = timedelta(seconds=1)

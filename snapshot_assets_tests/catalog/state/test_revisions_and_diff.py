@@ -10,8 +10,6 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.fold import State
@@ -20,6 +18,7 @@ from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, START, Writer
+from snapshot_assets_tests.catalog.execute import delete_rows, rollback
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations import garbage
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage, plan_collection
-from snapshot_assets.catalog.operations.expire import expire
+from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -29,6 +28,7 @@ from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
 from snapshot_assets_tests.catalog.tags import NOW, file_of, reseal, sealed_by
 

@@ -8,9 +8,6 @@ import pytest
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of, write_hints
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
@@ -25,6 +22,7 @@ from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.format.relations import Column
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.operations.prune_log import prune
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.execute import prune
 from snapshot_assets_tests.cli.helpers import Snapshots, catalog, store_of
 
 

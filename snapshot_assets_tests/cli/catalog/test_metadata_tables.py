@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.catalog.tags import reseal, save_older, sealed_by
 from snapshot_assets_tests.cli.helpers import Snapshots, store_of
 

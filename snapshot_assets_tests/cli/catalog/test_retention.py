@@ -9,11 +9,10 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import delete_rows, rollback
 from snapshot_assets_tests.catalog.tags import reseal, sealed_by
 from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 

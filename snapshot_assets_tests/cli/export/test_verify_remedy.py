@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets.catalog.operations.expire import expire
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets_tests.catalog.conftest import Writer
+from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.tags import file_of, reseal, save, sealed_by
 from snapshot_assets_tests.cli.helpers import Result, Snapshots, store_of

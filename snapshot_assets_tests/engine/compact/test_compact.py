@@ -11,7 +11,6 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.receipts.receipts import read_receipt
 from snapshot_assets.catalog.state.file_pruning import Deletions
 from snapshot_assets.catalog.verify.verify import verify
@@ -29,6 +28,7 @@ from snapshot_assets.errors import (
 from snapshot_assets.format.actions import Tombstone
 from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import Column, TableName
+from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.databases.duckdb.test_types import CASES
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.e2e.format_reader import Reader

@@ -12,7 +12,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.engine.export import chunks as engine_export
@@ -27,6 +26,7 @@ from snapshot_assets.errors import (
     SnapshotExistsError,
     TaskLostError,
 )
+from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.engine.exports import FailingRunner
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, OUTSIDE, PLAN, add_rows
 

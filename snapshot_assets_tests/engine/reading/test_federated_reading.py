@@ -12,12 +12,12 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.engine.reading.federated import plan_federated
 from snapshot_assets.engine.reading.options import parse_options
 from snapshot_assets.engine.reading.planning import PlannedRead
 from snapshot_assets.errors import FederationError, PlanError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.cli.helpers import DAY, START, export, make_plan, store_of
 from snapshot_assets_tests.engine.reading.data_source import Load, rows
 

@@ -9,10 +9,8 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.collect_garbage import collect_garbage
-from snapshot_assets.catalog.operations.expire import expire
-from snapshot_assets.catalog.operations.rollback import rollback
 from snapshot_assets.errors import RestoreError
+from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.tags import NOW
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.exports import Place

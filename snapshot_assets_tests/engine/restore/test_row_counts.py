@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.operations.delete_rows import delete_rows
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.restore.run import RestoreRun
@@ -16,6 +15,7 @@ from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
+from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into, Restored, execute
 
