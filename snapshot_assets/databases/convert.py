@@ -64,7 +64,7 @@ def converted(schema: DatabaseSchema, kind: str, type_for: TypeFor) -> tuple[Dat
     result = DatabaseSchema(
         database=kind,
         schemas=tuple(conversion.schema_document(each) for each in schema.schemas),
-        tables=tuple(conversion.table(each) for each in schema.tables),
+        tables=tuple(conversion.table(each) for each in schema.tables if conversion.takes(each)),
     )
     for view in schema.views:
         conversion.lose(f"View {view.table_name} is left out: its query is {schema.database}'s SQL.")
@@ -87,6 +87,13 @@ class _Conversion:
         for what in schema.options.get("not_carried", ()):
             self.lose(f"{what} is not in the snapshot.")
         return Schema(name=schema.name, comment=schema.comment)
+
+    def takes(self, table: Table) -> bool:
+        """Return whether the other kind can hold a table."""
+        if table.columns or self._kind != "duckdb":
+            return True
+        self.lose(f"Table {table.table_name} is left out: it has no columns, and DuckDB has no such tables.")
+        return False
 
     def table(self, table: Table) -> Table:
         name = table.table_name
