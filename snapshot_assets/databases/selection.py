@@ -13,12 +13,7 @@ _NEAR = 3
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the known names most similar to `name`, best first, ignoring case.
-
-    Args:
-        name: A name that does not exist.
-        known: Names that exist.
-    """
+    """Return the known names most similar to `name`, best first, ignoring case."""
     by_folded: dict[str, list[str]] = {}
     for candidate in sorted(set(known)):
         by_folded.setdefault(candidate.casefold(), []).append(candidate)
@@ -121,13 +116,7 @@ def selects(selection: Selection, name: TableName) -> bool:
 
 
 def selected_schemas(selection: Selection, relations: Iterable[TableName], schemas: Iterable[str]) -> list[str]:
-    """Return the schemas that a selection exports, sorted.
-
-    Args:
-        selection: The selection.
-        relations: The selected tables and views.
-        schemas: Every schema of the database that is not the system's.
-    """
+    """Return the schemas, of all that are not the system's, that a selection with these tables exports; sorted."""
     if selection.tables:
         return sorted({name.schema for name in relations})
     return sorted(selection.schemas or schemas)
