@@ -12,6 +12,7 @@ from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import is_probe
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
 
@@ -50,6 +51,26 @@ def reseal(writer: Writer) -> int:
 
 def faults(store):
     return {(fault.kind, fault.object) for fault in verify(store).faults}
+
+
+def damage(store) -> dict[str, str]:
+    """Return what is damaged: the objects' paths, and the messages."""
+    return {fault.object: fault.message for fault in verify(store).faults if fault.is_damage}
+
+
+def flip(store, path: str, place: int | None = -1) -> None:
+    """Flip a bit of the byte at a place; without a place, append bytes."""
+    data = bytearray(store.get(path))
+    if place is None:
+        data += b"more"
+    else:
+        data[place] ^= 1
+    store.put(path, bytes(data))
+
+
+def objects(store) -> set[str]:
+    """Return the paths of all objects but probes."""
+    return {info.path for info in store.list() if not is_probe(info.path)}
 
 
 def tag_objects(store):

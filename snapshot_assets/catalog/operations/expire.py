@@ -20,25 +20,17 @@ from snapshot_assets.format import actions as act
 
 
 @dataclass(frozen=True)
-class ExpiryRules:
-    """What an expiry is decided by, when it is planned and again when it is committed.
-
-    Attributes:
-        retention: Which revisions stay; None if none expires.
-        now: When it was planned.
-        version: The location's format version then.
-    """
+class _By:
+    """What an expiry is decided by, when it is planned and again when it is committed."""
 
     retention: Retention | None
     now: datetime
     version: int
 
     def tags(self, planned: Collection[str] | None = None) -> Prepare:
-        """Delete the tags that outlived their time; if some are planned, only those."""
         return delete_outlived_tags(self.now, self.version, planned)
 
     def revisions(self, planned: Collection[int] | None = None) -> Prepare:
-        """Expire the revisions that no rule keeps; if some are planned, only those."""
         if self.retention is None:
             return lambda _: None
         return rules.expire(self.retention, self.now, self.version, planned)
@@ -55,7 +47,7 @@ class ExpiryPlan:
         tags: Names of the tags whose time to live is over; they are deleted first.
         released: What nothing needs then. Garbage collection deletes it, except for the tags' own objects.
         revision: The revision that records what expired; None until then, and if nothing expires.
-        rules: What decided this.
+        by: What decided this.
     """
 
     expired: tuple[int, ...]
@@ -64,7 +56,7 @@ class ExpiryPlan:
     tags: tuple[str, ...] = ()
     released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
-    rules: ExpiryRules | None = field(default=None, repr=False, compare=False)
+    by: _By | None = field(default=None, repr=False, compare=False)
 
     @property
     def bytes(self) -> int:
@@ -83,15 +75,13 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
         state: What the head will be when the plan is executed; None for the head as it is.
 
     Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault.
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
     state = state or catalog.require_snapshot()
-    by = ExpiryRules(retention, catalog.now(), state.format_version)
+    by = _By(retention, catalog.now(), state.format_version)
     tags = _Step.of(state, by.tags())
     revisions = _Step.of(tags.after, by.revisions())
     if tags.actions or revisions.actions:
@@ -110,20 +100,19 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         The plan with what was really done, and its revision.
 
     Raises:
-        LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded since it was planned.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault; nothing expired.
     """
-    assert plan.rules is not None
+    assert plan.by is not None
     catalog.refresh()
     refuse_lost_end(catalog.store)
     if plan.tags or plan.expired:
         refuse_faults(catalog.store, "nothing expired")
-    tags, _ = _commit(catalog, plan.rules.tags(plan.tags))
+    tags, _ = _commit(catalog, plan.by.tags(plan.tags))
     for name in tags.deleted_tags:
         catalog.store.delete(tags.before.tags[name].tag.object.path)
-    return _plan(plan.rules, tags, *_commit(catalog, plan.rules.revisions(plan.expired)))
+    return _plan(plan.by, tags, *_commit(catalog, plan.by.revisions(plan.expired)))
 
 
 @dataclass(frozen=True)
@@ -156,7 +145,7 @@ def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
     return steps[-1], revision
 
 
-def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
+def _plan(by: _By, tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
     """Return what both steps end."""
     expired = {each for action in revisions.actions if isinstance(action, act.Expired) for each in action.revisions}
     pinned = defaultdict(list)
@@ -173,5 +162,5 @@ def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) 
             *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,
-        rules=by,
+        by=by,
     )

@@ -64,8 +64,6 @@ def plan_rollback(
         VersionNotFoundError: The revision is not sealed, or expired.
         AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given; names the tombstones.
         IncompleteError: Files that the revision needs are missing; names them.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
     """
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
@@ -91,7 +89,6 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
         VersionNotFoundError: The revision expired since it was planned.
         ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot
             or was rolled back.
-        LocationDeletedError: The snapshot was deleted.
     """
     planned = plan.reversal
     decide = rules.rollback(plan.token, planned.revision, undelete=plan.undelete, discard_newer=plan.discard_newer)
@@ -108,11 +105,7 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
 
 def _refuse_unplanned(state: State, planned: Reversal, actions: Sequence[act.Action]) -> None:
-    """Refuse actions that undo data or expire revisions that the plan does not have.
-
-    Raises:
-        ConflictError: Another writer changed data or sealed a revision since the plan.
-    """
+    """Refuse actions that undo data or expire revisions that the plan does not have."""
     expiring = {each for action in actions if isinstance(action, act.Expired) for each in action.revisions}
     if actions and state.data_revision != planned.data_revision:
         revision, change = state.data_revision, "changed data"
@@ -151,11 +144,7 @@ def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
 
 
 def _check_there(catalog: Catalog, then: State) -> None:
-    """Refuse to go back to a damaged revision. No data is read: the seal read it.
-
-    Raises:
-        IncompleteError: Files are missing or have another size, or a schema document is damaged.
-    """
+    """Refuse to go back to a damaged revision. No data is read: the seal read it."""
     objects = Listed(catalog.store, "data/", "schema/")
     report = Report(catalog.store.uri, "quick")
     faults = [*check_files(catalog.store, then, objects, report), *check_documents(catalog.store, then, objects)]

@@ -20,7 +20,6 @@ from snapshot_assets.errors import (
     ConflictError,
     DocumentError,
     PlanError,
-    SupersededError,
     UnknownRelationError,
 )
 from snapshot_assets.format.actions import RowsOutside, Tombstone
@@ -28,12 +27,11 @@ from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.codec import to_micros
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import Comparison, IsNull, Not, Operator
+from snapshot_assets.format.predicates import Comparison, IsNull, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.deleted_rows import deleting
-from snapshot_assets_tests.schema_documents import write_schema
 
 M = TableName("main", "m")
 OLD = "t < '2025-01-02T00:00:00Z'"
@@ -206,31 +204,6 @@ def test_a_seal_does_not_pass_over_a_tombstone_that_came_between(sealed: Writer)
     delete_rows(Catalog.open_for_writing(sealed.store), M, OLD)
     with pytest.raises(rules.StaleVerificationError):
         sealed.catalog.commit(rules.seal(token, replace(prepared, verified_revision=token.revision, rows_outside=())))
-
-
-def test_a_tombstone_that_lost_a_race_is_computed_again(sealed: Writer) -> None:
-    first = delete_rows(Catalog.open_for_writing(sealed.store), M, OLD).revision
-    second = sealed.catalog.commit(rules.tombstone(sealed.catalog.token(), Tombstone("main", "m", Not(IsNull("t")))))
-    assert (first, second) == (6, 7)
-    assert sealed.catalog.state.newest_seal.revision == second
-    assert not [fault for fault in verify(sealed.store).faults if fault.is_damage]  # the hints are stale
-
-
-def test_a_new_snapshot_or_schema_refuses_a_tombstone_made_for_the_old_one(sealed: Writer) -> None:
-    wanted = Tombstone("main", "m", IsNull("t"))
-    token = sealed.catalog.token()
-    [table] = SCHEMA.tables
-    wider = table.model_copy(update={"columns": (*table.columns, Column(name="n", type="INT", arrow_type="int32"))})
-    content = write_schema(sealed.store, SCHEMA.model_copy(update={"tables": (wider,)}))
-    other = Writer(sealed.store)
-    other.catalog.commit(rules.add_schema(other.catalog.token(), content))
-    with pytest.raises(ConflictError, match=r"Schema 2 was added while rows of main\.m were to be deleted"):
-        sealed.catalog.commit(rules.tombstone(token, wanted))
-    other.begin(force=True)
-    sealed.catalog.refresh()
-    with pytest.raises(SupersededError):
-        sealed.catalog.commit(rules.tombstone(token, wanted))
-    assert not read_state(sealed.store).tombstones
 
 
 def test_a_forced_begin_leaves_no_tombstone(sealed: Writer) -> None:
