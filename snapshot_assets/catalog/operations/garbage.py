@@ -154,12 +154,7 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
 
 
 class _LogTimes:
-    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks.
-
-    Args:
-        store: The location.
-        objects: All objects of the location, as a listing shows them.
-    """
+    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks."""
 
     def __init__(self, store: ObjectStore, objects: Sequence[ObjectInfo]) -> None:
         self._store = store

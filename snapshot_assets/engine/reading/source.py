@@ -29,7 +29,16 @@ _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
 
 
 def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | None = None) -> None:
-    """Let a session read snapshots; see `snapshot_assets.register`."""
+    """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
+
+    From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
+    environment (`AWS_…` and so on) are read at this call.
+
+    Args:
+        spark: The session.
+        storage: `StoreOptions` by URI scheme, such as `dict(load_configuration().storage)`. Options of a read override
+            them. Pass secrets here rather than in SQL, which Spark shows as it is.
+    """
     send_package(spark)
     hidden = spark.conf.get(_REDACTION) or ""
     if _REDACTED not in hidden:

@@ -68,8 +68,9 @@ def pinned(writer: Writer, what: str) -> str:
     return file_of(writer, 5)
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
-@pytest.mark.parametrize(("ago", "kept"), [(0 * DAY, True), (2 * DAY, False)])
+@pytest.mark.parametrize(
+    ("ago", "kept", "checkpoint"), [(0 * DAY, True, False), (0 * DAY, True, True), (2 * DAY, False, True)]
+)
 @pytest.mark.parametrize("what", ENDS)
 def test_what_the_end_of_a_pin_left_unneeded_stays_for_a_grace_period(
     writer: Writer, what: str, ago: timedelta, kept: bool, checkpoint: bool

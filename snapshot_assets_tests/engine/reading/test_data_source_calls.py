@@ -162,14 +162,6 @@ def test_instants_are_the_same_in_a_session_of_another_time_zone(
     assert sorted(found.to_pylist()) == sorted(time for (time,) in source_rows(exported_place, wanted))
 
 
-def test_importing_the_package_imports_no_spark() -> None:
-    code = "import sys, snapshot_assets; print(snapshot_assets.register.__name__, *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    name, *modules = done.stdout.split()
-    assert name == "register"
-    assert not {"pyspark", "pyarrow", "pydantic", "duckdb"} & set(modules)
-
-
 _ELSEWHERE = """
 import sys
 from pyspark.sql import SparkSession

@@ -15,8 +15,7 @@ from snapshot_assets.engine.restore.row_counts import chunk_differences
 from snapshot_assets.engine.restore.settings import Filters
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
-from snapshot_assets_tests.databases.postgresql.restored import extracted, restore
+from snapshot_assets_tests.databases.postgresql.helpers import client, extracted, restore
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import Into
