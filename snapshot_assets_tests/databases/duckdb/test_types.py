@@ -300,7 +300,7 @@ SCALARS: dict[str, st.SearchStrategy[object]] = {
 }
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(rows=st.lists(st.tuples(*SCALARS.values()), max_size=10))
 def test_any_value_comes_back_exactly(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]]) -> None:
     folder = tmp_path_factory.mktemp("any")
