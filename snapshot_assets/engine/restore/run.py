@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import target_module
+from snapshot_assets.databases.open import database_module
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget
 from snapshot_assets.engine.jobs import MapRunner
@@ -172,7 +172,7 @@ class RestoreRun:
         return plan
 
     def _loader(self, plan: RestorePlan) -> Loader:
-        in_order = target_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
+        in_order = database_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
         spark = is_spark(self.address)
         settings: dict[str, Any] = {
             "store": self.store,

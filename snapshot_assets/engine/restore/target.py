@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.open import kind_of, target_module
+from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreTarget
 from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described
@@ -48,7 +48,7 @@ def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> De
         uri: The target's URI.
         expressions: Whether SQL text of the snapshot is restored.
     """
-    module, kind = target_module(uri), kind_of(uri)
+    module, kind = database_module(uri), kind_of(uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.engine.parquet.reader import check_hash, read_batches
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
@@ -98,7 +99,7 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
         target.close()
 
 
-def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
+def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
     file = work.plan.file
     try:
         with _described(file.path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -61,9 +61,11 @@ class Lake:
         self.spark.sql(f"REFRESH TABLE restored.{name}")
         return self.spark.table(f"restored.{name}").toArrow()
 
-    def differences(self, source: str, where: dict[str, str] = IN_RANGE) -> dict[str, list[tuple]]:
+    def differences(
+        self, source: str, where: dict[str, str] = IN_RANGE, tables: Iterable[str] = TIMES
+    ) -> dict[str, list[tuple]]:
         """Return, by table, the rows that source and target do not have equally often."""
-        return unequal_rows(source, {table: self.table(table) for table in TIMES}, where)
+        return unequal_rows(source, {table: self.table(table) for table in tables}, where)
 
 
 @pytest.fixture

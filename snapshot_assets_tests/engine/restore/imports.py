@@ -104,7 +104,8 @@ class Into:
             source: URI of the DuckDB source.
             where: By table, the predicate of the source's rows that should be there.
         """
-        return unequal_rows(source, self.tables(), where)
+        restored = self.tables()
+        return unequal_rows(source, {table: restored[table] for table in TIMES}, where)
 
 
 def unequal_rows(source: str, restored: Mapping[str, pa.Table], where: Mapping[str, str]) -> dict[str, list[tuple]]:
@@ -112,8 +113,8 @@ def unequal_rows(source: str, restored: Mapping[str, pa.Table], where: Mapping[s
     different = {}
     with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        for table in TIMES:
-            connection.register("restored", restored[table])
+        for table, rows_there in restored.items():
+            connection.register("restored", rows_there)
             wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
             rows = connection.sql(
                 f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
