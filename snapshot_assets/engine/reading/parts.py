@@ -78,8 +78,8 @@ def _in_range(
     state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeFilter | None
 ) -> Iterator[FilePart]:
     """Yield the parts that may hold rows of a time range."""
-    bounds = (time_range.start, time_range.end) if time_range else (None, None)
-    found = match_files(state, table.table_name, start=bounds[0], end=bounds[1])
+    start, end = (time_range.start, time_range.end) if time_range else (None, None)
+    found = match_files(state, table.table_name, start=start, end=end)
     matches = list(found)
     edges = [match for match in matches if not match.certain]
     if not edges or time_range is None or table.time_index is None:
