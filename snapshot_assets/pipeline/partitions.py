@@ -13,7 +13,7 @@ import dagster as dg
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, parse_time, time_text
-from snapshot_assets.format.windows import Window, closed_windows, plan_windows, window_holding
+from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at, window_holding
 from snapshot_assets.plan.plan import Plan
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
@@ -46,7 +46,8 @@ def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
     if plan.start_time is None:
         return ()
     if plan.end_time is None:
-        return closed_windows(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
+        closed = closed_count(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
+        return tuple(window_at(plan.start_time, plan.chunk_time_window, index) for index in range(1, closed + 1))
     return plan_windows(plan.start_time, plan.end_time, plan.chunk_time_window)
 
 
@@ -114,7 +115,7 @@ def window_of(plan: Plan, key: str) -> Window:
     except PlanError:
         window = None  # refused below, with a message about keys
     if window is None or key_of(window) != key:
-        first = key_of(window_holding(start, plan.chunk_time_window, start))
+        first = key_of(window_at(start, plan.chunk_time_window, 1))
         raise PlanError(
             f"plan {plan.name!r} has no partition {key!r}; a key is the start of a window in UTC: the first is "
             f"{first!r}, and another follows every {duration_text(plan.chunk_time_window)}"

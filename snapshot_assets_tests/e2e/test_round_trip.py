@@ -13,7 +13,7 @@ import yaml
 from snapshot_assets_tests.cli.helpers import Snapshots
 from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
 from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, ROWS, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import EVERYTHING, ROWS, schema_dump
 from snapshot_assets_tests.e2e.test_import_command import differing
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 

@@ -25,13 +25,11 @@ class Listing:
     Attributes:
         transactions: Revisions that have a transaction, ascending.
         checkpoints: Revisions that have a checkpoint, ascending.
-        foreign: Paths of all other objects.
         strays: Why checkpoints that were read are not of this log, or not of this location.
     """
 
     transactions: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
     strays: list[DamageError] = field(default_factory=list)
 
     @property
@@ -64,7 +62,7 @@ class Listing:
         if revision is None:
             return self
         first, second = (items[: bisect_right(items, revision)] for items in (self.transactions, self.checkpoints))
-        return Listing(first, second, self.foreign)
+        return Listing(first, second)
 
     def after(self, revision: int) -> list[int]:
         """Return the revisions of the transactions after one."""
@@ -97,8 +95,6 @@ def listing_of(paths: Iterable[str]) -> Listing:
             found.transactions.append(revision)
         elif checkpoint is not None:
             found.checkpoints.append(checkpoint)
-        else:
-            found.foreign.append(path)
     return found
 
 

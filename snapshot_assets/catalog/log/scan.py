@@ -37,7 +37,6 @@ class LogScan:
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
         entries: The last unbroken run of folded entries.
         faults: Path and error of every object that is unreadable or does not follow.
-        foreign: Paths of objects that are not part of a log.
     """
 
     store: ObjectStore
@@ -47,7 +46,6 @@ class LogScan:
     start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
 
     def states(self) -> Iterator[State]:
         """Yield the state after each revision of a snapshot; each is the same object, changed."""
@@ -77,7 +75,7 @@ def scan_log(store: ObjectStore) -> LogScan:
 def _scan_log(store: ObjectStore) -> LogScan:
     listing = list_log(store)
     previous = listing.start
-    scan = LogScan(store, start=previous, transactions=listing.transactions, foreign=listing.foreign)
+    scan = LogScan(store, start=previous, transactions=listing.transactions)
     known = set(listing.checkpoints)
     folding = _Folding(scan, known, not previous or _start_at(scan, previous))
     if previous:

@@ -145,7 +145,10 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Return whether the log has later revisions that do not follow from a transaction."""
-    try:
-        return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
-    except (ObjectNotFoundError, MisnamedError):
-        return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))
+    for _ in range(2):  # another writer may follow this transaction between the read and the listing
+        try:
+            return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
+        except (ObjectNotFoundError, MisnamedError):
+            if not any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS)):
+                return False
+    return True

@@ -133,9 +133,9 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     needed |= needed_documents(state).keys() | pinned.paths
     needed.update(_adoptable(store, state, (info.path for info in objects)))
     expired = _of_expired(state, unreferenced)
-    schemas = unreferenced_schemas(state, expiries)
-    unreferenced |= schemas.removals
-    expired |= schemas.of_expired
+    schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
+    unreferenced |= schemas
+    expired |= schemas_of_expired
     # The log does not record what expired before this time.
     earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
     garbage, foreign = [], []
@@ -154,12 +154,7 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
 
 
 class _LogTimes:
-    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks.
-
-    Args:
-        store: The location.
-        objects: All objects of the location, as a listing shows them.
-    """
+    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks."""
 
     def __init__(self, store: ObjectStore, objects: Sequence[ObjectInfo]) -> None:
         self._store = store

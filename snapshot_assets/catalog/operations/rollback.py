@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.rules import Reversal, reversal
@@ -33,17 +33,13 @@ class RollbackPlan:
     Attributes:
         reversal: The change; without actions if there is nothing to do.
         released: What nothing needs then; garbage collection deletes it.
-        token: The head that this was planned on.
-        undelete: Whether deleted rows may come back.
-        discard_newer: Whether newer revisions expire.
+        decide: The rule that is committed.
         revision: The revision of the rollback; None until then, and if there is nothing to do.
     """
 
     reversal: Reversal
     released: tuple[ReleasedObject, ...]
-    token: Token
-    undelete: bool
-    discard_newer: bool
+    decide: Prepare
     revision: int | None = None
 
 
@@ -70,7 +66,8 @@ def plan_rollback(
     change = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if change.actions:
         _check_there(catalog, state.at(revision))
-    return RollbackPlan(change, _released(catalog, state, change), token, undelete, discard_newer)
+    decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
+    return RollbackPlan(change, _released(catalog, state, change), decide)
 
 
 def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
@@ -90,12 +87,10 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
         ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot
             or was rolled back.
     """
-    planned = plan.reversal
-    decide = rules.rollback(plan.token, planned.revision, undelete=plan.undelete, discard_newer=plan.discard_newer)
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        actions = decide(state)
-        _refuse_unplanned(state, planned, actions or ())
+        actions = plan.decide(state)
+        _refuse_unplanned(state, plan.reversal, actions or ())
         return actions
 
     catalog.refresh()

@@ -19,9 +19,9 @@ from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
-from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, receipt_path
+from snapshot_assets.format.messages import decode_file, encode_file
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own

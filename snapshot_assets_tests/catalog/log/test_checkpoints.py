@@ -15,13 +15,12 @@ from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
+from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.file_pruning import match_files, written_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
-    GapError,
     LimitExceededError,
     SnapshotError,
     TornObjectError,
@@ -149,13 +148,6 @@ def test_a_gap_in_the_log_is_named_though_a_checkpoint_lies_behind_it(sealed: Wr
     report = verify(sealed.store)
     [fault] = (fault for fault in report.faults if fault.is_damage)
     assert (fault.kind, fault.object, report.revision, report.files) == (FaultKind.LOG, transaction_path(4), 6, 2)
-
-
-def test_a_gap_behind_the_newest_checkpoint_is_refused(sealed: Writer) -> None:
-    delete_tag(sealed.catalog, "last")
-    sealed.store.delete(transaction_path(6))
-    with pytest.raises(GapError, match=transaction_path(6)):
-        read_state(sealed.store)
 
 
 def test_a_checkpoint_without_its_transaction_is_a_gap_and_the_head_is_not_lost(sealed: Writer) -> None:

@@ -66,9 +66,8 @@ def pruned(pinned: Writer) -> Writer:
 def test_an_object_that_no_listing_shows_is_not_missing(request: pytest.FixtureRequest, which: str) -> None:
     writer: Writer = request.getfixturevalue(which)
     head, tagged = manifest_of(read_state(writer.store)), manifest_of(read_state(writer.store, through=5))
-    for path in (
-        paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
-    ):
+    some = paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
+    for path in some[which == "pruned" :: 2]:
         hiding = never_shown(writer.store, path)
         assert manifest_of(read_state(hiding)) == head, path
         assert manifest_of(read_state(hiding, through=5)) == tagged, path
@@ -135,17 +134,13 @@ def test_a_log_that_another_writer_begins_while_the_location_is_opened_is_not_lo
 
     def list_after_others(prefix: str = "") -> Iterator[ObjectInfo]:
         if prefix == "data/" and not store.folders("data/"):
-            sealed_by(begun(store))
+            writer = Writer(store)
+            writer.begin()
+            sealed_by(writer)
         return store.list(prefix)
 
     changed = cast(ObjectStore, Changed(store, list=list_after_others))
     assert Catalog.open_for_writing(changed).refresh().revision == SEAL
-
-
-def begun(store: ObjectStore) -> Writer:
-    writer = Writer(store)
-    writer.begin()
-    return writer
 
 
 def save_again(writer: Writer) -> None:

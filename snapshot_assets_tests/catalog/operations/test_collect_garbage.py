@@ -32,14 +32,6 @@ from snapshot_assets_tests.catalog.tags import file_of, flip, reseal, sealed_by
 NOW = timedelta(0)
 
 
-def live(writer: Writer) -> set[str]:
-    return {known.file.path for known in writer.catalog.state.live_files()}
-
-
-def live_of(writer: Writer, chunk: int) -> list[str]:
-    return list(writer.catalog.state.files.chunk(chunk))
-
-
 def local_path(store: ObjectStore) -> Path:
     return parse_location(store.uri).local_path
 
@@ -63,7 +55,7 @@ def test_a_file_that_was_replaced_before_anything_was_sealed_goes_and_leaves_the
     assert {path for path, reason in gone.items() if reason == "replaced"} >= old
     assert gone[orphan] == "orphan"
     assert old.isdisjoint(writer.catalog.state.files.paths())
-    assert not live(writer) & set(gone)
+    assert set(gone).isdisjoint(known.file.path for known in writer.catalog.state.live_files())
     seal(writer.catalog)
     assert verify(writer.store).faults == []
     assert collected(writer) == {}
@@ -89,7 +81,7 @@ def test_age_counts_on_the_stores_clock_and_not_on_a_writers_that_is_slow(store:
     writer.catalog = Catalog(store, read_state(store), clock=lambda: datetime.now(UTC) - timedelta(days=2))
     writer.begin()
     writer.fill()
-    [old] = live_of(writer, 1)
+    [old] = writer.catalog.state.files.chunk(1)
     long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
     os.utime(local_path(writer.store) / old, (long_ago, long_ago))
     assert replaced(writer) == {old}

@@ -53,10 +53,6 @@ def sealed(writer: Writer) -> Writer:
     return writer
 
 
-def no_damage(store) -> bool:
-    return not verify(store).faults
-
-
 def test_a_plan_names_the_files_and_commits_nothing(sealed: Writer) -> None:
     before = sealed.catalog.state.revision
     reader = Catalog.open(sealed.store)
@@ -142,7 +138,7 @@ def test_on_a_sealed_base_a_tombstone_seals_itself_and_is_what_the_manifest_show
         f"{sha256_hex(canonical_json(header))}  header\n",
     ]
     assert manifest["checksum"] == sha256_hex("".join(lines).encode())
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_on_an_unsealed_base_a_tombstone_is_sealed_later(writer: Writer) -> None:
@@ -154,7 +150,7 @@ def test_on_an_unsealed_base_a_tombstone_is_sealed_later(writer: Writer) -> None
     newest = seal(writer.catalog).seal
     assert list(pending_tombstones(writer.catalog.state)) == [deleted.revision]
     assert manifest_of(writer.catalog.state)["checksum"] == newest.seal.checksum
-    assert no_damage(writer.store)
+    assert not verify(writer.store).faults
 
 
 def test_a_checkpoint_keeps_tombstones_and_the_states_before_and_after_them(sealed: Writer) -> None:
@@ -167,11 +163,11 @@ def test_a_checkpoint_keeps_tombstones_and_the_states_before_and_after_them(seal
     state = read_state(sealed.store)
     assert state.checkpointed == second
     assert {number: manifest_of(state.at(number)) for number in wanted} == wanted
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
     third = delete_rows(Catalog.open_for_writing(sealed.store), M, "t is not null")
     assert (third.files, third.whole_files) == (2, 2)
     assert list(pending_tombstones(read_state(sealed.store))) == [first, second, third.revision]
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed: Writer) -> None:
@@ -186,7 +182,7 @@ def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed:
     seal(sealed.catalog)
     manifest = manifest_of(sealed.catalog.state)
     assert (manifest["tombstones"], manifest["rows_visible"]) == ([], 4)
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_what_was_read_before_a_tombstone_and_committed_after_it_is_filtered(sealed: Writer) -> None:
