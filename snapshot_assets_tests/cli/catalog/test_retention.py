@@ -77,9 +77,18 @@ def test_expire_commits_is_logged_and_gc_then_deletes(snapshots: Snapshots, loca
     assert again.out == "nothing to expire; 2 sealed revisions can be read\n"
 
 
-def test_an_invalid_rule_is_refused(snapshots: Snapshots, location: Path, sealed: Writer) -> None:
-    refused = catalog(snapshots, "expire", location, "--keep-for", "a month", "--yes")
-    assert (refused.status, "is not a duration" in refused.err) == (2, True)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--keep-for", "a month"), "is not a duration"),
+        (("--keep-last", "0"), "is not a whole number from 1 up"),
+    ],
+)
+def test_an_invalid_rule_is_refused(
+    snapshots: Snapshots, location: Path, sealed: Writer, arguments: tuple[str, ...], message: str
+) -> None:
+    refused = catalog(snapshots, "expire", location, *arguments, "--yes")
+    assert (refused.status, message in refused.err) == (2, True)
     assert readable(location) == [5, 7, 9]
 
 
@@ -119,9 +128,11 @@ def test_a_plan_gives_location_and_retention(
     ("retention", "arguments", "message"),
     [
         ("{}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
+        ("{tag: {}}", (), "Plan 'nightly' has neither keep_last nor keep_for in its retention"),
         ("{keep_last: 1}", ("--keep-last", "2"), "--keep-last cannot be given beside --plan"),
         ("{keep_last: 1}", ("--keep-for", "2d"), "--keep-for cannot be given beside --plan"),
         ("{keep_last: 1}", ("--snapshot", "file:///x/y"), "not allowed with argument"),
+        ("{keep_last: 1}", ("--plan", "nightl"), "has no plan 'nightl'"),
     ],
 )
 def test_a_plan_without_retention_or_with_options_beside_it_is_refused(
