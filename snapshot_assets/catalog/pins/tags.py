@@ -83,7 +83,13 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
 
 
 def replace_tag(
-    catalog: Catalog, name: str, revision: int, ttl: timedelta | None = None, *, known: TagState | None = None
+    catalog: Catalog,
+    name: str,
+    revision: int,
+    ttl: timedelta | None = None,
+    *,
+    automatic: bool = False,
+    known: TagState | None = None,
 ) -> Tag:
     """Let a tag pin another revision, or give it another time to live, in one transaction. It counts as created now.
 
@@ -92,6 +98,7 @@ def replace_tag(
         name: The tag.
         revision: The revision to pin.
         ttl: Its time to live, whole seconds from now; None to keep it until it is deleted.
+        automatic: Whether a rule creates it, and may delete it.
         known: The tag to replace; None for whatever has the name.
 
     Raises:
@@ -99,7 +106,7 @@ def replace_tag(
         ConflictError: Another writer changed the tag `known`.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
     """
-    wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl))
+    wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
 
     def replaced(state: State) -> act.TagCreated:
         if known not in (None, state.tags[name]):
