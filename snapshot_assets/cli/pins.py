@@ -10,13 +10,7 @@ from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.pins import listing, tags
-from snapshot_assets.catalog.pins.objects import (
-    PinDeletionPlan,
-    execute_pin_deletion,
-    pin_of_same_name,
-    plan_pin_deletion,
-    ttl_text,
-)
+from snapshot_assets.catalog.pins.objects import delete_pin, pin_of_same_name, ttl_text
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version, version_to_pin
@@ -148,29 +142,27 @@ def delete_savepoint(options: argparse.Namespace) -> int:
 
 def _delete(options: argparse.Namespace, catalog: Catalog, pin: PinState, **which: object) -> int:
     """Delete a pin, with its name or number as JSON shows it; exit status 1 if another writer changed it first."""
-    stays = False
+    ends, stays = end_of_pin(catalog.state, pin), False
     [name] = which.values()
 
-    def report(_: argparse.Namespace, uri: str, plan: PinDeletionPlan, done: bool) -> None:
+    def report(_: argparse.Namespace, uri: str, deleted: bool, done: bool) -> None:
         if not done or options.json:
-            facts = {"uri": uri, **which, "deleted": plan.deleted}
-            _show_ends(options, facts, f"{pin.pin} would be deleted", plan.ends)
+            _show_ends(options, {"uri": uri, **which, "deleted": deleted}, f"{pin.pin} would be deleted", ends)
         elif stays:
             show_message(f"{uri}: {pin.pin} was changed by another writer meanwhile; nothing was deleted. Run again.")
-        elif plan.deleted:
+        elif deleted:
             show(f"{uri}: {'tag' if isinstance(pin, TagState) else 'savepoint'} {name} is deleted")
         else:
             show(f"{uri}: {pin.pin} was deleted by another writer meanwhile; nothing was deleted")
 
-    def execute(catalog: Catalog, plan: PinDeletionPlan) -> PinDeletionPlan:
+    def execute(catalog: Catalog, _: bool) -> bool:
         nonlocal stays
-        done = execute_pin_deletion(catalog, plan)
-        stays = not done.deleted and pin_of_same_name(catalog.state, pin) is not None
-        return done
+        deleted = delete_pin(catalog, pin, ends)
+        stays = not deleted and pin_of_same_name(catalog.state, pin) is not None
+        return deleted
 
-    plan = plan_pin_deletion(catalog, pin)
-    question = _loss_question(pin, plan.ends)
-    status = execute_confirmed(options, catalog, plan, execute, report, question=question, refusal=_UNCHANGED)
+    question = _loss_question(pin, ends)
+    status = execute_confirmed(options, catalog, False, execute, report, question=question, refusal=_UNCHANGED)
     return 1 if stays else status
 
 

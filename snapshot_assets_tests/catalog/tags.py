@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, write_pin
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, delete_pin, write_pin
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
@@ -84,6 +84,11 @@ def path_of(store, name="nightly"):
 def save(catalog, **options):
     """Create a savepoint of the newest seal as if it were compacted."""
     return create_savepoint(catalog, catalog.refresh().data_revision, **options)
+
+
+def delete_savepoint(catalog, number):
+    """Delete a savepoint, and return whether there was one."""
+    return delete_pin(catalog, catalog.refresh().pins.savepoints.get(number))
 
 
 def save_older(catalog, revision, *, automatic=False):

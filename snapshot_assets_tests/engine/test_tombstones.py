@@ -54,12 +54,6 @@ def kept(place: Place, deleted: str = "false", columns: str = "*") -> list[tuple
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
 
 
-@pytest.fixture
-def exported(place: Place) -> Place:
-    place.export()
-    return place
-
-
 @pytest.mark.parametrize("predicate", [SOME, FIRST_DAYS, "t is not null", "not value <= 3 and sensor != 's2'"])
 def test_deleted_rows_are_not_read_before_and_after_a_checkpoint(exported: Place, predicate: str) -> None:
     store = exported.store

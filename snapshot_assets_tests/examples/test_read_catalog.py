@@ -21,7 +21,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -32,7 +31,7 @@ from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune, rollback, upgrade
 from snapshot_assets_tests.catalog.operations.test_upgrade import next_version
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import delete_savepoint, save
 from snapshot_assets_tests.servers.s3 import S3Server
 
 PROGRAM = Path(__file__).parents[2] / "examples/read_catalog.py"

@@ -133,9 +133,9 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     needed |= needed_documents(state).keys() | pinned.paths
     needed.update(_adoptable(store, state, (info.path for info in objects)))
     expired = _of_expired(state, unreferenced)
-    schemas = unreferenced_schemas(state, expiries)
-    unreferenced |= schemas.removals
-    expired |= schemas.of_expired
+    schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
+    unreferenced |= schemas
+    expired |= schemas_of_expired
     # The log does not record what expired before this time.
     earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
     garbage, foreign = [], []

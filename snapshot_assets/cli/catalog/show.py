@@ -57,7 +57,7 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "header": asdict(state.header) | windows,
         "schema_id": state.schema_id,
         "chunks": chunk_statuses(state),
-        "tables": [asdict(size) for size in table_sizes(state)],
+        "tables": table_sizes(state),
         "tombstones": _tombstones(state),
         "tags": [asdict(tag) for tag in list_tags(state)],
         "savepoints": [asdict(savepoint) for savepoint in list_savepoints(state)],

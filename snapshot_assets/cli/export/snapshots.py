@@ -8,7 +8,7 @@ from dataclasses import asdict
 from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.rules import refuse_pinned
-from snapshot_assets.catalog.state.diff import Change, Difference, DiffRow, Kind, difference
+from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Report
 from snapshot_assets.catalog.verify.remedy import Remedy
@@ -133,19 +133,18 @@ def diff(options: argparse.Namespace) -> int:
     first, second = (resolve_version(version, catalog.state) for version in (options.first, options.second))
     changes = difference(catalog.state, first, second)
     if options.json:
-        rows = [plain(asdict(row)) for row in changes.rows]
+        rows = [plain(asdict(row)) for row in changes]
         show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": rows})
     else:
-        _show_changes(changes)
+        _show_changes(changes, f"from revision {first} to revision {second}")
     return 0
 
 
-def _show_changes(changes: Difference) -> None:
-    between = f"from revision {changes.first} to revision {changes.second}"
-    if not changes.rows:
+def _show_changes(changes: list[DiffRow], between: str) -> None:
+    if not changes:
         show(f"nothing changed {between}")
         return
-    for row in changes.rows:
+    for row in changes:
         match row.kind:
             case Kind.HEADER:
                 show(str(row.detail))
@@ -153,10 +152,11 @@ def _show_changes(changes: Difference) -> None:
                 show(f"schema {row.detail} {row.change.value}")
             case Kind.TOMBSTONE:
                 show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
-    chunks = changes.of(Kind.CHUNK)
+    chunks = [row for row in changes if row.kind is Kind.CHUNK]
+    files = [row for row in changes if row.kind is Kind.FILE]
     if chunks:
         show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_chunk_row(row) for row in chunks])
-    show(f"{counted(len(changes.of(Kind.FILE)), 'file')} changed {between}: {_row_changes(chunks)}")
+    show(f"{counted(len(files), 'file')} changed {between}: {_row_changes(chunks)}")
 
 
 def _row_changes(chunks: list[DiffRow]) -> str:

@@ -15,8 +15,7 @@ from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeC
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier, literal, qualified
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -102,7 +101,7 @@ FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited 
 
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
-    """One connection that writes; see `Target`.
+    """One connection that writes; see `RestoreTarget`.
 
     Args:
         address: Where to connect.
@@ -120,7 +119,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         super().__init__(address, SETTINGS | {"temp_buffers": "64MB"})
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
+        """Describe those of the tables that exist; see `RestoreTarget`."""
         if not tables:
             return {}
         existing = {}
@@ -130,7 +129,7 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         return existing
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns to which values of the tables' types cannot be written; see `Target`.
+        """Return the columns to which values of the tables' types cannot be written; see `RestoreTarget`.
 
         COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number.
         The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. Lengths
@@ -204,9 +203,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             )
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
-
-    def _qualified(self, name: TableName) -> str:
-        return qualified(name)
 
     def _own_rows(self, name: TableName) -> str:
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))

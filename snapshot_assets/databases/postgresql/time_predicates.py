@@ -63,10 +63,6 @@ class PostgresqlTimeColumn(TimeColumn):
             f" WHERE {finite} AND ({self.name} <= ends.low + {near} OR {self.name} >= ends.high - {near})"
         )
 
-    @staticmethod
-    def _quoted(name: str) -> str:
-        return identifier(name)
-
     @property
     def _shifts(self) -> bool:
         return self.type != "timestamptz" and self.zone != "UTC"

@@ -155,7 +155,7 @@ def _decimal(modifier: int) -> pa.DataType | None:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values; see `TargetModule`.
+    """Return the type that holds an Arrow type's values; see `DatabaseModule`.
 
     Flat lists become arrays. All other nested types become JSON: arrays must be rectangular, and composite types need
     names.

@@ -19,8 +19,8 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -130,9 +130,7 @@ class Export:
 
 
 SMALL_CHUNK = 8 << 20
-"""Chunks estimated below this many bytes share a task: a Python task costs about 100 ms."""
-TASK_BYTES = 64 << 20
-TASK_CHUNKS = 32
+"""Chunks estimated below this many bytes share a task."""
 
 
 def export_chunks(
@@ -162,17 +160,13 @@ def export_chunks(
         if export.replace:
             state = export.catalog.state
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
-        batches = _batches(plans(pending), export.parallelism)
+        batches = _batches(list(plans(pending)), export.parallelism)
         export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
-        for outcome in _read(export, batches):
-            if outcome.error is not None:
-                failed[outcome.chunk] = scrub(f"{outcome.error}")
-            yield outcome
+        yield from side_by_side(partial(_run_batch, export), batches, export.parallelism, "export", failed)
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
         raise ExportFailedError(
-            f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
-            "the failed ones.",
+            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. The others are committed; run"
+            " again to retry the failed ones.",
             chunks=failed,
         )
 
@@ -216,26 +210,14 @@ def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
     return _commit(adopting, result, "adopted", receipt.base_revision)
 
 
-def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
+def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
     """Group small chunks, in order; a large chunk is a batch of its own."""
-    plans = list(plans)
-    most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
-    batches: list[list[ChunkPlan]] = []
-    shared: list[ChunkPlan] = []
-    for plan in plans:
-        if plan.size >= SMALL_CHUNK or len(plan.works) != 1:
-            batches.append([plan])
-            shared = []
-        elif shared and len(shared) < most and sum(each.size for each in shared) + plan.size <= TASK_BYTES:
-            shared.append(plan)
-        else:
-            shared = [plan]
-            batches.append(shared)
-    return batches
 
+    def size(plan: ChunkPlan) -> int:
+        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
+        return plan.size if small else JOB_BYTES + 1
 
-def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Outcome]:
-    return side_by_side(partial(_run_batch, export), batches, export.parallelism, "export")
+    return shared_jobs(plans, size, min(JOB_CHUNKS, -(-len(plans) // parallelism)))
 
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:

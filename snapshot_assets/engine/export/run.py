@@ -19,7 +19,7 @@ from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.databases.spark.tables import exact_frame, schema_table
+from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Export, Outcome, Runner, export_chunks
 from snapshot_assets.engine.export.planning import GivenFrames, Planner
 from snapshot_assets.engine.export.source import Session, Source, open_source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -126,7 +125,7 @@ class SparkLoader(Loader):
         return replace(work, entry=replace(work.entry, rows=rows))
 
     def _write(self, spark: SparkSession, target: SparkTarget, part: _Part, contents: Contents) -> FileResult:
-        started, claim = time.monotonic(), part.claim
+        claim = part.claim
         try:
             alone = not self.record.into_nonempty
             if not target.clear(claim, part.table, part.rows, contents, alone=alone):
@@ -135,8 +134,7 @@ class SparkLoader(Loader):
                 target.write(claim, self._rows(spark, target, part))
         except SnapshotError as error:
             return FileResult(claim.chunk, error=error)
-        rows = sum(file.rows for file in claim.files)
-        return FileResult(claim.chunk, rows=rows, seconds=time.monotonic() - started)
+        return FileResult(claim.chunk, sum(file.rows for file in claim.files))
 
     def _rows(self, spark: SparkSession, target: SparkTarget, part: _Part) -> DataFrame:
         """Return a part's rows in the types and the order of the table's columns."""

@@ -14,7 +14,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.verify.verify import verify
@@ -23,7 +22,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
-from snapshot_assets_tests.catalog.tags import file_of, reseal, save_older, sealed_by
+from snapshot_assets_tests.catalog.tags import delete_savepoint, file_of, reseal, save_older, sealed_by
 
 Ends = Callable[[Catalog], object]
 ENDS: dict[str, Ends] = {

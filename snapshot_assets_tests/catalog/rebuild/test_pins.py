@@ -11,7 +11,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -22,7 +22,17 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.rebuild.test_rebuild import lose
-from snapshot_assets_tests.catalog.tags import NOW, SEAL, damage, file_of, readable, reseal, save_older, sealed_by
+from snapshot_assets_tests.catalog.tags import (
+    NOW,
+    SEAL,
+    damage,
+    delete_savepoint,
+    file_of,
+    readable,
+    reseal,
+    save_older,
+    sealed_by,
+)
 
 
 def pins(state: State) -> set[tuple]:

@@ -14,8 +14,8 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine import jobs as engine_jobs
 from snapshot_assets.engine.export import chunks as engine_export
-from snapshot_assets.engine.export import side_by_side as engine_side_by_side
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import (
     DatabaseDeniedError,
@@ -79,7 +79,7 @@ def test_the_waits_between_tries_are_those_of_the_policy(place, monkeypatch):
             waited.append(timeout)
             return False
 
-    monkeypatch.setattr(engine_side_by_side, "threading", SimpleNamespace(Event=Event))
+    monkeypatch.setattr(engine_jobs, "threading", SimpleNamespace(Event=Event))
     place.export(FailingRunner(errors={1: [GONE] * 3}), settings={"retry": _Fixed()})
     assert waited == [3.0, 5.0, 7.0]
 

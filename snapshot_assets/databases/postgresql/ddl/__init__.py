@@ -20,7 +20,7 @@ __all__ = ["define"]
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how to create a schema of PostgreSQL; see `TargetModule`.
+    """Return how to create a schema of PostgreSQL; see `DatabaseModule`.
 
     Args:
         schema: What is restored.

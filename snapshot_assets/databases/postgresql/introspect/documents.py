@@ -17,7 +17,7 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
 )
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
-from snapshot_assets.databases.selection import carrier_override, check_selection, selects
+from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
@@ -145,7 +145,7 @@ def _view(relation: SourceRelation) -> View:
 
 
 def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:
-    override = carrier_override(selection, relation.name, column.name)
+    override = selection.carriers.get((relation.name, column.name))
     arrow_type, carrier = carried(column.type, override, f"{relation.name}.{column.name}")
     row = column.row
     generated = row["generated_kind"]
