@@ -108,7 +108,7 @@ _SETTINGS = {"suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
 @given(**PLAYS)
-@settings(max_examples=25, **_SETTINGS)
+@settings(max_examples=15, **_SETTINGS)
 def test_however_actors_interleave_no_commit_and_no_file_is_lost(world, scratch, names, schedule):
     _play(world, scratch / "played", names, schedule)
 

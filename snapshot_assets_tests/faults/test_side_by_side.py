@@ -55,7 +55,7 @@ def test_four_exporters_of_different_chunks_lose_no_commit(driver, source, folde
 
 def forced(driver, source, folder, scratch, at):
     """Let a run stand still at a call while another one forces a new snapshot and finishes it."""
-    reached, go = scratch / f"reached {at}", scratch / f"go {at}"
+    reached, go = (scratch / f"{what} {folder.name} {at}" for what in ("reached", "go"))
     pause = {"kind": "pause-before", "at": at, "reached": str(reached), "go": str(go)}
     old, new = driver.run(
         job(source, folder, fault=pause),
