@@ -20,7 +20,6 @@ class MapRunner(Protocol):
 
     def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
         """Call a function with every item and return all that the calls yielded."""
-        ...
 
 
 class _ChunkOutcome(Protocol):
@@ -29,12 +28,10 @@ class _ChunkOutcome(Protocol):
     @property
     def chunk(self) -> int:
         """The chunk's id."""
-        ...
 
     @property
     def error(self) -> SnapshotError | None:
         """The error of a failed chunk; None if it succeeded."""
-        ...
 
 
 Chunk = TypeVar("Chunk")

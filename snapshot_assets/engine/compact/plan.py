@@ -222,10 +222,12 @@ def _group(
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
     schema_id, table = _newest(documents, files)
+    attempts = len({file.attempt for file in files})
+    small = [file for file in files if 2 * file.bytes < wanted.target_size]
     reasons = {
         "asked for": files if wanted.chunks or wanted.tables else [],
-        "duplicates": files if wanted.dedupe and table.primary_key and _attempts(files) > 1 else [],
-        "small files": _small(files, wanted.target_size),
+        "duplicates": files if wanted.dedupe and table.primary_key and attempts > 1 else [],
+        "small files": small if len(small) > 1 else [],
         "tombstones": [file for file in files if file.path in deleting],
     }
     chosen = {file.path for some in reasons.values() for file in some}
@@ -252,12 +254,3 @@ def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) 
         if table is not None:
             return schema_id, table
     raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
-
-
-def _attempts(files: Sequence[DataFile]) -> int:
-    return len({file.attempt for file in files})
-
-
-def _small(files: Sequence[DataFile], target_size: int) -> list[DataFile]:
-    small = [file for file in files if 2 * file.bytes < target_size]
-    return small if len(small) > 1 else []

@@ -142,17 +142,20 @@ class _Work:
     schemas: Mapping[int, SchemaAdded]
 
     def run_job(self, job: Sequence[ChunkCompaction], stop: threading.Event) -> list[Compacted]:
-        """Compact some chunks; transient failures are retried from the start.
-
-        Raises:
-            SupersededError: Another snapshot was started: nothing of this run can be committed any more.
-            LocationDeletedError: The snapshot was deleted.
-        """
+        """Compact some chunks; transient failures are retried from the start."""
         return attempt_chunks(job, self._attempt, self.run.retry, stop)
 
     def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[tuple[ChunkCompaction, Compacted]]:
         for job, parts in zip(jobs, self._merged(jobs), strict=True):
-            yield job, self._commit_or_fail(job, parts)
+            try:
+                if isinstance(parts, SnapshotError):
+                    raise parts
+                outcome = self._commit(job, _checked(job, parts))
+            except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
+                raise
+            except SnapshotError as error:
+                outcome = Compacted(job.chunk.id, "failed", job, error=error)
+            yield job, outcome
 
     def _merged(self, jobs: Sequence[ChunkCompaction]) -> list[list[Merged] | SnapshotError]:
         """Run the jobs' tasks once and return each one's results."""
@@ -175,16 +178,6 @@ class _Work:
 
     def _provenance(self, schema_id: int) -> Provenance:
         return replace(self.origin, schema_id=schema_id, schema_sha256=self.schemas[schema_id].sha256)
-
-    def _commit_or_fail(self, job: ChunkCompaction, parts: list[Merged] | SnapshotError) -> Compacted:
-        try:
-            if isinstance(parts, SnapshotError):
-                raise parts
-            return self._commit(job, _checked(job, parts))
-        except (SupersededError, LocationDeletedError):
-            raise
-        except SnapshotError as error:
-            return Compacted(job.chunk.id, "failed", job, error=error)
 
     def _commit(self, job: ChunkCompaction, parts: Sequence[Merged]) -> Compacted:
         catalog, files = self.run.catalog, tuple(file for part in parts for file in part.files)

@@ -48,11 +48,9 @@ class Runner(Protocol):
         Raises:
             TransientError: The tasks were lost, for example with an executor.
         """
-        ...
 
     def run_frames(self, task: Task, chunk: int, window: str, frames: Sequence[Frame]) -> Iterable[ChunkResult]:
         """Write a chunk's DataFrames with the settings of a task and yield the parts' results."""
-        ...
 
 
 Frame = tuple[Table, Any]
@@ -194,21 +192,13 @@ def _without_reading(export: Export, chunk: int, adoptable: tuple[Receipt, Objec
         return skipped_chunk(export.catalog.state, chunk)
     if adoptable is None:
         return None
+    receipt, ref = adoptable
+    result = ChunkResult(chunk, datetime.now(UTC), receipt.files, ref)  # garbage collection keeps it at any age
     try:
-        return _adopt(export, *adoptable)
+        return _commit(export, result, "adopted", receipt)
     except rules.StaleReceiptError as stale:
         _LOG.info("%s", stale)
         return None
-
-
-def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
-    """Commit a chunk that an earlier run finished; garbage collection keeps adoptable receipts of any age.
-
-    Raises:
-        StaleReceiptError: The receipt can no longer be adopted.
-    """
-    result = ChunkResult(receipt.chunk, datetime.now(UTC), receipt.files, ref)
-    return _commit(export, result, "adopted", receipt)
 
 
 def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
@@ -277,17 +267,12 @@ def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> Chu
 
 
 def _commit_or_fail(export: Export, result: ChunkResult) -> Outcome:
-    """Commit a result; an error of one chunk fails only that chunk.
-
-    Raises:
-        SupersededError: Another snapshot was started: nothing of this run can be committed any more.
-        LocationDeletedError: The snapshot was deleted.
-    """
+    """Commit a result; an error of one chunk fails only that chunk."""
     if result.error is not None:
         return Outcome(result.chunk, "failed", error=result.error)
     try:
         return _commit_replacing(export, result) if export.replace else _commit(export, result, "exported")
-    except (SupersededError, LocationDeletedError):
+    except (SupersededError, LocationDeletedError):  # nothing of this run can be committed any more
         raise
     except SnapshotError as error:
         return Outcome(result.chunk, "failed", error=error)

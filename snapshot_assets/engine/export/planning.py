@@ -111,20 +111,17 @@ class ScanPlanner(Planner):
         allowed = self.header.null_time == "chunk0"
         work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
         try:
-            return self._sized(work)
+            sizes = [self.database.estimate(scan).bytes for scan in work.scans]
+            if sum(sizes) < SMALL_CHUNK:
+                return ChunkPlan(chunk, (work,), sum(sizes))
+            parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]
         except _OF_THE_SOURCE:
             raise
         except SnapshotError as error:
             _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, scrub(str(error)))
             return ChunkPlan(chunk, (work,), SMALL_CHUNK)
-
-    def _sized(self, work: ChunkWork) -> ChunkPlan:
-        sizes = [self.database.estimate(scan).bytes for scan in work.scans]
-        if sum(sizes) < SMALL_CHUNK:
-            return ChunkPlan(work.chunk, (work,), sum(sizes))
-        parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]
         works = tuple(replace(work, scans=(part,), whole=len(parts) == 1) for part in parts)
-        return ChunkPlan(work.chunk, works, sum(sizes))
+        return ChunkPlan(chunk, works, sum(sizes))
 
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         parts = min(self.most_parts, -(-size // SLICE_BYTES))

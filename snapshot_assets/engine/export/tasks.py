@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
 
 import pyarrow as pa
 
@@ -147,17 +147,15 @@ def run_task(task: Task) -> Iterator[ChunkResult]:
     except SnapshotError as error:
         yield from (ChunkResult(work.chunk, datetime.now(UTC), error=error) for work in task.works)
         return
-    try:
+    with closing(database):
         for work in task.works:
             yield _run_work(task, work, database)
-    finally:
-        database.close()
 
 
 def _run_work(task: Task, work: ChunkWork, database: Database) -> ChunkResult:
     opened_at, started = datetime.now(UTC), time.monotonic()
     try:
-        files = tuple(chain.from_iterable(_export_scan(task, work, scan, database) for scan in work.scans))
+        files = tuple(file for scan in work.scans for file in _export_scan(task, work, scan, database))
         result = ChunkResult(work.chunk, opened_at, files)
         if work.whole:
             receipt = task.provenance.receipt(result, work.supersedes)

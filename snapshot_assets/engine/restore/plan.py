@@ -217,9 +217,11 @@ def plan_restore(
         recorded: Choose the revision of the newest recorded restore, if there is one, instead of the newest seal.
 
     Raises:
-        DamageError: The location is damaged; names the objects.
+        NoSnapshotError: There is no sealed snapshot.
+        DamageError: The location is damaged, or has lost its log; names the objects.
         VersionNotFoundError: There is no such sealed version.
         UnknownRelationError: A chosen schema or table is not in the snapshot.
+        PlanError: A chosen table lies outside the chosen schemas.
         TargetNotEmptyError: A target table has rows that no restore loaded.
         OtherImportError: The tables were restored with other filters, from elsewhere, or at another revision by a
             restore that is unfinished.

@@ -66,14 +66,7 @@ def open_source(
         recorded: Choose the revision of the newest recorded restore, if there is one, unless a version is given.
 
     Raises:
-        NoSnapshotError: There is no sealed snapshot.
-        LostLogError: The location has data but no log.
-        VersionNotFoundError: There is no such version.
-        OtherImportError: The settings name another version than an unfinished restore pinned.
-        DamageError: The location is damaged; names the objects.
-        UnknownRelationError: A chosen schema or table is not in the snapshot; names similar ones.
-        PlanError: A chosen table lies outside the chosen schemas.
-        RestoreError: The newest schema lacks a table that the revision has files of.
+        SnapshotError: The revision cannot be restored; see `plan_restore`.
     """
     scan = scan_log(store)
     head = existing_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
@@ -81,7 +74,11 @@ def open_source(
         refuse_lost_log(store)
     revision = _chosen_revision(head, store.uri, settings, records, recorded=recorded)
     report = verify(store, depth=depth, at=lambda _: revision, scan=scan)
-    _refuse_damage(store, [fault.message for fault in report.faults if fault.is_damage])
+    if damage := [fault.message for fault in report.faults if fault.is_damage]:
+        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        raise DamageError(
+            f"{store.uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}", faults=damage
+        )
     state = head.at(revision)
     assert state.newest_seal is not None
     documents = read_schemas(store, state)
@@ -89,14 +86,6 @@ def open_source(
     if not settings.filters.tables and not settings.filters.schemas:
         _check_complete(state, schema)
     return RestoreSource(store.uri, head, state, schema, documents, state.newest_seal.seal.checksum, tuple(lost))
-
-
-def _refuse_damage(store: ObjectStore, damage: list[str]) -> None:
-    if damage:
-        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
-        raise DamageError(
-            f"{store.uri} is damaged, and nothing was restored: {' '.join(damage[:_SHOWN])}{more}", faults=damage
-        )
 
 
 def _chosen_revision(
@@ -143,10 +132,8 @@ def check_unfinished(newest: RestoreRecord, revision: int) -> None:
 
 def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, list[str]]:
     """Return the documents that the filters choose, and a sentence for each view that reads something else."""
-    relations: dict[TableName, list[str]] = {}
     items: list[Table | View] = [*schema.tables, *schema.views]
-    for item in items:
-        relations[item.table_name] = [column.name for column in item.columns]
+    relations = {item.table_name: [column.name for column in item.columns] for item in items}
     schemas = [item.name for item in schema.schemas]
     check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
 

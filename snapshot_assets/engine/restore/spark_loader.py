@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -146,10 +147,7 @@ class SparkLoader(Loader):
         if not frames:
             frames = [spark.createDataFrame([], spark_schema(_schema(part.table)))]
         whole = [frame.selectExpr(*(_selected(columns[name]) for name in order)) for frame in frames]
-        united = whole[0]
-        for frame in whole[1:]:
-            united = united.unionAll(frame)
-        return united
+        return reduce(DataFrame.unionAll, whole)
 
 
 def _selected(column: Column) -> str:

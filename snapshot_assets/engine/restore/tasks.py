@@ -92,11 +92,9 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
     except SnapshotError as error:
         yield from (FileResult(work.plan.file.chunk, error=error) for work in task.works)
         return
-    try:
+    with closing(target):
         for work in task.works:
             yield _load(task.store, work, target)
-    finally:
-        target.close()
 
 
 def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:

@@ -7,7 +7,7 @@ revision with other windows is refused before anything of it is recorded.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -69,15 +69,6 @@ class PinnedWindows:
         }
         return canonical_json(values).decode()
 
-    def same_numbers(self, other: PinnedWindows) -> bool:
-        """Return whether a chunk's number means the same window in both, apart from the end of the last window."""
-        return (self.start, self.length, self.zone) == (other.start, other.length, other.zone)
-
-    def end_of(self, chunk: int) -> datetime:
-        """Return the end of a window."""
-        assert self.start is not None
-        return window_at(self.start, self.length, chunk, end=self.end).end
-
     def __str__(self) -> str:
         """Return the windows for a message."""
         if self.start is None:
@@ -114,13 +105,19 @@ def check_windows(
     windows = {import_id: _windows_of(by_id.get(import_id), import_id) for import_id in sorted(tables)}
     for import_id, before in windows.items():
         _check_time_indexes(set().union(*tables[import_id].values()), before, now, revision)
-        if set(tables[import_id]) != {UNTIMED_CHUNK} and not now.same_numbers(before):
+        same_numbers = (now.start, now.length, now.zone) == (before.start, before.length, before.zone)
+        if set(tables[import_id]) != {UNTIMED_CHUNK} and not same_numbers:
             raise RestoreError(
                 f"The target's rows were loaded in {before}; revision {revision} has {now}, so its chunks are not"
                 f" those that the target holds. {_IMPORT_AGAIN}",
                 revision=revision,
             )
-    _check_loaded_chunks(loaded, chunks, revision)
+    if outside := sorted({entry.chunk for entry in loaded} - set(chunks)):
+        raise RestoreError(
+            f"The target holds rows of {numbered(outside)}, which revision {revision} does not have: they would be left"
+            f" over. Import a revision that has them. Or: {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
+            chunks=outside,
+        )
     for import_id, before in windows.items():
         for chunk in sorted(set(tables[import_id]) - {UNTIMED_CHUNK}):
             _check_end(chunk, before, now, revision)
@@ -147,18 +144,11 @@ def _check_time_indexes(tables: set[TableName], before: PinnedWindows, now: Pinn
             )
 
 
-def _check_loaded_chunks(loaded: Iterable[LoadedFile], chunks: Collection[int], revision: int) -> None:
-    outside = sorted({entry.chunk for entry in loaded} - set(chunks))
-    if outside:
-        raise RestoreError(
-            f"The target holds rows of {numbered(outside)}, which revision {revision} does not have: they would be left"
-            f" over. Import a revision that has them. Or: {_IMPORT_AGAIN[0].lower()}{_IMPORT_AGAIN[1:]}",
-            chunks=outside,
-        )
-
-
 def _check_end(chunk: int, before: PinnedWindows, now: PinnedWindows, revision: int) -> None:
-    old, new = before.end_of(chunk), now.end_of(chunk)
+    assert before.start is not None
+    assert now.start is not None
+    old = window_at(before.start, before.length, chunk, end=before.end).end
+    new = window_at(now.start, now.length, chunk, end=now.end).end
     if old > new:
         raise RestoreError(
             f"Chunk {chunk} was loaded up to {time_text(old)}; at revision {revision} it ends at {time_text(new)}, so"
