@@ -17,13 +17,13 @@ is first used, so `import snapshot_assets` starts neither Dagster nor Spark.
 =======================  ===========================================================================================
 """
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from snapshot_assets.engine.reading.source import register
     from snapshot_assets.errors import SnapshotError
-    from snapshot_assets.pipeline.build import build_definitions
+    from snapshot_assets.pipeline.assets import build_definitions
     from snapshot_assets.pipeline.io_manager import ChunkConfig, SnapshotIOManager
     from snapshot_assets.pipeline.partitions import partitions_of
     from snapshot_assets.pipeline.resources import spark_resource
@@ -52,9 +52,10 @@ _HOMES = {
     "Plan": "plan.plan",
     "SnapshotError": "errors",
     "SnapshotIOManager": "pipeline.io_manager",
-    "build_definitions": "pipeline.build",
+    "build_definitions": "pipeline.assets",
     "load_configuration": "plan.configuration",
     "partitions_of": "pipeline.partitions",
+    "register": "engine.reading.source",
     "spark_resource": "pipeline.resources",
 }
 
@@ -71,18 +72,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names, imported or not."""
     return sorted({*globals(), *__all__})
-
-
-def register(spark: Any, storage: Mapping[str, Any] | None = None) -> None:
-    """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
-
-    From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
-    environment (`AWS_…` and so on) are read at this call.
-
-    Args:
-        spark: The session.
-        storage: `StoreOptions` by URI scheme, such as `dict(load_configuration().storage)`. Options of a read override
-            them. Pass secrets here rather than in SQL, which Spark shows as it is.
-    """
-    # By name, so that neither this package's import nor its layers depend on Spark.
-    import_module("snapshot_assets.engine.reading.source").register(spark, storage)

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import load_configuration
 

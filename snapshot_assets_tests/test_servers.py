@@ -43,11 +43,3 @@ def test_the_error_names_the_reason_if_no_folder_is_accessible(private: Path, mo
     with pytest.raises(RuntimeError, match=r"as 'nobody', which can enter none of .*private.* Set TMPDIR"):
         start_postgresql().__enter__()
     assert not list(private.glob("postgresql-*"))
-
-
-def test_programs_that_it_can_run_are_not_copied() -> None:
-    with start_postgresql() as server:
-        assert server.psql(server.uri(), "SELECT 1 + 1") == "2"
-        assert (server.bin == binaries()) is unprivileged._succeeds(
-            str(binaries() / "initdb"), "--version", user="nobody"
-        )

@@ -18,9 +18,9 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, cast
 
 from snapshot_assets import __version__
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, read_state, warn_once
-from snapshot_assets.catalog.log.store import Won, append, read_entry
+from snapshot_assets.catalog.log.checkpoints import warn_once, write_checkpoint
+from snapshot_assets.catalog.log.replay import list_log, read_state
+from snapshot_assets.catalog.log.store import append, read_entry
 from snapshot_assets.catalog.log.truncation import contradictions, newest_state
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.state import Token as Token  # what writers get from `Catalog.token`
@@ -206,7 +206,7 @@ class Catalog:
                     return None
                 transaction = self._transaction(actions)
                 won, entry = append(self.store, transaction)
-                if won is Won.YES:
+                if won:
                     self.state.apply(entry, transaction_path(transaction.revision))
                     self._checkpoint()
                     return transaction.revision

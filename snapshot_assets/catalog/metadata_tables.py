@@ -132,7 +132,7 @@ METADATA_TABLES: Mapping[str, MetadataTable] = {
             "kind text, change text, chunk int, schema text, table text, path text, detail text, files_added int,"
             "files_removed int, rows_added int, rows_removed int, bytes_added int, bytes_removed int"
         ),
-        lambda request: map(astuple, difference(request.head, request.since, request.state.revision).rows),
+        lambda request: map(astuple, difference(request.head, request.since, request.state.revision)),
         versioned=True,
     ),
     "$chunks": MetadataTable(

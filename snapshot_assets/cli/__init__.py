@@ -28,8 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SnapshotError as error:
         return _failed(options, error, str(error))
     except KeyboardInterrupt as error:
-        hint = f"; {options.interrupted}" if options.interrupted else ""
-        return _failed(options, error, f"interrupted{hint}")
+        return _failed(options, error, "interrupted; run the same command again to go on")
     except Exception as error:  # a fault of the program: print everything except credentials
         return _failed(options, error, traceback.format_exc())
 

@@ -1,36 +1,111 @@
-"""`snapshots import`."""
+"""`snapshots import`: checks the call before anything is opened, restores, and reports."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.cli.import_request import ImportRequest, request_of
+from snapshot_assets.catalog.state.fold import State
+from snapshot_assets.cli.export.create_request import named_or_described, parse_range
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.pin import unpin
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.row_counts import how_to_load_again
 from snapshot_assets.engine.restore.run import RestoreRun
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
 from snapshot_assets.engine.restore.windows import numbered
 from snapshot_assets.engine.runner import InlineRunner
-from snapshot_assets.errors import RestoreError, SnapshotError
+from snapshot_assets.errors import PlanError, RestoreError, SnapshotError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.names import table_text
+from snapshot_assets.format.names import parse_table, table_text
 from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.windows import Window
+from snapshot_assets.plan.configuration import Configuration
+from snapshot_assets.plan.plan import MAX_PARALLELISM, Plan
+from snapshot_assets.storage.base import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NO_SOURCE = "duckdb:///dev/null"
+"""A plan needs a source that is not its target; an import reads no source."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A call of `snapshots import`, with a plan of the configuration or one made from the call."""
+
+    configuration: Configuration
+    named: Plan
+    address: DatabaseAddress
+    settings: RestoreSettings
+    parallelism: int
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.configuration.store(self.named)
+
+    def plan(self, state: State, windows: Sequence[Window]) -> Plan:
+        """Return the plan whose asset `restored` has the windows of the restored revision as partitions, if any."""
+        header = state.header
+        assert header is not None
+        fields: dict[str, Any] = {name: getattr(self.named, name) for name in ("name", "source", "to", "target")}
+        if windows:
+            fields |= {
+                "start_time": header.start,
+                "end_time": header.end,
+                "chunk_time_window": timedelta(microseconds=header.chunk_time_window),
+                "parallelism": self.parallelism,
+            }
+        return Plan(**fields, schema_only=not windows, storage=self.configuration.store_options(self.named))
+
+
+def _request_of(options: argparse.Namespace) -> _Request:
+    """Return the request of a call, which is checked; nothing is opened."""
+    given = {field: value for field, value in (("to", options.location), ("target", options.target)) if value}
+    needed = {"to": "--from URI", "target": "--target T"}
+    # A plan without windows must be `schema_only`.
+    configuration, plan = named_or_described(options, given, needed, source=_NO_SOURCE, schema_only=True)
+    if plan.target is None:
+        raise PlanError(
+            f"plan {plan.name!r} has no target; write one in the configuration, or give --from {plan.to} --target T."
+        )
+    chosen = parse_range(options.time_range, "--time-range")
+    filters = Filters(
+        schemas=tuple(options.schemas),
+        tables=tuple(map(parse_table, options.tables)),
+        start=chosen.start if chosen else None,
+        end=chosen.end if chosen else None,
+        expressions=not options.no_expressions,
+    )
+    return _Request(
+        configuration=configuration,
+        named=plan,
+        address=configuration.source(plan.target),
+        settings=RestoreSettings(filters, options.at, options.into_nonempty, options.replace),
+        parallelism=_parallelism(options, plan),
+    )
+
+
+def _parallelism(options: argparse.Namespace, plan: Plan) -> int:
+    given: int | None = options.parallelism
+    if given is not None and not 1 <= given <= MAX_PARALLELISM:
+        raise PlanError(f"--parallelism is {given}; expected a number from 1 to {MAX_PARALLELISM}.")
+    return given or plan.parallelism
+
 
 def run(options: argparse.Namespace) -> int:
     """Restore a snapshot, resume an import that was cut off, or print what an import would do."""
-    request = request_of(options)
+    request = _request_of(options)
     if options.forget_ledger:
         return _forget(options, request)
     run = RestoreRun(request.store, request.address, InlineRunner(), request.settings, session=_session)
@@ -63,7 +138,7 @@ def _session() -> SparkSession:
     return session
 
 
-def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
+def _forget(options: argparse.Namespace, request: _Request) -> int:
     with open_restore_target(request.address, _session) as target:
         imports = target.imports()
         if options.dry_run:
@@ -79,7 +154,7 @@ def _forget(options: argparse.Namespace, request: ImportRequest) -> int:
     return 0
 
 
-def _show_forgetting(options: argparse.Namespace, request: ImportRequest, imports: Sequence[RestoreRecord]) -> int:
+def _show_forgetting(options: argparse.Namespace, request: _Request, imports: Sequence[RestoreRecord]) -> int:
     if options.json:
         show_json({"target": request.address.alias, "would_forget": [record.id for record in imports]})
         return 0
@@ -89,7 +164,7 @@ def _show_forgetting(options: argparse.Namespace, request: ImportRequest, import
     return 0
 
 
-def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str]:
+def _unpin(request: _Request, imports: Sequence[RestoreRecord]) -> list[str]:
     """Delete the tags of imports that are forgotten; returns those that may still exist, with their locations."""
     try:
         state = read_state(request.store)
@@ -102,7 +177,7 @@ def _unpin(request: ImportRequest, imports: Sequence[RestoreRecord]) -> list[str
     return [f"{record.tag} of {record.location}" for record in left]
 
 
-def _restore(request: ImportRequest, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
+def _restore(request: _Request, plan: RestorePlan) -> tuple[Sequence[ChunkOutcome], str]:
     # Dagster is imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_restore
@@ -112,12 +187,7 @@ def _restore(request: ImportRequest, plan: RestorePlan) -> tuple[Sequence[ChunkO
     show_message(f"Runs are recorded in {instance.root_directory}")
     windows = [plan.state.window(chunk.chunk) for chunk in plan.chunks if chunk.chunk != UNTIMED_CHUNK]
     outcomes: list[ChunkOutcome] = []
-    with progress("importing", len(plan.chunks)) as advance:
-
-        def note(outcome: ChunkOutcome) -> None:
-            outcomes.append(outcome)
-            advance(outcome.rows, outcome.bytes)
-
+    with progress("importing", len(plan.chunks), outcomes) as note:
         run_id = run_restore(
             request.configuration,
             request.plan(plan.state, windows),
@@ -129,7 +199,7 @@ def _restore(request: ImportRequest, plan: RestorePlan) -> tuple[Sequence[ChunkO
     return outcomes, run_id
 
 
-def _show_plan(options: argparse.Namespace, request: ImportRequest, plan: RestorePlan) -> int:
+def _show_plan(options: argparse.Namespace, request: _Request, plan: RestorePlan) -> int:
     """Print what an import would create and load."""
     files = [each.file for load in plan.loads for each in load.plans]
     replaced = [load.chunk.chunk for load in plan.loads if load.replace]
@@ -170,14 +240,8 @@ def _show_lost(plan: RestorePlan) -> None:
         show(f"  not carried over: {sentence}")
 
 
-def _report(
-    options: argparse.Namespace,
-    request: ImportRequest,
-    plan: RestorePlan,
-    outcomes: Sequence[ChunkOutcome],
-    run_id: str | None,
-    counts: dict[TableName, tuple[int, int]],
-) -> int:
+def _refuse_differing(plan: RestorePlan, counts: dict[TableName, tuple[int, int]]) -> bool:
+    """Return whether tables hold other rows than were loaded, which only `--into-nonempty` allows."""
     different = {name: both for name, both in counts.items() if both[0] != both[1]}
     if different and not plan.record.into_nonempty:
         some = "; ".join(
@@ -188,6 +252,18 @@ def _report(
             f" one of their triggers or rules changes rows. {how_to_load_again(plan)}",
             tables=sorted(map(str, different)),
         )
+    return bool(different)
+
+
+def _report(
+    options: argparse.Namespace,
+    request: _Request,
+    plan: RestorePlan,
+    outcomes: Sequence[ChunkOutcome],
+    run_id: str | None,
+    counts: dict[TableName, tuple[int, int]],
+) -> int:
+    different = _refuse_differing(plan, counts)
     report: dict[str, Any] = {
         "location": request.store.uri,
         "target": request.address.alias,

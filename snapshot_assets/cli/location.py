@@ -26,9 +26,6 @@ def open_location(
         options: The command's options.
         uri: The location.
         allow_root: Accept a bucket's root, for listing only.
-
-    Raises:
-        LocationUriError: A snapshot's location cannot have this URI.
     """
     configuration = load_configuration(options.config, storage_only=True)
     location = parse_location(uri, allow_root=allow_root)
@@ -36,50 +33,40 @@ def open_location(
     return open_store(location, storage), lambda *names: open_store(reduce(Location.child, names, location), storage)
 
 
-def open_log(options: argparse.Namespace) -> ObjectStore:
-    """Return the store of `--snapshot`, which has a log.
+def open_log(options: argparse.Namespace, store: ObjectStore | None = None) -> ObjectStore:
+    """Return a store that has a log: that of `--snapshot` by default.
 
     Raises:
-        LocationUriError: A snapshot's location cannot have this URI.
         NoSnapshotError: There is no log.
         LostLogError: There is no log, but there are objects that only a commit leads to.
     """
-    return with_log(open_location(options, options.snapshot)[0])
-
-
-def with_log(store: ObjectStore) -> ObjectStore:
-    """Return a store if it has a log; see `open_log`."""
+    store = store or open_location(options, options.snapshot)[0]
     if "transactions" not in store.folders():
         refuse_lost_log(store)
         raise NoSnapshotError(f"There is no snapshot at {store.uri}; check the URI.", uri=store.uri)
     return store
 
 
-def open_catalog(options: argparse.Namespace, *, writing: bool) -> Catalog:
-    """Return the catalog of `--snapshot`.
+def open_catalog(
+    options: argparse.Namespace, *, writing: bool, store: ObjectStore | None = None, single_writer: bool = False
+) -> Catalog:
+    """Return the catalog of `--snapshot`, or of a given store.
 
     Args:
         options: The call.
         writing: Whether to prove first that the location may be written.
-
-    Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: It was deleted.
+        store: The location.
+        single_writer: Whether no other writer uses the location, as `--single-writer` promises.
     """
-    return begun_catalog(open_log(options), writing=writing, single_writer=writing and options.single_writer)
-
-
-def begun_catalog(store: ObjectStore, *, writing: bool, single_writer: bool) -> Catalog:
-    """Return the catalog of a store that has a log; see `open_catalog`."""
-    catalog = Catalog.open_for_writing(store, single_writer=single_writer) if writing else Catalog.open(store)
+    store = open_log(options, store)
+    if writing:
+        catalog = Catalog.open_for_writing(store, single_writer=single_writer or options.single_writer)
+    else:
+        catalog = Catalog.open(store)
     catalog.require_snapshot()
     return catalog
 
 
-def grace_of(options: argparse.Namespace) -> timedelta | None:
-    """Return the period that `--grace` gives.
-
-    Raises:
-        PlanError: It is not a duration.
-    """
-    return None if options.grace is None else parse_duration(options.grace)
+def duration_of(text: str | None) -> timedelta | None:
+    """Parse the duration of an option; None if it is not given."""
+    return None if text is None else parse_duration(text)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
+
+from snapshot_assets.format.units import duration_text, time_text
 
 
 def show_message(text: str) -> None:
@@ -68,3 +72,19 @@ def human_bytes(size: float) -> str:
 def counted(number: int, thing: str) -> str:
     """Return a count as text, such as `2 files`."""
     return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: times and durations as texts."""
+    match value:
+        case Mapping():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case datetime():
+            return time_text(value)
+        case timedelta():
+            return duration_text(value)
+        case Enum():
+            return value.value
+    return value

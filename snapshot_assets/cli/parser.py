@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import re
-from typing import Any, NoReturn
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 from snapshot_assets import __version__
-from snapshot_assets.cli.parser_parts import (
-    VERSIONS,
-    as_json,
-    command,
-    count,
-    described,
-    dry_run,
-    single_writer,
-    snapshot,
-    yes,
-)
-from snapshot_assets.cli.parser_pins import add_expire, add_savepoint, add_tag
+from snapshot_assets.cli.parser_options import VERSIONS, chunks, count, create, import_, tables
 from snapshot_assets.format.scrub import scrub
 
-_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
-_QUOTED = re.compile(r'"(?:[^"]|"")+"')
-_RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
+_SHARED: dict[str, dict[str, Any]] = {
+    "--snapshot": {"required": True, "metavar": "URI", "help": "the snapshot's location"},
+    "--dry-run": {"action": "store_true", "help": "print what the command would do, change nothing"},
+    "--yes": {"action": "store_true", "help": "do not ask for a confirmation"},
+    "--single-writer": {
+        "action": "store_true",
+        "help": "promise that no other writer uses the location, for stores without conditional creates",
+    },
+    "--json": {"action": "store_true", "help": "print one JSON document on stdout"},
+}
+"""Options that several commands have."""
+
+_JSON = ("--json",)
+_READS = ("--snapshot", *_JSON)
+_WRITES = ("--single-writer", *_READS)
+_PLANS = ("--dry-run", *_WRITES)
+_ASKS = ("--yes", *_PLANS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,255 +40,243 @@ class _Parser(argparse.ArgumentParser):
         super().error(scrub(message))
 
 
+class _Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        runs: The module below `snapshot_assets.cli` and its function, such as `pins:rename`.
+        shared: Its options of `_SHARED`.
+        text: Its help.
+        add_options: Adds its own options.
+    """
+
+    runs: str
+    shared: tuple[str, ...]
+    text: str
+    add_options: Callable[[argparse.ArgumentParser], None] = lambda _: None
+
+    def __call__(self, options: argparse.Namespace) -> int:
+        """Run the command; its module is imported only now."""
+        module, function = self.runs.split(":")
+        status: int = getattr(import_module(f"snapshot_assets.cli.{module}"), function)(options)
+        return status
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `snapshots`; the chosen command is `options.run`."""
     parser = _Parser(prog="snapshots", description="Verified, versioned database snapshots on object storage.")
-    parser.set_defaults(interrupted="")
     parser.add_argument("--version", action="version", version=f"snapshots {__version__}")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: $SNAPSHOTS_CONFIG or snapshots.yaml)")
-    groups = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    export = described(groups, "export", "create, list, verify and delete snapshots")
-    commands = export.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _create(described(commands, "create", "export a database, or resume an unfinished snapshot"))
-    _list(described(commands, "list", "list the snapshots at or below a location"))
-    _verify(described(commands, "verify", "check a snapshot and name every fault"))
-    _delete(described(commands, "delete", "delete a snapshot and everything it wrote"))
-    _diff(described(commands, "diff", "show what changed from one version to another"))
-    _import(described(groups, "import", "restore a snapshot into a database, or resume an interrupted import"))
-    add_tag(described(groups, "tag", "name sealed revisions; a tagged revision stays readable"))
-    add_savepoint(described(groups, "savepoint", "compact a snapshot and keep it under a number"))
-    _catalog(described(groups, "catalog", "inspect and maintain a location's log and storage"))
+    groups: dict[str, Any] = {"": parser.add_subparsers(title="commands", required=True, metavar="COMMAND")}
+    for name, command in _COMMANDS.items():
+        group, _, last = name.rpartition(" ")
+        if group not in groups:
+            described = _described(groups[""], group, _GROUPS[group])
+            groups[group] = described.add_subparsers(title="commands", required=True, metavar="COMMAND")
+        added = _described(groups[group], last, command.text)
+        command.add_options(added)
+        for option in command.shared:
+            added.add_argument(option, **_SHARED[option])
+        added.set_defaults(run=command)
     return parser
 
 
-def _create(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration")
-    what.add_argument(
-        "--source", metavar="S", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
-    )
-    what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
-    what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
-    what.add_argument("--catalog", help="catalog name recorded in the manifest")
-    what.add_argument("--schemas", type=_schemas, metavar="a,b", help="schemas (default: all)")
-    what.add_argument(
-        "--tables",
-        type=_tables,
-        metavar="s.t,…",
-        help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
-        """'"my.schema"."my ""t"" table"'""",
-    )
-    what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
-    what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
-    what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
-    what.add_argument("--format", help="parquet (default)")
-    what.add_argument("--schema-only", action="store_true", default=None, help="no data")
-    how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
-    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
-    how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
-    how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
-    as_json(parser)
-    parser.set_defaults(run=command("export.create"), interrupted="run the same command again to resume the snapshot")
+def _described(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    return parser
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--location", required=True, metavar="URI", help="a location, or a folder one or two levels above several"
-    )
-    as_json(parser)
-    parser.set_defaults(run=command("export.list_"))
+    levels = "a location, or a folder one or two levels above several"
+    parser.add_argument("--location", required=True, metavar="URI", help=levels)
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:
-    snapshot(parser)
-    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
-    parser.add_argument(
-        "--depth", choices=("quick", "full"), default="full", help="quick reads no data (default: full)"
-    )
-    as_json(parser)
-    parser.set_defaults(run=command("export.verify"))
+    _at(parser)
+    depth = "quick reads no data (default: full)"
+    parser.add_argument("--depth", choices=("quick", "full"), default="full", help=depth)
+
+
+def _at(parser: argparse.ArgumentParser, default: str = "head") -> None:
+    parser.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: {default})")
 
 
 def _delete(parser: argparse.ArgumentParser) -> None:
-    snapshot(parser)
-    yes(parser)
     parser.add_argument("--with-tags", action="store_true", help="also if tags or savepoints pin it")
-    as_json(parser)
-    parser.set_defaults(run=command("export.delete"), interrupted="run the same command again to finish the deletion")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
-    snapshot(parser)
     parser.add_argument("--from", dest="first", required=True, metavar="VERSION", help=VERSIONS)
     parser.add_argument("--to", dest="second", required=True, metavar="VERSION", help=VERSIONS)
-    as_json(parser)
-    parser.set_defaults(run=command("export.diff"))
 
 
-def _import(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
-    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
-    what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
-    what.add_argument(
-        "--target", metavar="T", help="alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
-    )
-    what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
-    what.add_argument("--schemas", type=_schemas, metavar="a,b", default=[], help="schemas (default: all)")
-    what.add_argument("--tables", type=_tables, metavar="s.t,…", default=[], help="tables (default: all)")
-    what.add_argument(
-        "--time-range", metavar="START/END", help=f"rows of timed tables in this half-open range only; each {_RANGE}"
-    )
-    how = parser.add_argument_group("how")
-    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
-    how.add_argument("--dry-run", action="store_true", help="verify everything and print the plan; change nothing")
-    how.add_argument(
-        "--replace", action="store_true", help="delete and reload chunks that changed in the snapshot since"
-    )
-    how.add_argument(
-        "--into-nonempty",
-        action="store_true",
-        help="load into tables that contain other rows: equal rows are then duplicated, or violate keys",
-    )
-    how.add_argument(
-        "--no-expressions",
-        action="store_true",
-        help="run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
-    )
-    how.add_argument(
-        "--forget-ledger",
-        action="store_true",
-        help="only delete the target's records of imports, and their tags; tables stay",
-    )
-    as_json(parser)
-    parser.set_defaults(run=command("import_"), interrupted="run the same command again to resume the import")
+def _tag(parser: argparse.ArgumentParser, metavar: str = "NAME") -> None:
+    parser.add_argument("name", metavar=metavar, help="the tag: a letter or _, then letters, digits, _ . -")
 
 
-def _catalog(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    log = described(commands, "log", "list revisions, newest first: what changed, when and by whom")
-    log.add_argument("--limit", type=count, metavar="N", help="most revisions to list (default: all)")
-    log.add_argument("--since", type=count, default=1, metavar="REV", help="this revision and later ones")
-    _catalog_command(log, "log")
-    show = described(commands, "show", "show a state: chunks, tables, tags, seals, and the size of the log")
-    show.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: head)")
-    show.add_argument("--files", action="store_true", help="list the data files too")
-    _catalog_command(show, "show", "show_state")
-    table = described(commands, "table", "show a metadata table, such as tags for Spark's $tags")
-    table.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
-    table.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
-    table.add_argument("--since", metavar="VERSION", help="of diff: the first version")
-    _catalog_command(table, "show", "table")
-    checkpoint = described(commands, "checkpoint", "write a checkpoint of the newest state, to open it faster")
-    single_writer(checkpoint)
-    _catalog_command(checkpoint, "maintain", "checkpoint")
-    _collecting(described(commands, "gc", "delete objects that no sealed revision, tag or writer needs"), "gc", "run")
-    prune = described(commands, "prune", "delete the oldest part of the log, which a checkpoint contains")
-    _collecting(prune, "maintain", "prune")
-    add_expire(described(commands, "expire", "expire old sealed revisions, and tags past their retention"))
-    _rollback(described(commands, "rollback", "restore the data of an older version as the newest state"))
-    _tombstone(described(commands, "tombstone", "delete the rows of a predicate; older versions keep them"))
-    _compact(described(commands, "compact", "merge small files, and rewrite files without deleted rows"))
-    rebuild = described(commands, "rebuild", "rebuild a lost or damaged log, and report what is lost")
-    rebuild.add_argument(
-        "--accept-undeleted",
-        action="store_true",
-        help="accept that deleted rows and replaced chunks may come back",
-    )
-    rebuild.add_argument("--from-files", action="store_true", help="use data files in place of lost receipts")
-    dry_run(rebuild, "print the plan, change nothing")
-    single_writer(rebuild)
-    _catalog_command(rebuild, "maintain", "rebuild")
-    upgrade = described(commands, "upgrade", "raise the format version; older releases cannot read it then")
-    upgrade.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
-    dry_run(upgrade, "print the plan, change nothing")
-    single_writer(upgrade)
-    _catalog_command(upgrade, "maintain", "upgrade")
+def _pinning(parser: argparse.ArgumentParser) -> None:
+    _tag(parser)
+    _at(parser, "newest seal")
+    life = "how long the tag lives from now: 12h, 90d, … (default: until it is deleted)"
+    parser.add_argument("--time-retained", metavar="D", help=life)
 
 
-def _catalog_command(parser: argparse.ArgumentParser, module: str, function: str = "run", **defaults: Any) -> None:
-    snapshot(parser)
-    as_json(parser)
-    parser.set_defaults(run=command(f"catalog.{module}", function), **defaults)
+def _rename(parser: argparse.ArgumentParser) -> None:
+    _tag(parser, "OLD")
+    parser.add_argument("new_name", metavar="NEW", help="a name that no tag has")
 
 
-def _collecting(parser: argparse.ArgumentParser, module: str, function: str) -> None:
-    parser.add_argument(
-        "--grace", metavar="D", help="delete only objects older than this: 24h, 7d, … (default: the plan's grace)"
-    )
-    parser.add_argument(
-        "--unsafe", action="store_true", help="accept a shorter grace than the plan's: no writer may be active"
-    )
-    dry_run(parser, "list what would be deleted, change nothing")
-    single_writer(parser)
-    yes(parser)
-    _catalog_command(parser, module, function, interrupted="run the same command again to finish")
+def _savepoint(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", type=count, metavar="ID", help="the savepoint's number")
+
+
+def _log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=count, metavar="N", help="most revisions to list (default: all)")
+    parser.add_argument("--since", type=count, default=1, metavar="REV", help="this revision and later ones")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    _at(parser)
+    parser.add_argument("--files", action="store_true", help="list the data files too")
+
+
+def _table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", choices=("snapshots", "tags", "savepoints", "chunks", "files", "diff"))
+    parser.add_argument("--at", metavar="VERSION", help=f"of chunks, files and diff; {VERSIONS} (default: head)")
+    parser.add_argument("--since", metavar="VERSION", help="of diff: the first version")
+
+
+def _collecting(parser: argparse.ArgumentParser) -> None:
+    grace = "delete only objects older than this: 24h, 7d, … (default: the plan's grace)"
+    parser.add_argument("--grace", metavar="D", help=grace)
+    unsafe = "accept a shorter grace than the plan's: no writer may be active"
+    parser.add_argument("--unsafe", action="store_true", help=unsafe)
+
+
+def _expire(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--snapshot", metavar="URI", help="the snapshot's location; without a rule only tags end")
+    where.add_argument("--plan", metavar="NAME", help="a plan of the configuration: its location and retention")
+    parser.add_argument("--keep-last", type=count, metavar="N", help="keep the newest N sealed revisions")
+    parser.add_argument("--keep-for", metavar="D", help="keep what was sealed within this time: 12h, 30d, …")
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", metavar="VERSION", help=VERSIONS)
     parser.add_argument("--undelete", action="store_true", help="also if deleted rows come back")
     parser.add_argument("--discard-newer", action="store_true", help="also expire all newer revisions")
-    dry_run(parser, "print what would change, change nothing")
-    single_writer(parser)
-    yes(parser)
-    _catalog_command(parser, "rollback")
 
 
 def _tombstone(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--table", required=True, metavar="s.t", help="the table")
-    parser.add_argument(
-        "--where",
-        required=True,
-        metavar="PREDICATE",
-        help="""which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not""",
-    )
-    dry_run(parser, "list the files that may contain such rows, change nothing")
-    single_writer(parser)
-    yes(parser)
-    _catalog_command(parser, "tombstone")
+    which = """which rows: "level < 3 and (name = 'x' or name is null)"; = != < <= > >= in, is null, and, or, not"""
+    parser.add_argument("--where", required=True, metavar="PREDICATE", help=which)
 
 
 def _compact(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--table",
-        type=_tables,
-        default=[],
-        metavar="s.t,…",
-        help="compact only these tables, whole (default: what needs it)",
-    )
-    parser.add_argument(
-        "--chunk",
-        type=_chunks,
-        default=[],
-        metavar="N,…",
-        help="compact only these chunks, whole (default: those that need it)",
-    )
+    some = "compact only these tables, whole (default: what needs it)"
+    parser.add_argument("--table", type=tables, default=[], metavar="s.t,…", help=some)
+    some = "compact only these chunks, whole (default: those that need it)"
+    parser.add_argument("--chunk", type=chunks, default=[], metavar="N,…", help=some)
     parser.add_argument("--target-size", metavar="SIZE", help="size of a merged file (default: 256MB)")
-    parser.add_argument(
-        "--dedupe", choices=("primary_key",), default="", help="keep only the newest of the rows with one primary key"
-    )
-    dry_run(parser, "list what would be merged, change nothing")
-    single_writer(parser)
-    _catalog_command(parser, "compact", interrupted="run the same command again to resume")
+    dedupe = "keep only the newest of the rows with one primary key"
+    parser.add_argument("--dedupe", choices=("primary_key",), default="", help=dedupe)
 
 
-def _chunks(text: str) -> list[int]:
-    numbers = text.split(",")
-    if not all(number.isascii() and number.isdecimal() for number in numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of chunk ids such as 1,2")
-    return [int(number) for number in numbers]
+def _rebuild(parser: argparse.ArgumentParser) -> None:
+    accepted = "accept that deleted rows and replaced chunks may come back"
+    parser.add_argument("--accept-undeleted", action="store_true", help=accepted)
+    parser.add_argument("--from-files", action="store_true", help="use data files in place of lost receipts")
 
 
-def _tables(text: str) -> list[str]:
-    """Split at commas outside quotes."""
-    names = [name.strip() for name in _NAME.findall(text)]
-    if not names or "" in names:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as a,b")
-    return names
+def _upgrade(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", type=count, metavar="N", help="format version (default: the newest)")
 
 
-def _schemas(text: str) -> list[str]:
-    """Split as `_tables` does, and remove the quotes."""
-    names = _tables(text)
-    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]
+_GROUPS = {
+    "export": "create, list, verify and delete snapshots",
+    "tag": "name sealed revisions; a tagged revision stays readable",
+    "savepoint": "compact a snapshot and keep it under a number",
+    "catalog": "inspect and maintain a location's log and storage",
+}
+
+_COMMANDS = {
+    "export create": _Command(
+        "export.create:run", _JSON, "export a database, or resume an unfinished snapshot", create
+    ),
+    "export list": _Command("export.snapshots:list_", _JSON, "list the snapshots at or below a location", _list),
+    "export verify": _Command("export.snapshots:verify", _READS, "check a snapshot and name every fault", _verify),
+    "export delete": _Command(
+        "export.snapshots:delete", ("--yes", *_READS), "delete a snapshot and everything it wrote", _delete
+    ),
+    "export diff": _Command("export.snapshots:diff", _READS, "show what changed from one version to another", _diff),
+    "import": _Command(
+        "import_:run",
+        ("--dry-run", *_JSON),
+        "restore a snapshot into a database, or resume an interrupted import",
+        import_,
+    ),
+    "tag create": _Command(
+        "pins:create", _WRITES, "name a sealed revision; an equal tag that exists stays as it is", _pinning
+    ),
+    "tag list": _Command("pins:list_tags", _READS, "list the tags by commit time of the revisions that they name"),
+    "tag delete": _Command(
+        "pins:delete_tag", _ASKS, "delete a tag; garbage collection deletes what nothing else needs", _tag
+    ),
+    "tag rename": _Command("pins:rename", _WRITES, "give a tag another name; it lives as long as before", _rename),
+    "tag replace": _Command(
+        "pins:replace", _ASKS, "let a tag name another revision, or give it a new time to live", _pinning
+    ),
+    "tag exists": _Command("pins:exists", _READS, "print whether there is a tag; exit status 1 if not", _tag),
+    "savepoint create": _Command(
+        "catalog.compact:create_savepoint", _PLANS, "compact everything, leave deleted rows out, and keep the result"
+    ),
+    "savepoint list": _Command(
+        "pins:list_savepoints", _READS, "list the savepoints by commit time of the revisions that they keep"
+    ),
+    "savepoint delete": _Command(
+        "pins:delete_savepoint",
+        _ASKS,
+        "delete a savepoint; garbage collection deletes what nothing else needs",
+        _savepoint,
+    ),
+    "catalog log": _Command(
+        "catalog.log:run", _READS, "list revisions, newest first: what changed, when and by whom", _log
+    ),
+    "catalog show": _Command(
+        "catalog.show:show_state", _READS, "show a state: chunks, tables, tags, seals, and the size of the log", _show
+    ),
+    "catalog table": _Command(
+        "catalog.show:table", _READS, "show a metadata table, such as tags for Spark's $tags", _table
+    ),
+    "catalog checkpoint": _Command(
+        "catalog.maintain:checkpoint", _WRITES, "write a checkpoint of the newest state, to open it faster"
+    ),
+    "catalog gc": _Command(
+        "catalog.retention:gc", _ASKS, "delete objects that no sealed revision, tag or writer needs", _collecting
+    ),
+    "catalog prune": _Command(
+        "catalog.maintain:prune", _ASKS, "delete the oldest part of the log, which a checkpoint contains", _collecting
+    ),
+    "catalog expire": _Command(
+        "catalog.retention:expire",
+        tuple(option for option in _ASKS if option != "--snapshot"),
+        "expire old sealed revisions, and tags past their retention",
+        _expire,
+    ),
+    "catalog rollback": _Command(
+        "catalog.changes:rollback", _ASKS, "restore the data of an older version as the newest state", _rollback
+    ),
+    "catalog tombstone": _Command(
+        "catalog.changes:tombstone", _ASKS, "delete the rows of a predicate; older versions keep them", _tombstone
+    ),
+    "catalog compact": _Command(
+        "catalog.compact:run", _PLANS, "merge small files, and rewrite files without deleted rows", _compact
+    ),
+    "catalog rebuild": _Command(
+        "catalog.maintain:rebuild", _PLANS, "rebuild a lost or damaged log, and report what is lost", _rebuild
+    ),
+    "catalog upgrade": _Command(
+        "catalog.maintain:upgrade", _PLANS, "raise the format version; older releases cannot read it then", _upgrade
+    ),
+}

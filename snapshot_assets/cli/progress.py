@@ -6,18 +6,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+def _rows_and_bytes(outcome: Any) -> tuple[int, int]:
+    return outcome.rows, outcome.bytes
+
+
 @contextmanager
-def progress(doing: str, chunks: int) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on stderr; yield a function to call for each finished chunk, with its rows and bytes.
+def progress(
+    doing: str, chunks: int, outcomes: list[Any], sizes: Callable[[Any], tuple[int, int]] = _rows_and_bytes
+) -> Iterator[Callable[[Any], None]]:
+    """Show progress on stderr; yield a function to call with the outcome of each finished chunk.
 
     Args:
         doing: The activity, such as `exporting`.
         chunks: The number of chunks.
+        outcomes: The outcomes are added to it.
+        sizes: Returns the rows and bytes of an outcome.
     """
     bar = Progress(
         TextColumn(doing),
@@ -34,11 +43,13 @@ def progress(doing: str, chunks: int) -> Iterator[Callable[[int, int], None]]:
     with bar:
         task = bar.add_task(doing, total=chunks, rows=0, speed=0.0)
 
-        def advance(rows: int, size: int) -> None:
+        def note(outcome: Any) -> None:
+            rows, size = sizes(outcome)
             with lock:
+                outcomes.append(outcome)
                 totals["rows"] += rows
                 totals["bytes"] += size
                 speed = totals["bytes"] / (1 << 20) / max(time.monotonic() - started, 0.001)
                 bar.update(task, advance=1, rows=totals["rows"], speed=speed)
 
-        yield advance
+        yield note

@@ -1,11 +1,141 @@
-"""Rules about columns that all databases share: time indexes and the sequences of identity columns."""
+"""Rules about columns that all databases share: carriers, time indexes and the sequences of identity columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
-from snapshot_assets.errors import AmbiguousTimeIndexError, PlanError
-from snapshot_assets.format.relations import Sequence, Table, TableName
+import pyarrow as pa
+
+from snapshot_assets.errors import (
+    AmbiguousTimeIndexError,
+    CarrierError,
+    DatabaseError,
+    PlanError,
+    UnsupportedTypeError,
+)
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, Sequence, Table, TableName
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How a column of a DuckDB or Spark table travels.
+
+    Attributes:
+        arrow: The Arrow type of its values in the data files.
+        carrier: `text` if any part of it is text.
+        via: Type of the database that the column is cast to for export; None if no cast is needed.
+        json: Whether the cast value is converted to JSON text.
+    """
+
+    arrow: pa.DataType
+    carrier: Carrier
+    via: str | None = None
+    json: bool = False
+
+    def select(self, column: str) -> str:
+        """Return the SQL expression that yields the carried value of a quoted column."""
+        cast = column if self.via is None else f"CAST({column} AS {self.via})"
+        return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
+
+    def restore(self, column: str, type_text: str) -> str:
+        """Return the SQL expression that restores a column's value from its carried value."""
+        cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
+        return f"CAST({cast} AS {type_text})"
+
+
+Carry = Callable[[Carrier | None], Carried]
+"""Returns how a column's type travels under an override, or by default under None."""
+
+
+def recorded_carrier(column: Column, carry: Carry) -> Carried | None:
+    """Return how a column travels according to its document, or None if its type does not travel that way."""
+    for override in (None, Carrier.TEXT):
+        carried = carry(override)
+        if (carried.carrier, arrow_type_text(carried.arrow)) == (column.carrier, column.arrow_type):
+            return carried
+    return None
+
+
+def scanned_carrier(table: Table, column: Column, found: str | None, carry: Carry) -> Carried:
+    """Return how a scan carries a column: as its document records.
+
+    Args:
+        table: The column's table.
+        column: The column's document.
+        found: The column's type in the database now; None if the column is gone.
+        carry: See `Carry`.
+
+    Raises:
+        DatabaseError: The column is gone, has another type, or does not travel as the document records.
+    """
+    name = column_text(ColumnPath(table.table_name, column.name))
+    if found != column.type:
+        raise DatabaseError(
+            f"Column {name} was {column.type} when the schema was extracted and is now {found or 'gone'}."
+            " Export into a new snapshot.",
+            column=name,
+        )
+    carried = recorded_carrier(column, carry)
+    if carried is None:
+        raise DatabaseError(
+            f"Column {name} of type {found} is documented as {column.carrier.value} {column.arrow_type}, which is not"
+            " how this version carries it. Export into a new snapshot.",
+            column=name,
+        )
+    return carried
+
+
+def unsupported_type(name: str, column_type: str, part: str, reason: str) -> UnsupportedTypeError:
+    """Return the error for a column whose type no carrier holds exactly.
+
+    Args:
+        name: The column's name.
+        column_type: The column's type.
+        part: The type, inside the column's type or equal to it, that cannot be carried.
+        reason: Why it cannot.
+    """
+    return UnsupportedTypeError(
+        f"Column {name} of type {column_type} cannot be exported: {part}: {reason}. Select other tables, or a view"
+        " without the column.",
+        column=name,
+        type=column_type,
+    )
+
+
+def refused_carrier(name: str, column_type: str, wanted: Carrier, reason: str) -> PlanError:
+    """Return the error for a plan that wants a carrier that a column's type does not have."""
+    return PlanError(
+        f"The plan wants column {name} of type {column_type} carried as {wanted.value}, but {reason}. Leave the"
+        " override out.",
+        column=name,
+        type=column_type,
+    )
+
+
+def unfit_value(table: Table, column: Column, found: str) -> CarrierError:
+    """Return the error for a value that a native carrier cannot hold.
+
+    Args:
+        table: The column's table.
+        column: The column.
+        found: A description of the value, such as `an infinite time`.
+    """
+    name = column_text(ColumnPath(table.table_name, column.name))
+    key = name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+    return CarrierError(
+        f"Column {name} ({column.type}) holds {found}, which its native carrier {column.arrow_type} cannot hold."
+        f" Nothing of this chunk was exported. Write `carriers: {{{key}: text}}` in the plan, and every value of the"
+        " column travels as text.",
+        column=name,
+        type=column.type,
+        carrier=Carrier.NATIVE.value,
+    )
 
 
 def choose_time_index(

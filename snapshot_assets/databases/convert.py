@@ -207,20 +207,14 @@ class _Conversion:
 
     def _unsafe(self, table: Table, key: ForeignKey) -> str:
         """Return why rows of the source might violate a foreign key in the target; "" if they cannot."""
-        if any(_MANY_TEXTS.search(column.type) for column in self._texts(table, key)):
-            return "as texts, equal values of its columns may differ"
-        if match := _UNCHECKED.search(key.definition or ""):
-            return f"{self._source} has not checked it ({match.group()})"
-        if self._kind == "duckdb" and table.table_name == (key.referenced_schema, key.referenced_table):
-            return "DuckDB accepts no row that refers to itself, or to one that refers back"
-        return ""
-
-    def _texts(self, table: Table, key: ForeignKey) -> Iterator[Column]:
-        """Yield the columns on both sides of a foreign key that are carried as text."""
         referred = self._tables.get(TableName(key.referenced_schema, key.referenced_table))
         columns = [table.column(name) for name in key.columns]
         columns += [referred.column(name) for name in key.referenced_columns] if referred else []
-        yield from (column for column in columns if column.carrier is Carrier.TEXT)
+        if any(column.carrier is Carrier.TEXT and _MANY_TEXTS.search(column.type) for column in columns):
+            return "as texts, equal values of its columns may differ"
+        if match := _UNCHECKED.search(key.definition or ""):
+            return f"{self._source} has not checked it ({match.group()})"
+        return ""
 
     def _temporal(self, definition: str | None, what: str) -> bool:
         match = _TEMPORAL.search(definition or "")
@@ -245,12 +239,10 @@ def _change(column: Column, arrow_type: pa.DataType, type_text: str) -> str:
     """Return the form of a column's values in a less specific type; "" if the type is equivalent."""
     if type_text == "json":
         return "each value as JSON"
-    if type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type):
-        return "each value in its text form"
     plain = column.type.partition("(")[0].strip().lower()
-    if column.carrier is Carrier.TEXT:
-        return "each value in its text form"
-    if pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS:
+    becomes_text = type_text.lower() in _TEXTS and not pa.types.is_string(arrow_type)
+    was_text = column.carrier is Carrier.TEXT or (pa.types.is_string(arrow_type) and plain not in _PLAIN_STRINGS)
+    if becomes_text or was_text:
         return "each value in its text form"
     if pa.types.is_binary(arrow_type) and plain not in _PLAIN_BINARIES:
         return "each value in its binary form"

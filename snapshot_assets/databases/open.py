@@ -4,42 +4,60 @@ from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
-from snapshot_assets.databases.source import Database, DatabaseAddress, DatabaseModule
-from snapshot_assets.databases.target import Target, TargetModule
+import pyarrow as pa
+
+from snapshot_assets.databases.source import Database, DatabaseAddress
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
+from snapshot_assets.format.relations import DatabaseSchema
+
+_FORMS = {
+    "postgresql": "postgresql://user@host/database",
+    "duckdb": "duckdb:///absolute/path.duckdb",
+    "spark": "spark:catalog or spark:catalog.namespace",
+}
+_POSTGRESQL_DRIVER = ("adbc_driver_postgresql", "adbc_driver_manager")
+_EXTRA = "snapshot-assets[postgres]"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of database.
+class DatabaseModule(Protocol):
+    """What the package of a database offers.
 
     Attributes:
-        module: The module that opens it.
-        form: The form of its URI.
-        driver: Top-level package of an optional driver.
-        extra: The extra of this package that installs the driver.
+        ONE_WRITER: Whether only one connection at a time may write.
     """
 
-    module: str
-    form: str
-    driver: str | None = None
-    extra: str | None = None
+    ONE_WRITER: bool
 
+    def open(self, address: DatabaseAddress) -> Database:
+        """Connect for reading; see `open_database`."""
+        ...
 
-_PACKAGE = "snapshot_assets.databases"
-_POSTGRESQL = _Kind(
-    f"{_PACKAGE}.postgresql", "postgresql://user@host/database", "adbc_driver_postgresql", "snapshot-assets[postgres]"
-)
-_KINDS: dict[str, tuple[str, _Kind]] = {
-    "postgresql": ("postgresql", _POSTGRESQL),
-    "postgres": ("postgresql", _POSTGRESQL),
-    "duckdb": ("duckdb", _Kind(f"{_PACKAGE}.duckdb", "duckdb:///absolute/path.duckdb")),
-    "spark": ("spark", _Kind(f"{_PACKAGE}.spark", "spark:catalog or spark:catalog.namespace")),
-}
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
+    def open_target(self, address: DatabaseAddress) -> SqlTarget:
+        """Connect for writing; see `open_database`."""
+        ...
+
+    def default_alias(self, uri: str) -> str:
+        """Return a public name from the URI, without user or password."""
+        ...
+
+    def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+        """Return how to create a schema that comes from the same kind of database.
+
+        Args:
+            schema: What is restored; a selection may leave out tables that others refer to.
+            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
+                views. If not, they are listed in `lost`.
+        """
+        ...
+
+    def type_for(self, arrow_type: pa.DataType) -> str:
+        """Return the type for an Arrow type's values, for tables of another kind of database."""
+        ...
 
 
 def kind_of(uri: str) -> str:
@@ -48,7 +66,18 @@ def kind_of(uri: str) -> str:
     Raises:
         UnknownSourceError: The URI is of no known kind.
     """
-    return _entry(uri)[0]
+    match = _SCHEME.match(uri)
+    kind = match.group().lower() if match else ""
+    kind = "postgresql" if kind == "postgres" else kind
+    if kind not in _FORMS:
+        # The message must not quote the URI, which may contain a password.
+        scheme = f"{match.group()}:" if match else "no scheme"
+        raise UnknownSourceError(
+            f"A source or target must be an alias of the configuration or a database URI; found one with {scheme}."
+            f" Write one of: {', '.join(_FORMS.values())}.",
+            found=scheme,
+        )
+    return kind
 
 
 def default_alias(uri: str) -> str:
@@ -57,7 +86,7 @@ def default_alias(uri: str) -> str:
     Raises:
         UnknownSourceError: The URI is of no known kind, or has an invalid form.
     """
-    return _module(uri).default_alias(uri)
+    return database_module(uri).default_alias(uri)
 
 
 def open_database(address: DatabaseAddress) -> Database:
@@ -70,54 +99,35 @@ def open_database(address: DatabaseAddress) -> Database:
         DatabaseLockedError: Another process holds the database file.
         DatabaseError: The database does not exist, or it is damaged.
     """
-    return _module(address.uri).open(address)
+    return database_module(address.uri).open(address)
 
 
-def target_module(uri: str) -> TargetModule:
-    """Return the module for restores into a URI's kind of database.
+def database_module(uri: str) -> DatabaseModule:
+    """Return the package for a URI's kind of database.
 
     Raises:
         UnknownSourceError: The URI is of no known kind, or its driver is missing.
     """
-    return cast(TargetModule, _module(uri))
+    kind = kind_of(uri)
+    try:
+        return cast(DatabaseModule, importlib.import_module(f"snapshot_assets.databases.{kind}"))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _POSTGRESQL_DRIVER:
+            raise
+        raise UnknownSourceError(
+            f"{kind}: needs the Python package {missing!r}, which is not installed."
+            f" Install it with: pip install '{_EXTRA}'.",
+            missing=missing,
+            extra=_EXTRA,
+        ) from error
 
 
-def open_target(address: DatabaseAddress) -> Target:
+def open_target(address: DatabaseAddress) -> SqlTarget:
     """Connect to a database as the target of a restore.
 
     Raises:
         UnknownSourceError: See `open_database`.
         DatabaseError: See `open_database`.
     """
-    return target_module(address.uri).open_target(address)
-
-
-def _entry(uri: str) -> tuple[str, _Kind]:
-    match = _SCHEME.match(uri)
-    entry = _KINDS.get(match.group().lower()) if match else None
-    if entry is None:
-        # The message must not quote the URI, which may contain a password.
-        scheme = f"{match.group()}:" if match else "no scheme"
-        forms = ", ".join(dict.fromkeys(kind.form for _, kind in _KINDS.values()))
-        raise UnknownSourceError(
-            f"A source or target must be an alias of the configuration or a database URI; found one with {scheme}."
-            f" Write one of: {forms}.",
-            found=scheme,
-        )
-    return entry
-
-
-def _module(uri: str) -> DatabaseModule:
-    kind = _entry(uri)[1]
-    try:
-        return cast(DatabaseModule, importlib.import_module(kind.module))
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if kind.driver is None or missing not in (kind.driver, "adbc_driver_manager"):
-            raise
-        raise UnknownSourceError(
-            f"{kind.form.partition(':')[0]}: needs the Python package {missing!r}, which is not installed."
-            f" Install it with: pip install '{kind.extra}'.",
-            missing=missing,
-            extra=kind.extra,
-        ) from error
+    return database_module(address.uri).open_target(address)

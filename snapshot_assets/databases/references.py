@@ -56,14 +56,12 @@ def refusal(chunk: int, reference: Reference, *, with_children: bool) -> str:
         reference: The foreign key.
         with_children: Whether the database can delete them after the referencing rows, in the same transaction.
     """
-    start = f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to"
+    reason = "and DuckDB cannot delete them, not even together with the rows that refer to them"
+    remedy = "Restore into a new file"
     if with_children:
-        return (
-            f"{start} rows of {reference.parent} that would be deleted, from rows that are not replaced with them."
-            " Nothing was changed. Drop that foreign key, replace the chunk, and add the key again; or restore into an"
-            " empty database."
-        )
+        reason = "from rows that are not replaced with them"
+        remedy = "Drop that foreign key, replace the chunk, and add the key again; or restore into an empty database"
     return (
-        f"{start} rows of {reference.parent} that would be deleted, and DuckDB cannot delete them, not even together"
-        " with the rows that refer to them. Nothing was changed. Restore into a new file."
+        f"Chunk {chunk} cannot be replaced: foreign key {reference.name} of {reference.table} refers to rows of"
+        f" {reference.parent} that would be deleted, {reason}. Nothing was changed. {remedy}."
     )

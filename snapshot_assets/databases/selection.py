@@ -7,18 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import PlanError, UnknownRelationError
-from snapshot_assets.format.relations import Carrier, TableName
+from snapshot_assets.format.relations import TableName
 
 _NEAR = 3
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the known names most similar to `name`, best first, ignoring case.
-
-    Args:
-        name: A name that does not exist.
-        known: Names that exist.
-    """
+    """Return the known names most similar to `name`, best first, ignoring case."""
     by_folded: dict[str, list[str]] = {}
     for candidate in sorted(set(known)):
         by_folded.setdefault(candidate.casefold(), []).append(candidate)
@@ -70,10 +65,10 @@ def check_selection(
     for name, column in selection.time_columns.items():
         check_relation(name, schemas, relations)
         if column is not None:
-            check_column(name, column, relations[name], "time index")
+            _check_column(name, column, relations[name], "time index")
     for name, column in selection.carriers:
         check_relation(name, schemas, relations)
-        check_column(name, column, relations[name], "carrier")
+        _check_column(name, column, relations[name], "carrier")
 
 
 def check_relation(name: TableName, schemas: Collection[str], relations: Collection[TableName]) -> None:
@@ -102,18 +97,8 @@ def check_relation(name: TableName, schemas: Collection[str], relations: Collect
     )
 
 
-def check_column(name: TableName, column: str, columns: Collection[str], role: str) -> None:
-    """Refuse an override of a column that the table does not have.
-
-    Args:
-        name: The table.
-        column: The column in the plan.
-        columns: The table's columns.
-        role: The role that the plan gives the column, such as `time index`.
-
-    Raises:
-        PlanError: The table has no such column.
-    """
+def _check_column(name: TableName, column: str, columns: Collection[str], role: str) -> None:
+    """Refuse an override, such as the `time index`, of a column that the table does not have."""
     if column not in columns:
         raise PlanError(
             f"Table {str(name)!r} has no column {column!r}, which the plan names as its {role}."
@@ -131,18 +116,7 @@ def selects(selection: Selection, name: TableName) -> bool:
 
 
 def selected_schemas(selection: Selection, relations: Iterable[TableName], schemas: Iterable[str]) -> list[str]:
-    """Return the schemas that a selection exports, sorted.
-
-    Args:
-        selection: The selection.
-        relations: The selected tables and views.
-        schemas: Every schema of the database that is not the system's.
-    """
+    """Return the schemas, of all that are not the system's, that a selection with these tables exports; sorted."""
     if selection.tables:
         return sorted({name.schema for name in relations})
     return sorted(selection.schemas or schemas)
-
-
-def carrier_override(selection: Selection, name: TableName, column: str) -> Carrier | None:
-    """Return the carrier that the plan gives a column, or None for the default."""
-    return selection.carriers.get((name, column))

@@ -182,20 +182,3 @@ class Database(SchemaSource, Protocol):
         extract the schema, open another one with the token too.
         """
         ...
-
-
-class DatabaseModule(Protocol):
-    """What a database module offers for a source."""
-
-    def open(self, address: DatabaseAddress) -> Database:
-        """Connect.
-
-        Raises:
-            DatabaseUnavailableError: It cannot be reached.
-            DatabaseDeniedError: It refused the user or password.
-        """
-        ...
-
-    def default_alias(self, uri: str) -> str:
-        """Return a public name from the URI, without user or password."""
-        ...

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def identifier(name: str) -> str:
+def identifier(name: str, quote: str = '"') -> str:
     """Return a quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
+    return quote + name.replace(quote, quote * 2) + quote
+
+
+def identifiers(names: Sequence[str]) -> str:
+    """Return a list of quoted identifiers in parentheses."""
+    return f"({', '.join(map(identifier, names))})"
 
 
 def qualified(path: Sequence[str]) -> str:

@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
 
-from snapshot_assets.databases.ledger import (
-    FILES,
-    IMPORTS,
-    LEDGER,
-    insert_file,
-    insert_record,
-    is_file,
-    loaded_file,
-    not_renewable,
-    restore_record,
-    superseded,
-)
+from snapshot_assets.databases import ledger
 from snapshot_assets.databases.references import Reference, parents_first, refusal
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.sql import literal
-from snapshot_assets.databases.target import (
-    LEDGER_SCHEMA,
-    ExistingTable,
-    Load,
-    LoadedFile,
-    OtherType,
-    RestoreRecord,
-    Statement,
-)
+from snapshot_assets.databases.target import LEDGER_SCHEMA, Load, LoadedFile, RestoreRecord, RestoreTarget, Statement
 from snapshot_assets.errors import OtherImportError, RestoreError, SnapshotError, TransientError
 from snapshot_assets.format.relations import Table, TableName
 
 
-class SqlTarget(ABC):
-    """A target with transactions; see `Target`.
+class SqlTarget(RestoreTarget, ABC):
+    """A target with transactions, which a task opens, loads files into, and closes; see `RestoreTarget`.
 
     Attributes:
         deletes_parents: Whether a transaction that deletes referencing rows can then delete the referenced ones.
     """
 
-    kind: str
     deletes_parents = True
 
     @abstractmethod
@@ -65,71 +45,71 @@ class SqlTarget(ABC):
         """Insert batches into a table and return the number of rows."""
 
     @abstractmethod
-    def _qualified(self, name: TableName) -> str:
-        """Return a quoted table name."""
-
     def _own_rows(self, name: TableName) -> str:
         """Return the FROM item of a table, without the rows of tables that inherit from it."""
-        return self._qualified(name)
 
     @abstractmethod
     def _predicate(self, table: Table, rows: Rows) -> str:
         """Return the SQL predicate of some rows of a timed table."""
 
-    @abstractmethod
     def _lock(self, tables: Sequence[TableName] = ()) -> None:
         """Until the transaction ends, lock the ledger against other imports, and tables against all changes."""
+        return  # a database with one writer needs no locks
 
-    @abstractmethod
     def _lock_imports(self) -> None:
         """Until the transaction ends, keep other imports from starting; concurrent loads may go on."""
+        return
 
     @abstractmethod
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
         """Return all foreign keys in the target that refer to the tables."""
 
-    @abstractmethod
-    def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
-
-    @abstractmethod
-    def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type differs from that in the tables; see `Target`."""
-
     def imports(self) -> list[RestoreRecord]:
-        """Return the imports in the ledger, oldest first; see `Target`."""
+        """Return the imports in the ledger, oldest first; see `RestoreTarget`."""
         if not self._has_ledger():
             return []
-        rows = self._rows(f"SELECT * FROM {IMPORTS} ORDER BY number", "reading the ledger")
-        return [restore_record(row) for row in rows]
+        rows = self._rows(f"SELECT * FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
+        return [ledger.restore_record(row) for row in rows]
 
     def loaded(self, location_id: str) -> list[LoadedFile]:
-        """Return the files of a location in the ledger; see `Target`."""
+        """Return the files of a location in the ledger; see `RestoreTarget`."""
         if not self._has_ledger():
             return []
         rows = self._rows(
-            f"SELECT * FROM {FILES} WHERE location_id = {literal(location_id)} ORDER BY path, table_schema, table_name",
+            f"SELECT * FROM {ledger.FILES} WHERE location_id = {literal(location_id)} ORDER BY path",
             "reading the ledger",
         )
-        return [loaded_file(row) for row in rows]
+        return [ledger.loaded_file(row) for row in rows]
 
     def _has_ledger(self) -> bool:
         return TableName(LEDGER_SCHEMA, "files") in self.existing([TableName(LEDGER_SCHEMA, "files")])
 
     def begin(self, record: RestoreRecord, statements: Sequence[Statement], newest: str) -> RestoreRecord:
-        """Record an import and run its first statements; see `Target`."""
+        """Record an import and run its first statements; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
-            self._run(LEDGER)
+            self._run(ledger.LEDGER)
             earlier = [each for each in self.imports() if set(each.tables) & set(record.tables)]
             if earlier and earlier[-1].id != newest:
                 return earlier[-1]
             self._run(statements)
-            self._execute(insert_record(record), "recording the import")
+            self._execute(ledger.insert_record(record), "recording the import")
         return record
 
     def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Insert a file's rows and its ledger row in one transaction; see `Target`."""
+        """Insert a file's rows and its ledger row in one transaction.
+
+        Args:
+            file: The ledger row, except for `rows`, which is counted here.
+            table: The table in the target. Batches have its Arrow schema without generated columns.
+            batches: The rows; if they raise an error, the transaction is rolled back.
+
+        Returns:
+            Rows inserted; None if the ledger already holds the file, and then no batch is read.
+
+        Raises:
+            OtherImportError: The file's import is no longer the newest one into the table.
+        """
         with self._transaction():
             self._lock_imports()
             self._check_newest(file.table, file.import_id)
@@ -137,22 +117,29 @@ class SqlTarget(ABC):
 
     def _check_newest(self, table: TableName, import_id: str) -> None:
         """Refuse to load rows of an import into a table if a newer import may have replaced them."""
-        rows = self._rows(f"SELECT id, tables FROM {IMPORTS} ORDER BY number", "reading the ledger")
+        rows = self._rows(f"SELECT id, tables FROM {ledger.IMPORTS} ORDER BY number", "reading the ledger")
         newest = [row["id"] for row in rows if list(table) in json.loads(row["tables"])][-1:]
         if newest != [import_id]:
-            raise OtherImportError(superseded(table, import_id, *newest), table=str(table))
+            raise OtherImportError(ledger.superseded(table, import_id, *newest), table=str(table))
 
     def _load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
         # The ledger row comes first: a concurrent run that loads the same file waits here until this one ends.
         doing = f"recording {file.path} in the ledger"
-        if not self._rows(f"{insert_file(file, rows=0)} ON CONFLICT DO NOTHING RETURNING path", doing):
+        if not self._rows(f"{ledger.insert_file(file, rows=0)} ON CONFLICT DO NOTHING RETURNING path", doing):
             return None
         rows = self._insert(table, batches)
-        self._execute(f"UPDATE {FILES} SET rows = {rows} WHERE {is_file(file)}", doing)
+        self._execute(f"UPDATE {ledger.FILES} SET rows = {rows} WHERE {ledger.is_file(file)}", doing)
         return rows
 
     def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its current files, in one transaction; see `Target`."""
+        """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
+
+        Referencing rows are deleted before the referenced ones, and loaded after them.
+
+        Raises:
+            OtherImportError: The import is no longer the newest one into a table.
+            RestoreError: Rows that are not replaced refer to rows that would be deleted.
+        """
         by_table = {load.table.table_name: load for load in loads}
         total = 0
         with self._transaction():
@@ -180,7 +167,7 @@ class SqlTarget(ABC):
             f"deleting the rows of chunk {chunk} from {name}",
         )
         self._execute(
-            f"DELETE FROM {FILES} WHERE location_id = {literal(load.location_id)} AND chunk = {chunk}"
+            f"DELETE FROM {ledger.FILES} WHERE location_id = {literal(load.location_id)} AND chunk = {chunk}"
             f" AND table_schema = {literal(name.schema)} AND table_name = {literal(name.table)}",
             f"deleting chunk {chunk} from the ledger",
         )
@@ -208,30 +195,29 @@ class SqlTarget(ABC):
             if any((each.table, each.path) not in loaded for each in old):
                 if all(loaded.get((each.table, each.path)) == each for each in new):
                     return
-                raise RestoreError(not_renewable(old))
-            for file in old:
-                self._execute(f"DELETE FROM {FILES} WHERE {is_file(file)}", f"recording {file.path} in the ledger")
-            for file in new:
-                self._execute(insert_file(file, file.rows), f"recording {file.path} in the ledger")
+                raise RestoreError(ledger.not_renewable(old))
+            statements = [f"DELETE FROM {ledger.FILES} WHERE {ledger.is_file(file)}" for file in old]
+            for sql in (*statements, *(ledger.insert_file(file, file.rows) for file in new)):
+                self._execute(sql, "recording compacted files in the ledger")
 
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `Target`."""
+        """Run the last statements and mark the import as finished; see `RestoreTarget`."""
         with self._transaction():
             self._lock()
             if any(each.id == record.id and each.finished for each in self.imports()):
                 return
             self._run(statements)
             self._execute(
-                f"UPDATE {IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
+                f"UPDATE {ledger.IMPORTS} SET finished = true WHERE id = {literal(record.id)}", "finishing the import"
             )
 
     def count(self, table: Table, rows: Rows) -> int:
-        """Count a table's rows; see `Target`."""
+        """Count a table's rows; see `RestoreTarget`."""
         query = f"SELECT count(*) AS rows FROM {self._own_rows(table.table_name)}{self._where(table, rows)}"
         return int(self._rows(query, f"counting {table.table_name}")[0]["rows"])
 
     def forget(self) -> None:
-        """Drop the ledger; see `Target`."""
+        """Drop the ledger; see `RestoreTarget`."""
         if not self._has_ledger():
             return
         with self._transaction():
@@ -258,3 +244,55 @@ class SqlTarget(ABC):
             except SnapshotError as error:
                 message = f"{statement.makes} could not be made: {error} Nothing of this step was kept."
                 raise RestoreError(message, makes=statement.makes) from error
+
+
+class Feed:
+    """Batches as an Arrow stream in a driver's types; counts rows, and keeps an error that the batches raise.
+
+    Drivers replace an error of their input by one of their own: `errors` raises the original.
+
+    Args:
+        batches: Batches with at least the schema's columns.
+        schema: Columns and types of the stream; values are cast safely.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._error: BaseException | None = None
+        self.rows = 0
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream. Call it once."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._stream())
+
+    def portions(self, size: int) -> Iterator[pa.Table]:
+        """Yield the stream in tables of about `size` bytes, at least one batch each. Call it once."""
+        pending: list[pa.RecordBatch] = []
+        for batch in self._stream():
+            pending.append(batch)
+            if sum(each.nbytes for each in pending) >= size:
+                yield pa.Table.from_batches(pending)
+                pending = []
+        if pending:
+            yield pa.Table.from_batches(pending)
+
+    def _stream(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                columns = [batch.column(field.name).cast(field.type) for field in self._schema]
+                self.rows += batch.num_rows
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise the batches' own error instead of the driver's."""
+        try:
+            yield
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise

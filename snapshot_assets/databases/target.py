@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.databases.source import Rows
+from snapshot_assets.format.relations import Table, TableName
 
 LEDGER_SCHEMA = "snapshot_assets_ledger"
 """Schema of the ledger; snapshots have no tables in it."""
@@ -139,7 +139,7 @@ class LoadedFile:
 
 
 class RestoreTarget(Protocol):
-    """A target of a restore, except for the loading of rows. Closed after use.
+    """A target of a restore, except for the loading of rows; see `SqlTarget` for that. Closed after use.
 
     Every method may raise `DatabaseUnavailableError` (transient), `DatabaseDeniedError`, `DatabaseLockedError` or
     `DatabaseError`.
@@ -218,37 +218,6 @@ class RestoreTarget(Protocol):
         ...
 
 
-class Target(RestoreTarget, Protocol):
-    """A target of a restore with the loading of rows; a task opens it, loads files and closes it."""
-
-    def load(self, file: LoadedFile, table: Table, batches: Iterable[pa.RecordBatch]) -> int | None:
-        """Insert a file's rows and its ledger row in one transaction.
-
-        Args:
-            file: The ledger row, except for `rows`, which is counted here.
-            table: The table in the target. Batches have its Arrow schema without generated columns.
-            batches: The rows; if they raise an error, the transaction is rolled back.
-
-        Returns:
-            Rows inserted; None if the ledger already holds the file, and then no batch is read.
-
-        Raises:
-            OtherImportError: The file's import is no longer the newest one into the table.
-        """
-        ...
-
-    def replace(self, chunk: int, loads: Sequence[Load]) -> int:
-        """Delete a chunk's rows and load its current files, in one transaction; return the number of rows inserted.
-
-        Referencing rows are deleted before the referenced ones, and loaded after them.
-
-        Raises:
-            OtherImportError: The import is no longer the newest one into a table.
-            RestoreError: Rows that are not replaced refer to rows that would be deleted.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Load:
     """A replacement of one table's rows of a chunk.
@@ -266,31 +235,3 @@ class Load:
     table: Table
     rows: Rows
     files: Sequence[tuple[LoadedFile, Table, Iterable[pa.RecordBatch]]]
-
-
-class TargetModule(Protocol):
-    """What a database module that can be a target offers beside `DatabaseModule`.
-
-    Attributes:
-        ONE_WRITER: Whether only one connection at a time may write.
-    """
-
-    ONE_WRITER: bool
-
-    def open_target(self, address: DatabaseAddress) -> Target:
-        """Connect for writing; see `DatabaseModule.open`."""
-        ...
-
-    def define(self, schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-        """Return how to create a schema that comes from the same kind of database.
-
-        Args:
-            schema: What is restored; a selection may leave out tables that others refer to.
-            expressions: Whether to restore the SQL text of the snapshot: defaults, checks, generated columns and
-                views. If not, they are listed in `lost`.
-        """
-        ...
-
-    def type_for(self, arrow_type: pa.DataType) -> str:
-        """Return the type for an Arrow type's values, for tables of another kind of database."""
-        ...

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from snapshot_assets.databases.source import AllRows, Rows, TimelessRows
+from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Table
 
@@ -38,6 +39,8 @@ class TimeColumn(ABC):
     types: ClassVar[tuple[str, ...]]
     """Types that a time index may have."""
 
+    quote: ClassVar[str] = '"'
+
     name: str
     type: str
     zone: str
@@ -58,7 +61,7 @@ class TimeColumn(ABC):
                 table=str(table.table_name),
             )
         known_zone(zone)
-        return cls(cls._quoted(table.time_index), kind, zone)
+        return cls(identifier(table.time_index, cls.quote), kind, zone)
 
     @classmethod
     def predicate(cls, table: Table, rows: Rows) -> str:
@@ -98,12 +101,8 @@ class TimeColumn(ABC):
 
         A time outside Python's range is moved to the end of that range.
         """
-        return ", ".join(self._microseconds(self._instant(self._clamped(f"{end}({self.name})"))) for end in _ENDS)
-
-    @staticmethod
-    @abstractmethod
-    def _quoted(name: str) -> str:
-        """Return a quoted identifier."""
+        ends = (self._instant(self._clamped(f"{end}({self.name})")) for end in ("min", "max"))
+        return ", ".join(map(self._microseconds, ends))
 
     @property
     @abstractmethod
@@ -135,7 +134,28 @@ class TimeColumn(ABC):
         return f"CAST('{text}' AS {self.type})"
 
 
-_ENDS = ("min", "max")
+class TimedSource(ABC):
+    """The part of a source that asks for times; see `SchemaSource`."""
+
+    time_column: ClassVar[type[TimeColumn]]
+
+    @abstractmethod
+    def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
+        """Return the first row of a query of a table."""
+
+    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
+        """Count the rows with a finite time outside `[start, end)`."""
+        outside = self.time_column.of(table, zone).outside(start, end)
+        return int(self._first_row("count(*)", table, outside)[0])
+
+    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
+        """Return the least and greatest finite time over the timed tables, or None if there is no row."""
+        bounds: list[int | None] = []
+        for table in tables:
+            if table.time_index is not None:
+                column = self.time_column.of(table, zone)
+                bounds += self._first_row(column.bounds(), table, column.finite)
+        return time_range(bounds)
 
 
 def time_range(microseconds: Iterable[int | None]) -> tuple[datetime, datetime] | None:

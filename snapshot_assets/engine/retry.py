@@ -7,30 +7,12 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
-from snapshot_assets.errors import SnapshotError, TransientError
+from snapshot_assets.engine.jobs import Chunk, Outcome
+from snapshot_assets.errors import TransientError
 from snapshot_assets.format.scrub import scrub
 
 _LOG = logging.getLogger(__name__)
-
-
-class _Outcome(Protocol):
-    """Outcome of one chunk."""
-
-    @property
-    def chunk(self) -> int:
-        """The chunk's id."""
-        ...
-
-    @property
-    def error(self) -> SnapshotError | None:
-        """The error of a failed chunk; None if it succeeded."""
-        ...
-
-
-_T = TypeVar("_T")
-_O = TypeVar("_O", bound=_Outcome)
 
 
 @dataclass(frozen=True)
@@ -54,11 +36,11 @@ class RetryPolicy:
 
 
 def attempt_chunks(
-    chunks: Iterable[_T],
-    attempt: Callable[[Sequence[_T]], Iterable[tuple[_T, _O]]],
+    chunks: Iterable[Chunk],
+    attempt: Callable[[Sequence[Chunk]], Iterable[tuple[Chunk, Outcome]]],
     policy: RetryPolicy,
     stop: threading.Event,
-) -> list[_O]:
+) -> list[Outcome]:
     """Process chunks; those with a transient failure are retried by themselves.
 
     Args:
@@ -70,11 +52,11 @@ def attempt_chunks(
     Returns:
         The last outcome of each chunk; chunks without one were stopped before.
     """
-    outcomes: list[_O] = []
+    outcomes: list[Outcome] = []
     waits = policy.waits()
     todo = list(chunks)
     while todo and not stop.is_set():
-        again: list[_T] = []
+        again: list[Chunk] = []
         wait = next(waits, None)
         for chunk, outcome in attempt(todo):
             if isinstance(outcome.error, TransientError) and wait is not None:

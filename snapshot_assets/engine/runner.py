@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from snapshot_assets.engine.export.tasks import ChunkResult, Task, run_task, write_table
-from snapshot_assets.engine.session import prepare_session, spark_errors
+from snapshot_assets.engine.session import Session, prepare_session, spark_errors
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table
 
@@ -46,11 +47,12 @@ class SparkRunner:
     """Runs every task as one Spark task: the task itself opens the database, and rows never enter the JVM.
 
     Args:
-        spark: A session; prepared on first use.
+        session: Called when there is something to run.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = prepare_session(spark)
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._starting = threading.Lock()  # chunks are read in parallel, and only one thread may start Spark
 
     def map(self, function: Callable[[Item], Iterable[Result]], items: Sequence[Item]) -> Iterable[Result]:
         """Call a function with every item, as one Spark job with a task per item.
@@ -75,7 +77,9 @@ class SparkRunner:
                 for number in batch.column(0).to_pylist():
                     yield _as_batch(function(shared[number]))
 
-        return _collect(self.spark.range(0, len(items), 1, len(items)).mapInArrow(execute, _RESULT))
+        with self._starting:
+            spark = prepare_session(self._session())
+        return _collect(spark.range(0, len(items), 1, len(items)).mapInArrow(execute, _RESULT))
 
     def run(self, tasks: Sequence[Task]) -> Iterable[ChunkResult]:
         """Run tasks as one Spark job; see `Runner.run` and `map`."""
@@ -85,6 +89,8 @@ class SparkRunner:
         self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
     ) -> Iterable[ChunkResult]:
         """Write DataFrames as one chunk; each partition writes its own files. See `Runner.run_frames`."""
+        with self._starting:
+            prepare_session(self._session())
         for table, frame in frames:
             yield from _collect(frame.mapInArrow(_frame_writer(task, chunk, window, table), _RESULT))
 

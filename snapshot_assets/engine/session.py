@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.resources import as_file, files
@@ -29,10 +29,15 @@ from pyspark.sql import SparkSession
 from snapshot_assets.databases.spark.failures import error_text
 from snapshot_assets.errors import TaskFailedError, TaskLostError
 
+Session = Callable[[], SparkSession]
+"""Returns the Spark session, starting it on first use."""
+
+_TIME_ZONE = "spark.sql.session.timeZone"
+
 SPARK_CONFIG: dict[str, str] = {
     "spark.master": "local[*,4]",
     "spark.app.name": "snapshot_assets",
-    "spark.sql.session.timeZone": "UTC",
+    _TIME_ZONE: "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
@@ -64,7 +69,6 @@ def _logging() -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={path.resolve().as_uri()}"}
 
 
-_REQUIRED = {"spark.sql.session.timeZone": "UTC"}
 _prepared: WeakSet[SparkSession] = WeakSet()
 _preparing = threading.Lock()
 _starting = threading.Lock()
@@ -110,10 +114,8 @@ def prepare_session(spark: SparkSession) -> SparkSession:
     Raises:
         TaskFailedError: The session's time zone is not UTC, so timestamps would shift.
     """
-    for name, expected in _REQUIRED.items():
-        found = spark.conf.get(name)
-        if found != expected:
-            raise TaskFailedError(f"The Spark session has {name} = {found!r}; set it to {expected!r}.")
+    if (zone := spark.conf.get(_TIME_ZONE)) != "UTC":
+        raise TaskFailedError(f"The Spark session has {_TIME_ZONE} = {zone!r}; set it to 'UTC'.")
     return send_package(spark)
 
 

@@ -49,12 +49,21 @@ class TimeFilter:
             PlanError: The time column is carried as text, whose order is not that of times.
         """
         assert table.time_index is not None
-        instants = self._instants(batch.column(table.time_index), table)
-        kept = pc.is_valid(instants)
-        for bound, compare in ((self.start, pc.greater_equal), (self.end, pc.less)):
+        times = batch.column(table.time_index)
+        return batch.filter(self.overlapping(times, times, table))
+
+    def overlapping(self, first: pa.Array, last: pa.Array, table: Table) -> pa.BooleanArray:
+        """Return whether the times from each first to its last one overlap the range; null where they are unknown.
+
+        Raises:
+            PlanError: See `filter`.
+        """
+        first, last = self._instants(first, table), self._instants(last, table)
+        kept = pc.equal(first, first)
+        for bound, times, compare in ((self.start, last, pc.greater_equal), (self.end, first, pc.less)):
             if bound is not None:
-                kept = pc.and_(kept, compare(instants, pa.scalar(bound.astimezone(UTC), instants.type)))
-        return batch.filter(kept)
+                kept = pc.and_(kept, compare(times, pa.scalar(bound.astimezone(UTC), times.type)))
+        return kept
 
     def _instants(self, times: pa.Array, table: Table) -> pa.Array:
         """Return times as instants: a date is its midnight; a time without a zone is in the snapshot's zone."""

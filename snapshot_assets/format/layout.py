@@ -155,43 +155,33 @@ def check_data_path(path: str, chunk: int) -> str:
     Raises:
         UnsafePathError: It is any other path, such as one with `..`, a scheme or a backslash.
     """
-    match = _DATA_FILE.fullmatch(path)
-    if match is None or int(match[1]) != chunk:
-        raise _unsafe(path, f"data/{chunk}/<schema>.<table>-<attempt>-<part>.parquet")
-    return path
+    return _checked(path, _DATA_FILE, str(chunk), f"data/{chunk}/<schema>.<table>-<attempt>-<part>.parquet")
 
 
 def check_receipt_path(path: str, chunk: int) -> str:
     """Return `path` if it is a receipt of that chunk; see `check_data_path`."""
-    match = _RECEIPT.fullmatch(path)
-    if match is None or int(match[1]) != chunk:
-        raise _unsafe(path, f"data/{chunk}/chunk-<attempt>.json")
-    return path
+    return _checked(path, _RECEIPT, str(chunk), f"data/{chunk}/chunk-<attempt>.json")
 
 
 def check_schema_path(path: str) -> str:
     """Return `path` if it is a schema document's; see `check_data_path`."""
-    if _SCHEMA_FILE.fullmatch(path) is None:
-        raise _unsafe(path, "schema/<12 hex>/schemas.json, tables.json or views.json")
-    return path
+    return _checked(path, _SCHEMA_FILE, None, "schema/<12 hex>/schemas.json, tables.json or views.json")
 
 
 def check_tag_path(path: str, name: str) -> str:
     """Return `path` if it is the object of a tag of that name; see `check_data_path`."""
-    match = _TAG.fullmatch(path)
-    if match is None or match[1] != name:
-        raise _unsafe(path, "tag/tag-<name>-<8 hex>")
-    return path
+    return _checked(path, _TAG, name, "tag/tag-<name>-<8 hex>")
 
 
 def check_savepoint_path(path: str, number: int) -> str:
     """Return `path` if it is the object of the savepoint of that number; see `check_data_path`."""
-    match = _SAVEPOINT.fullmatch(path)
-    if match is None or match[1] != str(number):
-        raise _unsafe(path, "savepoint/savepoint-<id>-<8 hex>")
+    return _checked(path, _SAVEPOINT, str(number), "savepoint/savepoint-<id>-<8 hex>")
+
+
+def _checked(path: str, pattern: re.Pattern[str], owner: str | None, expected: str) -> str:
+    """Return `path` if it matches, and its first part is the owner's, if there is one."""
+    match = pattern.fullmatch(path)
+    if match is None or owner not in (None, match[1]):
+        shown = path if unquote(path) == path else f"{path} ({unquote(path)})"
+        raise UnsafePathError(f"Path {shown[:200]!r} does not follow the layout; expected {expected}.", path=path)
     return path
-
-
-def _unsafe(path: str, expected: str) -> UnsafePathError:
-    shown = path if unquote(path) == path else f"{path} ({unquote(path)})"
-    return UnsafePathError(f"Path {shown[:200]!r} does not follow the layout; expected {expected}.", path=path)

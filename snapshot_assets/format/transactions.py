@@ -1,6 +1,6 @@
 """Transactions as bytes: Protobuf followed by the SHA-256 of those bytes (FORMAT.md, section 6).
 
-This module registers with `format.codec` the values that need their own code: actions, data files and predicates.
+This module and `format.messages` register with `format.codec` the values that need their own code.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from typing import get_args
 
 from snapshot_assets.errors import TornObjectError, UnsupportedVersionError
 from snapshot_assets.format import actions as act
-from snapshot_assets.format import codec
+from snapshot_assets.format import codec, messages  # noqa: F401  messages registers codecs of files and predicates
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.codec import Codec
-from snapshot_assets.format.file_messages import decode_file, encode_file
-from snapshot_assets.format.predicate_messages import decode_predicate, encode_predicate
-from snapshot_assets.format.predicates import Predicate
 
 _DIGEST = 32
 _KINDS = {kind.__name__: kind for kind in get_args(act.Action)}
@@ -90,11 +87,9 @@ def _encode_tombstones(tombstones: Mapping[int, act.Tombstone]) -> list[pb.Older
     ]
 
 
-def _decode_tombstones(messages: list[pb.OlderTombstone]) -> dict[int, act.Tombstone]:
-    return {message.revision: codec.decode(act.Tombstone, message.tombstone) for message in messages}
+def _decode_tombstones(older: list[pb.OlderTombstone]) -> dict[int, act.Tombstone]:
+    return {message.revision: codec.decode(act.Tombstone, message.tombstone) for message in older}
 
 
 codec.register(act.Action, Codec(encode_action, decode_action))
-codec.register(act.AddFile, Codec(encode_file, decode_file))
-codec.register(Predicate, Codec(encode_predicate, decode_predicate))
 codec.register(Mapping[int, act.Tombstone], Codec(_encode_tombstones, _decode_tombstones))

@@ -8,6 +8,7 @@ so an id always means the same interval.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -84,8 +85,8 @@ def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Win
     return tuple(window_at(start, length, index, end=end) for index in range(1, count_windows(start, end, length) + 1))
 
 
-def closed_windows(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> tuple[Window, ...]:
-    """Return the windows of an unbounded range that ended at least `lag` before `now`.
+def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
+    """Return how many windows of an unbounded range ended at least `lag` before `now`; also the id of the last one.
 
     Args:
         start: First instant of the range; aware.
@@ -95,16 +96,6 @@ def closed_windows(start: datetime, length: timedelta, now: datetime, lag: timed
 
     Raises:
         PlanError: The length is not positive, the lag is negative, or there are more than `MAX_WINDOWS` windows.
-    """
-    count = closed_count(start, length, now, lag)
-    return tuple(window_at(start, length, index) for index in range(1, count + 1))
-
-
-def closed_count(start: datetime, length: timedelta, now: datetime, lag: timedelta) -> int:
-    """Return the number of windows that `closed_windows` returns; also the id of the last one.
-
-    Raises:
-        PlanError: As `closed_windows`.
     """
     _require_length(length)
     if lag < timedelta(0):
@@ -127,13 +118,15 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
     """
     _require_length(length)
     start = to_utc(start)
-    window = _arithmetic(start, length, index, None if end is None else to_utc(end)) if index >= 1 else None
-    if window is None:
-        raise PlanError(
-            f"there is no window {index}: windows of {duration_text(length)} are numbered from 1 at "
-            f"{time_text(start)}" + ("" if end is None else f" and the range ends at {time_text(end)}")
-        )
-    return window
+    with suppress(OverflowError):  # after the year 9999
+        first = start + (index - 1) * length
+        last = first + (length if end is None else min(length, to_utc(end) - first))
+        if index >= 1 and first < last:
+            return Window(index, first, last)
+    raise PlanError(
+        f"there is no window {index}: windows of {duration_text(length)} are numbered from 1 at {time_text(start)}"
+        + ("" if end is None else f" and the range ends at {time_text(end)}")
+    )
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
@@ -167,16 +160,6 @@ def merge_ranges(windows: Iterable[Window]) -> tuple[TimeRange, ...]:
         else:
             merged.append(window.range)
     return tuple(merged)
-
-
-def _arithmetic(start: datetime, length: timedelta, index: int, end: datetime | None) -> Window | None:
-    """Return the window with an id, or None if it starts at or after the end, or after the year 9999."""
-    try:
-        first = start + (index - 1) * length
-        last = first + (length if end is None else min(length, end - first))
-    except OverflowError:
-        return None
-    return Window(index, first, last) if first < last else None
 
 
 def _require_length(length: timedelta) -> None:

@@ -1,10 +1,12 @@
-"""Builds a plan's assets, checks, jobs and schedules, named after the plan. Nothing here connects."""
+"""Builds the Dagster definitions of a configuration: each plan's are named after it. Nothing here connects."""
 
 # Dagster reads the annotations of assets and checks, so they must not be postponed here.
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import dagster as dg
+from dagster_aws.s3 import S3Resource
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.totals import outside_text
@@ -17,9 +19,10 @@ from snapshot_assets.pipeline.io_manager import ChunkConfig, ChunkScans, as_fail
 from snapshot_assets.pipeline.jobs import plan_jobs, plan_schedules
 from snapshot_assets.pipeline.metadata import seal_metadata
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
-from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
+from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, Snapshots, snapshots_of, snapshots_resource
 from snapshot_assets.pipeline.restored import restored_asset, row_counts_checks
 from snapshot_assets.pipeline.tags import tag_asset, tag_job, tag_sensor
+from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 
 CODE_VERSION = "1"
@@ -29,54 +32,90 @@ POOL = "snapshots"
 """Concurrency pool of the assets that read the source."""
 
 
+_SETTINGS = tuple(
+    name
+    for name in (each.name for each in fields(Snapshots))
+    if not name.startswith("_") and name not in ("configuration", "run_id", "session", "s3")
+)
+
 AssetDecorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 
 
-def io_manager_key(plan: Plan) -> str:
-    """Return the resource key of a plan's IO manager."""
-    return f"{plan.name}_io_manager"
+def build_definitions(
+    configuration: Configuration,
+    *,
+    executor: dg.ExecutorDefinition | dg.Executor | None = None,
+    resources: Mapping[str, Any] | None = None,
+    s3: S3Resource | None = None,
+    **settings: Any,
+) -> dg.Definitions:
+    """Return the definitions of all plans of a configuration; nothing connects.
 
-
-def snapshot_assets(plan: Plan) -> list[dg.AssetsDefinition]:
-    """Return a plan's assets: `schema`, `chunks`, `untimed_tables`, `manifest`, `tag`, and `restored` for a target.
-
-    A plan without rows has neither `chunks` nor `untimed_tables`.
+    They need a Spark session under the resource key `pyspark`. If your project has one, or an executor, omit it here
+    and merge the definitions.
 
     Args:
-        plan: A plan with a start time.
+        configuration: Sources, storage options and plans.
+        executor: Runs the steps; by default the executor of the merged definitions, else Dagster's default.
+        resources: Further resources, such as `{"pyspark": spark_resource()}`.
+        s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
+        **settings: Further attributes of `Snapshots`.
 
     Raises:
-        PlanError: The plan's windows cannot be Dagster partitions; names the lengths that work.
+        PlanError: A plan's windows cannot be Dagster partitions.
+        TypeError: An argument is unknown.
+
+    Example:
+        .. code-block:: python
+
+            configuration = load_configuration("snapshots.yaml")
+            alone = build_definitions(
+                configuration,
+                executor=dg.in_process_executor,
+                resources={"pyspark": spark_resource(**{"spark.master": "local[8,4]"})},
+                s3=S3Resource(endpoint_url="https://minio.example.com"),
+            )
+            beside_others = dg.Definitions.merge(your_definitions, build_definitions(configuration))
     """
+    _check_names(settings)
+    shared = dg.Definitions(
+        resources={SNAPSHOTS: snapshots_resource(configuration, s3=s3, **settings), **(resources or {})},
+        executor=executor,
+    )
+    return dg.Definitions.merge(shared, *(_definitions_of(plan) for plan in configuration.plans))
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """Refuse unknown settings before a run starts."""
+    for name in settings:
+        if name == "spark":
+            remedy = "pass the Spark session as resources={'pyspark': spark_resource()}"
+        elif name not in _SETTINGS:
+            remedy = f"it has executor, resources, s3, {', '.join(_SETTINGS)}"
+        else:
+            continue
+        raise TypeError(f"build_definitions() has no argument {name!r}; {remedy}.")
+
+
+def _definitions_of(plan: Plan) -> dg.Definitions:
+    """Return all definitions of a plan except the resources `snapshots` and `pyspark`."""
     plan.require_dagster()
-    with accepting_unstable_parts():
-        restored = [restored_asset(plan, POOL)] if plan.target else []
-        data = [] if plan.schema_only else [_chunks(plan), _untimed_tables(plan)]
-        return [_schema(plan), *data, _manifest(plan), tag_asset(plan, POOL), *restored]
-
-
-def snapshot_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of a plan's assets."""
-    with accepting_unstable_parts():
-        on_chunks = [] if plan.schema_only else chunk_checks(plan, partitions_of(plan))
-        on_restored = row_counts_checks(plan) if plan.target and not plan.schema_only else []
-        return [*on_chunks, *manifest_checks(plan), *on_restored]
-
-
-def snapshot_definitions(plan: Plan) -> dg.Definitions:
-    """Return all definitions of a plan except the resources `snapshots` and `pyspark`.
-
-    Args:
-        plan: A plan with a start time.
-    """
     jobs, tagging = plan_jobs(plan), tag_job(plan)
+    with accepting_unstable_parts():
+        assets, checks = [_schema(plan), _manifest(plan), tag_asset(plan, POOL)], manifest_checks(plan)
+        if plan.target:
+            assets.append(restored_asset(plan, POOL))
+        if not plan.schema_only:
+            assets += [_chunks(plan), _untimed_tables(plan)]
+            checks += chunk_checks(plan, partitions_of(plan))
+            checks += row_counts_checks(plan) if plan.target else []
     return dg.Definitions(
-        assets=snapshot_assets(plan),
-        asset_checks=snapshot_checks(plan),
+        assets=assets,
+        asset_checks=checks,
         jobs=[*([] if plan.schema_only else [_chunks_job(plan)]), *jobs, tagging],
         schedules=plan_schedules(plan, jobs),
         sensors=[tag_sensor(plan, tagging)],
-        resources={io_manager_key(plan): snapshot_io_manager(plan.name)},
+        resources={f"{plan.name}_io_manager": snapshot_io_manager(plan.name)},
     )
 
 
@@ -114,7 +153,7 @@ def _chunk_asset(plan: Plan, name: str, **settings: Any) -> AssetDecorator:
         kinds={"pyspark", plan.format},
         required_resource_keys={SNAPSHOTS, SPARK},
         deps=[_key(plan, "schema")],
-        io_manager_key=io_manager_key(plan),
+        io_manager_key=f"{plan.name}_io_manager",
         metadata={"location": plan.to},
         **settings,
     )

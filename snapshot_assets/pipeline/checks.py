@@ -133,16 +133,7 @@ def partitioned_check(
     description: str,
     opened: Opened,
 ) -> dg.AssetChecksDefinition:
-    """Return a check that judges each window by itself.
-
-    Args:
-        plan: The plan of the windows.
-        asset: The checked asset.
-        partitions: The asset's partitions.
-        name: The check's name.
-        description: The check's description.
-        opened: Opens the judge of the chunks, for one run of the check.
-    """
+    """Return a check of an asset and its partitions that judges each window of a plan by itself."""
 
     @dg.asset_check(  # type: ignore[arg-type]  # Dagster accepts generators of evaluations; its stub does not
         asset=asset,

@@ -13,12 +13,11 @@ from snapshot_assets import errors
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.start_snapshot import RequestedRange
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.jobs import compact_config
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import Configuration
@@ -57,11 +56,11 @@ def run_plan(
     keys: Sequence[str],
     *,
     instance: dg.DagsterInstance,
-    requested: RequestedRange,
+    written: Plan,
     force: bool = False,
     replace: bool = False,
-    on_outcome: Callable[[Outcome], None] = lambda _: None,
-    on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None,
+    on_outcome: Callable[[Outcome], None],
+    on_skipped: Callable[[Sequence[TableName]], None],
 ) -> str:
     """Materialise a plan's assets, with their checks, in one run; returns the run's id.
 
@@ -70,7 +69,7 @@ def run_plan(
         plan: The plan, its range resolved.
         keys: Partition keys of the windows to export: one contiguous range in order, or empty.
         instance: The Dagster instance that records the run.
-        requested: The ends of the range as the user wrote them.
+        written: The plan as the user wrote it, which may omit its ends.
         force: Start a new snapshot.
         replace: Export completed windows again.
         on_outcome: Called with every chunk once it is committed.
@@ -82,13 +81,13 @@ def run_plan(
     definitions = _definitions(
         configuration,
         plan,
-        requested={plan.name: requested},
+        written={plan.name: written},
         force=frozenset({plan.name} if force else ()),
         on_outcome=on_outcome,
         on_skipped=on_skipped,
     )
-    config = {"ops": {f"{plan.name}__chunks": {"config": {"replace": replace}}}} if replace else {}
-    return _execute(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
+    config = {f"{plan.name}__chunks": {"config": {"replace": replace}}} if replace else {}
+    return _materialize(definitions, plan, _assets(plan, keys, replace), keys, instance, config)
 
 
 def run_restore(
@@ -98,23 +97,20 @@ def run_restore(
     *,
     instance: dg.DagsterInstance,
     restore_plan: RestorePlan,
-    on_loaded: Callable[[ChunkOutcome], None] = lambda _: None,
+    on_loaded: Callable[[ChunkOutcome], None],
 ) -> str:
-    """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id.
+    """Materialise a plan's asset `restored`, with its check, in one run; returns the run's id. See also `run_plan`.
 
     Args:
         configuration: The target and storage options.
         plan: A plan with a target, whose windows are those of the restored revision.
-        keys: Partition keys of the windows to restore: one contiguous range in order, or empty.
+        keys: Partition keys of the windows to restore.
         instance: The Dagster instance that records the run.
         restore_plan: The plan to execute.
         on_loaded: Called with every chunk once it is loaded.
-
-    Raises:
-        SnapshotError: The error of the run.
     """
     definitions = _definitions(configuration, plan, restores={plan.name: restore_plan}, on_loaded=on_loaded)
-    return _execute(definitions, plan, ["restored"], keys, instance, {})
+    return _materialize(definitions, plan, ["restored"], keys, instance, {})
 
 
 def run_compaction(
@@ -123,9 +119,9 @@ def run_compaction(
     compaction: CompactionPlan,
     *,
     instance: dg.DagsterInstance,
-    on_compacted: Callable[[Compacted], None] = lambda _: None,
+    on_compacted: Callable[[Compacted], None],
 ) -> str:
-    """Run a plan's job `<plan>_compact`; returns the run's id.
+    """Run a plan's job `<plan>_compact`; returns the run's id. See also `run_plan`.
 
     Args:
         configuration: The storage options.
@@ -133,18 +129,10 @@ def run_compaction(
         compaction: The plan that the job executes.
         instance: The Dagster instance that records the run.
         on_compacted: Called with every chunk once it is committed.
-
-    Raises:
-        SnapshotError: The error of the run.
     """
     definitions = _definitions(configuration, plan, compactions={plan.name: compaction}, on_compacted=on_compacted)
-    config = {"ops": {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}}
-    result = definitions.resolve_job_def(f"{plan.name}_compact").execute_in_process(
-        instance=instance, run_config=_QUIET | config, raise_on_error=False
-    )
-    if not result.success:
-        raise _failure(result)
-    return result.run_id
+    config = {f"{plan.name}_compact_files": {"config": compact_config(compaction.wanted)}}
+    return _execute(definitions.resolve_job_def(f"{plan.name}_compact"), instance, config)
 
 
 def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> dg.Definitions:
@@ -152,7 +140,7 @@ def _definitions(configuration: Configuration, plan: Plan, **settings: Any) -> d
     return build_definitions(alone, resources={SPARK: spark_resource()}, **settings)
 
 
-def _execute(
+def _materialize(
     definitions: dg.Definitions,
     plan: Plan,
     assets: Sequence[str],
@@ -160,13 +148,15 @@ def _execute(
     instance: dg.DagsterInstance,
     config: dict[str, Any],
 ) -> str:
-    result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=instance,
-        asset_selection=[dg.AssetKey([plan.name, name]) for name in assets],
-        tags={_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {},
-        run_config=_QUIET | config,
-        raise_on_error=False,
-    )
+    selection = [dg.AssetKey([plan.name, name]) for name in assets]
+    tags = {_RANGE_START: keys[0], _RANGE_END: keys[-1]} if keys else {}
+    job = definitions.resolve_implicit_global_asset_job_def()
+    return _execute(job, instance, config, asset_selection=selection, tags=tags)
+
+
+def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, ops: dict[str, Any], **run: Any) -> str:
+    """Execute a job with the run config of its ops; returns the run's id, or raises its error."""
+    result = job.execute_in_process(instance=instance, run_config=_QUIET | {"ops": ops}, raise_on_error=False, **run)
     if not result.success:
         raise _failure(result)
     return result.run_id
@@ -195,13 +185,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> SnapshotError:
 
 
 def _unforeseen(step: str | None, error: Any, run: str) -> SnapshotError:
-    """Return an error that no asset or check turned into a failure, without Dagster's errors around it.
-
-    Args:
-        step: Key of the failed step, or a name for what failed.
-        error: Dagster's `SerializableErrorInfo` of the error; may be None.
-        run: Id of the run.
-    """
+    """Return an error that no asset or check turned into a failure, without Dagster's errors around it."""
     while error is not None and error.cause is not None and error.cls_name in _WRAPPERS:
         error = error.cause
     name = error.cls_name or "" if error is not None else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import dagster as dg
@@ -17,7 +18,6 @@ from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, totals_of
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.units import duration_text, time_text
 
 _MOST_ROWS = 50
@@ -38,14 +38,7 @@ def chunk_metadata(outcome: Outcome, state: State) -> dict[str, Any]:
     if outcome.seconds:
         metadata["seconds"] = round(outcome.seconds, 3)
     if outcome.files:
-        metadata["files"] = file_table(outcome.files)
-    return metadata
-
-
-def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
-    """Return a table of the first 50 files."""
-    rows = [
-        dg.TableRecord(
+        metadata["files"] = first_rows(
             {
                 "path": file.path,
                 "table": f"{file.schema}.{file.table}",
@@ -53,10 +46,14 @@ def file_table(files: tuple[DataFile, ...]) -> dg.TableMetadataValue:
                 "bytes": file.bytes,
                 "sha256": file.sha256,
             }
+            for file in outcome.files
         )
-        for file in files[:_MOST_ROWS]
-    ]
-    return dg.MetadataValue.table(records=rows)
+    return metadata
+
+
+def first_rows(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
+    """Return a table of the first 50 rows."""
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in islice(rows, _MOST_ROWS)])
 
 
 def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
@@ -83,16 +80,18 @@ def seal_metadata(sealed: Sealed, state: State, uri: str) -> dict[str, Any]:
 
 def _outside_metadata(state: State) -> dict[str, Any]:
     """Return the rows of the source outside the range, by table; empty if there are none."""
-    rows = [dg.TableRecord(vars(each)) for each in rows_outside(state)[:_MOST_ROWS]]
-    return {"not_exported": outside_text(state), "rows_outside_by_table": dg.MetadataValue.table(rows)} if rows else {}
+    if not (tables := rows_outside(state)):
+        return {}
+    return {"not_exported": outside_text(state), "rows_outside_by_table": first_rows(map(vars, tables))}
 
 
 def fault_metadata(faults: list[Fault]) -> dict[str, Any]:
     """Return the metadata of a check: the number of faults, and the first 50."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
-        rows = [dg.TableRecord({"object": f.object, "kind": str(f.kind), "message": f.message}) for f in faults]
-        metadata["first_faults"] = dg.MetadataValue.table(records=rows[:_MOST_ROWS])
+        metadata["first_faults"] = first_rows(
+            {"object": fault.object, "kind": str(fault.kind), "message": fault.message} for fault in faults
+        )
     return metadata
 
 
@@ -116,25 +115,18 @@ def garbage_metadata(plan: GarbagePlan, *, dry_run: bool) -> dict[str, Any]:
     for reason in sorted({each.reason for each in plan.deleted}):
         metadata[f"{reason}_bytes"] = sum(each.bytes for each in plan.deleted if each.reason == reason)
     if plan.deleted:
-        rows = [
-            dg.TableRecord(
-                {
-                    "object": each.path,
-                    "bytes": each.bytes,
-                    "reason": each.reason,
-                    "since": time_text(each.since),
-                }
-            )
-            for each in plan.deleted[:_MOST_ROWS]
-        ]
-        metadata["garbage"] = dg.MetadataValue.table(records=rows)
+        metadata["garbage"] = first_rows(
+            {"object": each.path, "bytes": each.bytes, "reason": each.reason, "since": time_text(each.since)}
+            for each in plan.deleted
+        )
     return metadata
 
 
 def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
     """Return the metadata of a planned compaction."""
-    rows = [
-        dg.TableRecord(
+    metadata: dict[str, Any] = {"dry_run": True, "files_before": plan.files_before, "bytes_before": plan.bytes_before}
+    if plan.groups:
+        metadata["groups"] = first_rows(
             {
                 "chunk": group.chunk,
                 "table": str(group.table.table_name),
@@ -142,18 +134,16 @@ def plan_metadata(plan: CompactionPlan) -> dict[str, Any]:
                 "bytes": group.bytes,
                 "reasons": ", ".join(group.reasons),
             }
+            for group in plan.groups
         )
-        for group in plan.groups[:_MOST_ROWS]
-    ]
-    metadata = {"dry_run": True, "files_before": plan.files_before, "bytes_before": plan.bytes_before}
-    return metadata | ({"groups": dg.MetadataValue.table(records=rows)} if rows else {})
+    return metadata
 
 
 def compaction_metadata(outcomes: Sequence[Compacted]) -> dict[str, Any]:
     """Return the metadata of a compaction: sums, and the first 50 chunks."""
-    rows = [
-        dg.TableRecord({"chunk": each.chunk, "status": each.status, **totals_of([each])})
-        for each in outcomes[:_MOST_ROWS]
-    ]
     metadata: dict[str, Any] = {"dry_run": False, "chunk_count": len(outcomes), **totals_of(outcomes)}
-    return metadata | ({"chunks": dg.MetadataValue.table(records=rows)} if rows else {})
+    if outcomes:
+        metadata["chunks"] = first_rows(
+            {"chunk": each.chunk, "status": each.status, **totals_of([each])} for each in outcomes
+        )
+    return metadata

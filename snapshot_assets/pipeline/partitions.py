@@ -13,19 +13,14 @@ import dagster as dg
 
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format.units import duration_text, parse_time, time_text
-from snapshot_assets.format.windows import Window, closed_windows, plan_windows, window_holding
+from snapshot_assets.format.windows import Window, closed_count, plan_windows, window_at, window_holding
 from snapshot_assets.plan.plan import Plan
 
 _KEY_FORMAT = "%Y-%m-%dT%H:%M"
 _MINUTE, _HOUR, _DAY, _WEEK = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 _MINUTES = tuple(minutes for minutes in range(1, 60) if 60 % minutes == 0)
 _HOURS = tuple(hours for hours in range(1, 24) if 24 % hours == 0)
-CRON_LENGTHS = (
-    *(minutes * _MINUTE for minutes in _MINUTES),
-    *(hours * _HOUR for hours in _HOURS),
-    _DAY,
-    _WEEK,
-)
+CRON_LENGTHS = (*(n * _MINUTE for n in _MINUTES), *(n * _HOUR for n in _HOURS), _DAY, _WEEK)
 """Window lengths that a cron schedule repeats exactly, from any start on a whole minute."""
 
 # croniter treats the timestamp 0 as missing and drops a window at the Unix epoch, also for earlier starts.
@@ -46,7 +41,8 @@ def windows_of(plan: Plan, now: datetime | None = None) -> tuple[Window, ...]:
     if plan.start_time is None:
         return ()
     if plan.end_time is None:
-        return closed_windows(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
+        closed = closed_count(plan.start_time, plan.chunk_time_window, now or datetime.now(UTC), plan.lag)
+        return tuple(window_at(plan.start_time, plan.chunk_time_window, index) for index in range(1, closed + 1))
     return plan_windows(plan.start_time, plan.end_time, plan.chunk_time_window)
 
 
@@ -76,12 +72,7 @@ def partitions_of(plan: Plan, now: datetime | None = None) -> dg.PartitionsDefin
 
 
 def cron_of(start: datetime, length: timedelta) -> str | None:
-    """Return the cron schedule in UTC with ticks exactly `length` apart from `start` on; None if there is none.
-
-    Args:
-        start: First tick; UTC.
-        length: Interval of ticks.
-    """
+    """Return the cron schedule in UTC with ticks exactly `length` apart from `start` on; None if there is none."""
     if start.second or start.microsecond or start <= _EPOCH or length not in CRON_LENGTHS:
         return None
     if length < _HOUR:
@@ -114,7 +105,7 @@ def window_of(plan: Plan, key: str) -> Window:
     except PlanError:
         window = None  # refused below, with a message about keys
     if window is None or key_of(window) != key:
-        first = key_of(window_holding(start, plan.chunk_time_window, start))
+        first = key_of(window_at(start, plan.chunk_time_window, 1))
         raise PlanError(
             f"plan {plan.name!r} has no partition {key!r}; a key is the start of a window in UTC: the first is "
             f"{first!r}, and another follows every {duration_text(plan.chunk_time_window)}"

@@ -6,8 +6,7 @@ The configuration is a Python object, not Dagster config, so that its secrets ap
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,25 +14,24 @@ from typing import Any
 import dagster as dg
 from dagster_aws.s3 import S3Resource
 from dagster_pyspark import LazyPySparkResource
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import Sealed
+from snapshot_assets.databases.open import kind_of
+from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.engine.compact.plan import CompactionPlan
 from snapshot_assets.engine.compact.run import Compacted, CompactRun
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun, OpenExport
-from snapshot_assets.engine.export.start_snapshot import RequestedRange
-from snapshot_assets.engine.export.tasks import ChunkResult, Task
 from snapshot_assets.engine.restore.loader import ChunkOutcome
 from snapshot_assets.engine.restore.plan import RestorePlan
 from snapshot_assets.engine.restore.run import RestoreRun
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.runner import SparkRunner
-from snapshot_assets.engine.session import session_config, worker_python_chosen
+from snapshot_assets.engine.session import Session, is_local, session_config, worker_python_chosen
 from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import Table, TableName
-from snapshot_assets.pipeline.local_files import refuse_local_files
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.plan.plan import Plan
 from snapshot_assets.storage.base import ObjectStore
@@ -48,41 +46,6 @@ SPARK = "pyspark"
 """Resource key of the Spark session, as in dagster-pyspark's examples."""
 
 
-class LazyRunner:
-    """Starts Spark on first use.
-
-    Args:
-        session: Returns the session.
-    """
-
-    def __init__(self, session: Callable[[], SparkSession]) -> None:
-        self._session = session
-        self._runner: SparkRunner | None = None
-        self._lock = threading.Lock()
-
-    def started(self) -> SparkRunner:
-        """Return the runner, starting Spark on first use."""
-        # Chunks are read in parallel: if two threads prepare a session, both send it this package, which fails.
-        with self._lock:
-            if self._runner is None:
-                self._runner = SparkRunner(self._session())
-            return self._runner
-
-    def map(self, function: Callable[[Any], Iterable[Any]], items: Sequence[Any]) -> Iterable[Any]:
-        """Call a function with every item in Spark; see `SparkRunner.map`."""
-        return self.started().map(function, items) if items else ()
-
-    def run(self, tasks: Sequence[Task]) -> Iterator[ChunkResult]:
-        """Run tasks in Spark; see `Runner.run`."""
-        yield from self.started().run(tasks)
-
-    def run_frames(
-        self, task: Task, chunk: int, window: str, frames: Sequence[tuple[Table, DataFrame]]
-    ) -> Iterator[ChunkResult]:
-        """Write DataFrames in Spark; see `Runner.run_frames`."""
-        yield from self.started().run_frames(task, chunk, window, frames)
-
-
 @dataclass
 class Snapshots:
     """Opens locations and sources for the assets of one Dagster run.
@@ -92,7 +55,7 @@ class Snapshots:
         run_id: The Dagster run.
         session: Returns the Spark session.
         s3: Endpoint and credentials of `s3://` locations without storage options in the configuration.
-        requested: By plan name, the ends of the range as the user wrote them, if they differ from the plan's.
+        written: By plan name, the plan as the user wrote it, if its range was not resolved there.
         force: Names of plans that start a new snapshot.
         on_outcome: Called with every chunk once it is committed.
         on_skipped: Called with the tables that are not exported because they have no time index, if any.
@@ -105,9 +68,9 @@ class Snapshots:
 
     configuration: Configuration
     run_id: str
-    session: Callable[[], SparkSession]
+    session: Session
     s3: S3Resource | None = None
-    requested: dict[str, RequestedRange] = field(default_factory=dict)
+    written: dict[str, Plan] = field(default_factory=dict)
     force: frozenset[str] = frozenset()
     on_outcome: Callable[[Outcome], None] = lambda _: None
     on_skipped: Callable[[Sequence[TableName]], None] = lambda _: None
@@ -125,33 +88,31 @@ class Snapshots:
         return self.configuration.plan(name)
 
     def store(self, name: str) -> ObjectStore:
-        """Return the store of a plan's location."""
-        return plan_store(self.configuration, self.plan(name), self.s3)
+        """Return the store of a plan's location, with the configured storage options, else those of the S3 resource."""
+        plan = self.plan(name)
+        if self.s3 is not None and self.configuration.store_options(plan) is None and plan.to.startswith("s3://"):
+            return open_store(parse_location(plan.to), options_of(self.s3))
+        return self.configuration.store(plan)
 
     def export_run(self, name: str) -> ExportRun:
         """Return the export run of a plan; nothing is opened."""
         plan = self.plan(name)
         address = self.configuration.source(plan.source)
-        refuse_local_files(plan, address, self._master)
+        _refuse_local_files(plan, address, self._master)
         return ExportRun(
             plan=plan,
             address=address,
             store=self.store(name),
-            runner=LazyRunner(self.session),
+            runner=SparkRunner(self.session),
             run_id=self.run_id,
             session=self.session,
             most_parts=max(2, os.cpu_count() or 1),
-            requested=self.requested.get(name),
+            written=self.written.get(name),
             force=name in self.force and name not in self._exports,
         )
 
     def open_export(self, name: str, catalog: Catalog | None = None) -> OpenExport:
-        """Return the plan's open export, which all assets of this Dagster run share.
-
-        Args:
-            name: The plan's name.
-            catalog: See `ExportRun.open`.
-        """
+        """Return the plan's open export, which all assets of this Dagster run share; see `ExportRun.open`."""
         if name not in self._exports:
             self._exports[name] = self._resources.enter_context(self.export_run(name).open(catalog))
         return self._exports[name]
@@ -167,12 +128,12 @@ class Snapshots:
             if plan.target is None:
                 raise PlanError(f"plan {name!r} has no target to restore into; write one", plan=name)
             address = self.configuration.source(plan.target)
-            refuse_local_files(plan, address, self._master)
+            _refuse_local_files(plan, address, self._master)
             planned = self.restores.get(name)
             self._restore_runs[name] = RestoreRun(
                 store=self.store(name),
                 address=address,
-                runner=LazyRunner(self.session),
+                runner=SparkRunner(self.session),
                 parallelism=plan.parallelism,
                 slots=max(2, os.cpu_count() or 1),
                 settings=planned.settings if planned else RestoreSettings(),
@@ -182,15 +143,10 @@ class Snapshots:
         return self._restore_runs[name]
 
     def compact_run(self, name: str, catalog: Catalog) -> CompactRun:
-        """Return a compaction of a plan's location; Spark starts when there is something to merge.
-
-        Args:
-            name: The plan's name.
-            catalog: The plan's location, opened for writing.
-        """
+        """Return a compaction of a plan's location, opened for writing; Spark starts only to merge files."""
         plan = self.plan(name)
-        refuse_local_files(plan, None, self._master)
-        return CompactRun(catalog, LazyRunner(self.session), self.run_id, plan.parallelism)
+        _refuse_local_files(plan, None, self._master)
+        return CompactRun(catalog, SparkRunner(self.session), self.run_id, plan.parallelism)
 
     def _master(self) -> str:
         return self.master or self.session().conf.get("spark.master", "") or ""
@@ -201,17 +157,24 @@ class Snapshots:
         self._resources.close()
 
 
+def _refuse_local_files(plan: Plan, database: DatabaseAddress | None, master: Callable[[], str]) -> None:
+    """Refuse a plan whose location or database is a file of this machine, if Spark's tasks may run on others."""
+    files = [f"its location {plan.to}"] if plan.to.lower().startswith("file:") else []
+    if database is not None and kind_of(database.uri) == "duckdb":
+        files.append(f"its source {database.alias!r}, a DuckDB file,")
+    if not files or is_local(found := master()):
+        return
+    raise PlanError(
+        f"plan {plan.name!r}: {' and '.join(files)} can be on one machine only, and Spark's master is {found!r}, whose "
+        "tasks run on others. Use object storage (s3, gs, azblob, oss) and a database server, or a local master.",
+        master=found,
+    )
+
+
 def snapshots_of(context: Any) -> Snapshots:
     """Return the resource from the context of an asset, a check, an input or an output that requires it."""
     snapshots: Snapshots = getattr(context.resources, SNAPSHOTS)
     return snapshots
-
-
-def plan_store(configuration: Configuration, plan: Plan, s3: S3Resource | None = None) -> ObjectStore:
-    """Return the store of a plan's location, with the configured storage options, else those of an S3 resource."""
-    if s3 is not None and configuration.store_options(plan) is None and plan.to.startswith("s3://"):
-        return open_store(parse_location(plan.to), options_of(s3))
-    return configuration.store(plan)
 
 
 def options_of(s3: S3Resource) -> StoreOptions:
@@ -244,7 +207,7 @@ def options_of(s3: S3Resource) -> StoreOptions:
     )
 
 
-class SparkResource(LazyPySparkResource):
+class _SparkResource(LazyPySparkResource):
     """A Spark session that starts on first use, and whose workers run `engine.session.worker_python`."""
 
     def _init_session(self) -> None:
@@ -258,19 +221,13 @@ def spark_resource(**config: str) -> LazyPySparkResource:
     Args:
         **config: Settings that override `SPARK_CONFIG`, such as `{"spark.master": "local[2]"}`.
     """
-    return SparkResource(spark_config=session_config(config))
+    return _SparkResource(spark_config=session_config(config))
 
 
 def snapshots_resource(
     configuration: Configuration, *, s3: S3Resource | None = None, **settings: Any
 ) -> dg.ResourceDefinition:
-    """Return the resource that the assets of `configuration`'s plans need.
-
-    Args:
-        configuration: Sources, storage options and plans.
-        s3: See `Snapshots`.
-        **settings: Further attributes of `Snapshots`.
-    """
+    """Return the resource that a configuration's assets need; the settings are attributes of `Snapshots`."""
 
     @dg.resource(required_resource_keys={SPARK}, description="Locations and sources of the snapshot plans.")
     @contextmanager

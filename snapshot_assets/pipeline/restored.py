@@ -18,11 +18,10 @@ from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.pipeline.checks import Judge, partitioned_check
 from snapshot_assets.pipeline.io_manager import as_failure
+from snapshot_assets.pipeline.metadata import first_rows
 from snapshot_assets.pipeline.partitions import partitions_of, window_of
 from snapshot_assets.pipeline.resources import SNAPSHOTS, SPARK, snapshots_of
 from snapshot_assets.plan.plan import Plan
-
-_MOST_ROWS = 50
 
 
 class RestoreConfig(dg.Config):
@@ -48,12 +47,7 @@ class RestoreConfig(dg.Config):
 
 
 def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
-    """Return the asset `restored` of a plan that has a target.
-
-    Args:
-        plan: The plan.
-        pool: Concurrency pool of the plan's assets.
-    """
+    """Return the asset `restored` of a plan that has a target, in a concurrency pool."""
 
     @dg.asset(
         key=dg.AssetKey([plan.name, "restored"]),
@@ -68,31 +62,37 @@ def restored_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         description=f"The newest sealed snapshot of `{plan.to}` in the plan's target, each row exactly once.",
     )
     def restored(context: dg.AssetExecutionContext, config: RestoreConfig) -> dg.MaterializeResult[None]:
-        run = snapshots_of(context).restore_run(plan.name)
-        run.settings = config.over(run.settings)
-        keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
         done: dict[str, dict[str, Any]] = {}
         try:
-            # No window has the tables without a time index, so chunk 0 is loaded with any window.
-            restore_plan = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
-            if not config.replace:
-                run.check_rows(restore_plan)
-            for outcome in run.restore():
-                snapshots_of(context).on_loaded(outcome)
-                if outcome.chunk in keys and outcome.error is None:
-                    done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
-            finished = run.finish()
+            _restore(context, plan, config, done)
         except SnapshotError as error:
             for key, metadata in done.items():  # Dagster records none of a run that fails
                 context.log_event(dg.AssetMaterialization(context.asset_key, metadata=metadata, partition=key))
             raise as_failure(error) from error
         for key, metadata in done.items():
             context.add_asset_metadata(metadata, partition_key=key)
-        progress = "finished" if finished else "other windows are still to be loaded"
-        context.log.info(f"Revision {restore_plan.state.revision}: {progress}.")
         return dg.MaterializeResult()
 
     return restored
+
+
+def _restore(
+    context: dg.AssetExecutionContext, plan: Plan, config: RestoreConfig, done: dict[str, dict[str, Any]]
+) -> None:
+    """Restore the windows of a run's partitions, and add the metadata of each that is loaded to `done`."""
+    run = snapshots_of(context).restore_run(plan.name)
+    run.settings = config.over(run.settings)
+    keys = {} if plan.schema_only else {window_of(plan, key).id: key for key in context.partition_keys}
+    # No window has the tables without a time index, so chunk 0 is loaded with any window.
+    restore_plan = run.begin([UNTIMED_CHUNK, *keys], list(keys) if config.replace else ())
+    if not config.replace:
+        run.check_rows(restore_plan)
+    for outcome in run.restore():
+        snapshots_of(context).on_loaded(outcome)
+        if outcome.chunk in keys and outcome.error is None:
+            done[keys[outcome.chunk]] = _metadata(outcome, restore_plan)
+    progress = "finished" if run.finish() else "other windows are still to be loaded"
+    context.log.info(f"Revision {restore_plan.state.revision}: {progress}.")
 
 
 def _metadata(outcome: ChunkOutcome, plan: RestorePlan) -> dict[str, Any]:
@@ -114,14 +114,7 @@ def row_counts_checks(plan: Plan) -> list[dg.AssetChecksDefinition]:
     `row_counts` counts each window; `untimed_row_counts` counts rows that lie in no window.
     """
     asset = dg.AssetKey([plan.name, "restored"])
-    description = "The target has as many rows of the window as the manifest, table by table."
-    return [
-        partitioned_check(plan, asset, partitions_of(plan), "row_counts", description, _counting),
-        _untimed_check(plan, asset),
-    ]
 
-
-def _untimed_check(plan: Plan, asset: dg.AssetKey) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset,
         name="untimed_row_counts",
@@ -133,7 +126,9 @@ def _untimed_check(plan: Plan, asset: dg.AssetKey) -> dg.AssetChecksDefinition:
             passed, metadata = judge(UNTIMED_CHUNK)
         return dg.AssetCheckResult(passed=passed, metadata=metadata)
 
-    return untimed_row_counts
+    description = "The target has as many rows of the window as the manifest, table by table."
+    timed = partitioned_check(plan, asset, partitions_of(plan), "row_counts", description, _counting)
+    return [timed, untimed_row_counts]
 
 
 @contextmanager
@@ -158,9 +153,8 @@ def _counting(context: dg.AssetCheckExecutionContext, plan: Plan) -> Iterator[Ju
 def _difference_metadata(different: dict[TableName, tuple[int, int]]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"tables_that_differ": len(different)}
     if different:
-        records = [
-            dg.TableRecord({"table": str(name), "expected": expected, "found": found})
+        metadata["differences"] = first_rows(
+            {"table": str(name), "expected": expected, "found": found}
             for name, (expected, found) in sorted(different.items())
-        ]
-        metadata["differences"] = dg.MetadataValue.table(records=records[:_MOST_ROWS])
+        )
     return metadata

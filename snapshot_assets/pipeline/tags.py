@@ -32,35 +32,25 @@ class TagConfig(dg.Config):
     automatic: bool = Field(default=False, description=_RULE)
 
 
-def tag_partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
+def _partitions(plan: Plan) -> dg.DynamicPartitionsDefinition:
     """Return the partitions of a plan's tags: their names."""
-    return dg.DynamicPartitionsDefinition(name=_partitions_name(plan))
+    return dg.DynamicPartitionsDefinition(name=f"{plan.name}_tags")
 
 
-def _partitions_name(plan: Plan) -> str:
-    return f"{plan.name}_tags"
-
-
-def tag_key(plan: Plan) -> dg.AssetKey:
-    """Return the key of a plan's asset `tag`."""
+def _key(plan: Plan) -> dg.AssetKey:
     return dg.AssetKey([plan.name, "tag"])
 
 
 def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
-    """Return the asset `tag`: materialising a partition pins a sealed revision under its name.
-
-    Args:
-        plan: The plan.
-        pool: Concurrency pool of its assets.
-    """
+    """Return the asset `tag`, in a pool: materialising a partition pins a sealed revision under its name."""
 
     @dg.asset(
-        key=tag_key(plan),
+        key=_key(plan),
         group_name=plan.name,
         kinds={"json"},
         required_resource_keys={SNAPSHOTS},
         deps=[dg.AssetKey([plan.name, "manifest"])],
-        partitions_def=tag_partitions(plan),
+        partitions_def=_partitions(plan),
         backfill_policy=dg.BackfillPolicy.multi_run(1),
         pool=pool,
         description=f"Names for sealed revisions of `{plan.to}`, which stay readable for as long as a tag names them.",
@@ -73,7 +63,7 @@ def tag_asset(plan: Plan, pool: str) -> dg.AssetsDefinition:
         except SnapshotError as error:
             raise as_failure(error) from error
         fact = revision_summaries(catalog.state)[known.tag.revision]
-        return dg.MaterializeResult(metadata=tag_metadata(plan, known, fact, store.uri))
+        return dg.MaterializeResult(metadata=_metadata(plan, known, fact, store.uri))
 
     return tag
 
@@ -88,15 +78,8 @@ def _create(catalog: Catalog, name: str, config: TagConfig) -> TagState:
     return create_tag(catalog, name, revision, ttl, automatic=config.automatic).known
 
 
-def tag_metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
-    """Return the metadata that links a tag to its snapshot in Dagster's UI; columns of `$tags` keep their names.
-
-    Args:
-        plan: The plan.
-        known: The tag.
-        fact: Summary of its revision.
-        uri: The location.
-    """
+def _metadata(plan: Plan, known: TagState, fact: RevisionSummary, uri: str) -> dict[str, Any]:
+    """Return the metadata that links a tag to its snapshot in Dagster's UI; columns of `$tags` keep their names."""
     tag = known.tag
     metadata: dict[str, Any] = {
         "tagged_snapshot_id": tag.revision,
@@ -119,7 +102,7 @@ def tag_job(plan: Plan) -> Any:
     """Return the job that materialises the asset `tag`, for the sensor."""
     return dg.define_asset_job(
         f"{plan.name}_tag",
-        selection=dg.AssetSelection.assets(tag_key(plan)),
+        selection=dg.AssetSelection.assets(_key(plan)),
         description=f"Pins a sealed revision of {plan.name} under the name of its partition.",
     )
 
@@ -163,7 +146,7 @@ def _wanted(context: Any, plan: Plan, sealed_at: float) -> dg.SensorResult | dg.
     )
     return dg.SensorResult(
         run_requests=[request],
-        dynamic_partitions_requests=[tag_partitions(plan).build_add_request([wanted.name])],
+        dynamic_partitions_requests=[_partitions(plan).build_add_request([wanted.name])],
     )
 
 
@@ -171,18 +154,12 @@ def show_tags(context: dg.OpExecutionContext, plan: Plan, state: State, uri: str
     """Report a plan's tags to Dagster, because tags are also created, changed and deleted without Dagster.
 
     A partition that was never materialised stays, because a run that creates its tag may be about to start.
-
-    Args:
-        context: The op that reports.
-        plan: The plan.
-        state: The head.
-        uri: The location.
     """
-    instance, key, partitions = context.instance, tag_key(plan), _partitions_name(plan)
+    instance, key, partitions = context.instance, _key(plan), f"{plan.name}_tags"
     instance.add_dynamic_partitions(partitions, sorted(state.tags))
     facts = revision_summaries(state)
     for name, known in sorted(state.tags.items()):
-        metadata = tag_metadata(plan, known, facts[known.tag.revision], uri)
+        metadata = _metadata(plan, known, facts[known.tag.revision], uri)
         if _shown_object(instance, key, name) != metadata[_OBJECT]:
             context.log_event(dg.AssetMaterialization(key, partition=name, metadata=metadata))
     made = instance.get_materialized_partitions(key) & set(instance.get_dynamic_partitions(partitions))

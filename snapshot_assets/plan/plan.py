@@ -132,7 +132,7 @@ class Plan(BaseModel):
     untimed_tables: Literal["export", "skip", "fail"] = Field("export", description="Tables without a time index.")
     parallelism: int = Field(1, ge=1, le=MAX_PARALLELISM, description="Chunks processed in parallel.")
     chunks_per_run: int | None = Field(None, ge=1, description="Chunks of one Dagster run; null for all in one run.")
-    format: Literal["parquet", "csv", "json"] = Field("parquet", description="Format of the data files.")
+    format: Literal["parquet"] = Field("parquet", description="Format of the data files.")
     max_file_size: FileSize = Field(256 * _MB, description="Size at which a data file is closed.")
     seal_verify: Literal["new", "full"] = Field(
         "new", description="What a seal hashes: files no earlier seal verified (if none, up to 1 GB), or all."
@@ -173,10 +173,8 @@ class Plan(BaseModel):
             missing.remove("end_time")
         if missing:
             raise PlanError(
-                f"plan {self.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give "
-                f"{'them' if len(missing) > 1 else 'it'}"
-                + (", or kind: continuous with a start_time" if "end_time" in missing else "")
-                + ". Only the command line resolves an open range"
+                f"plan {self.name!r} has no {' and no '.join(missing)}, which its Dagster partitions need; give the "
+                "range, or kind: continuous with a start_time. Only the command line resolves an open range"
             )
 
     def resolved(self, start: datetime, end: datetime) -> Self:
@@ -280,13 +278,6 @@ class Plan(BaseModel):
         if zone != "UTC" and zone not in zoneinfo.available_timezones():
             raise ValueError(f"{zone!r} is not an IANA time zone. {suggestion(zone, zoneinfo.available_timezones())}")
         return zone
-
-    @field_validator("format")
-    @classmethod
-    def _is_written_so_far(cls, name: str) -> str:
-        if name != "parquet":
-            raise ValueError(f"snapshots are not written as {name} yet; write format: parquet")
-        return name
 
     @field_validator("grace")
     @classmethod

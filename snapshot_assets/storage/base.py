@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
-from snapshot_assets.errors import UnsafePathError
+from snapshot_assets.errors import LimitExceededError, UnsafePathError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -133,3 +133,18 @@ def folder_of(prefix: str) -> str:
         UnsafePathError: The prefix is not made of whole plain segments.
     """
     return check_path(prefix.removesuffix("/")) if prefix else ""
+
+
+def check_size(uri: str, size: int, limit: int | None) -> None:
+    """Refuse an object that is larger than any that this package writes, before it is read.
+
+    Raises:
+        LimitExceededError: It has more than `limit` bytes.
+    """
+    if limit is not None and size > limit:
+        raise LimitExceededError(
+            f"{uri} has {size} bytes; at most {limit} were expected. Something else replaced the object; verify the "
+            "location.",
+            size=size,
+            limit=limit,
+        )

@@ -2,7 +2,7 @@
 
 Time is bounded. Connecting may take 10 s, one request 120 s, and 30 s of it may pass without a byte. Requests that did
 not get through are repeated up to `StoreOptions.retries` times (5), waiting 0.2 s to 10 s between, and never later than
-2 minutes after the first, by the client or by `retry`; then `StoreUnavailableError` is raised. An object of more than
+2 minutes after the first, by the client or by `retried`; then `StoreUnavailableError` is raised. An object of more than
 one part (8 MiB) is a multipart upload of up to 4 parts at a time: 40 MiB of memory, and at most 10 000 parts, 78 GiB.
 An error aborts it; the parts of a killed writer are invisible, and a life-cycle rule of the bucket must remove them.
 """
@@ -20,21 +20,17 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from snapshot_assets.errors import StorageError
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.cloud_errors import cloud_errors, is_unsatisfiable_range
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.reading import check_size
-from snapshot_assets.storage.remote import RemoteStore
-from snapshot_assets.storage.retry import retried
+from snapshot_assets.storage.remote import PART_SIZE, PARTS_AT_ONCE, RemoteStore, Upload, retried
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
 SCHEMES = ("s3", "gs", "azblob")
-PART_SIZE = 8 * 1024 * 1024
-_PARTS_AT_ONCE = 4
 _LIST_PAGE = 1000
 
 _Client = S3Store | GCSStore | AzureStore
@@ -93,11 +89,11 @@ class CloudStore(RemoteStore[_Client]):
     def open_writer(self, path: str) -> Iterator[ObjectWriter]:
         """Stream an object; see `ObjectStore.open_writer`."""
         upload = obstore.open_writer(
-            self._client(), check_path(path), buffer_size=PART_SIZE, max_concurrency=_PARTS_AT_ONCE
+            self._client(), check_path(path), buffer_size=PART_SIZE, max_concurrency=PARTS_AT_ONCE
         )
         uri = self._uri_of(path)
         try:
-            yield _Upload(upload, uri)
+            yield Upload(upload.write, lambda: cloud_errors("write", uri))
             with cloud_errors("write", uri):
                 upload.close()
         except BaseException as error:
@@ -158,19 +154,6 @@ class CloudStore(RemoteStore[_Client]):
         except (BaseError, ValueError) as error:
             reason = str(error).split("\n", 1)[0]
             raise StorageError(f"The storage options do not fit {location.uri}: {reason[:300]}.") from None
-
-
-class _Upload:
-    """An upload whose errors name its object."""
-
-    def __init__(self, upload: obstore.WritableFile, uri: str) -> None:
-        self._upload = upload
-        self._uri = uri
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; returns how many."""
-        with cloud_errors("write", self._uri):
-            return self._upload.write(data)
 
 
 def _info(item: ObjectMeta) -> ObjectInfo:

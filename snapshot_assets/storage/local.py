@@ -23,10 +23,9 @@ from urllib.parse import quote
 
 from snapshot_assets.errors import ObjectNotFoundError, StorageError, UnsafePathError
 from snapshot_assets.format.layout import TEMPORARY_NAME
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.os_errors import storage_errors
-from snapshot_assets.storage.reading import check_size
 
 _TEMPORARY = re.compile(TEMPORARY_NAME)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
@@ -49,7 +50,7 @@ class Location:
     bucket: str
     segments: tuple[str, ...]
 
-    @property
+    @cached_property
     def uri(self) -> str:
         """The canonical URI: equal locations have equal text."""
         path = "".join(f"/{quote(segment, safe='')}" for segment in self.segments)

@@ -22,20 +22,21 @@ from snapshot_assets.errors import (
     StoreDeniedError,
     StoreUnavailableError,
 )
-from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, folder_of
+from snapshot_assets.storage.base import ObjectInfo, ObjectWriter, check_path, check_size, folder_of
 from snapshot_assets.storage.location import Location
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets.storage.reading import check_size
-from snapshot_assets.storage.remote import RemoteStore, certificate_error
-from snapshot_assets.storage.retry import retried
+from snapshot_assets.storage.remote import (
+    PART_SIZE,
+    PARTS_AT_ONCE,
+    RemoteStore,
+    Upload,
+    certificate_error,
+    retried,
+)
 
 if TYPE_CHECKING:
     from opendal import Operator
-    from opendal.file import File
     from opendal.types import Metadata
-
-_PART_SIZE = 8 * 1024 * 1024
-_PARTS_AT_ONCE = 4
 
 
 def open_oss(location: Location, options: StoreOptions) -> OpendalStore:
@@ -112,8 +113,8 @@ class OpendalStore(RemoteStore["Operator"]):
         """Stream an object; see `ObjectStore.open_writer`."""
         uri = self._uri_of(path)
         with _opendal_errors("write", uri):
-            upload = self._client().open(check_path(path), "wb", chunk=_PART_SIZE, concurrent=_PARTS_AT_ONCE)
-        yield _Upload(upload, uri)
+            upload = self._client().open(check_path(path), "wb", chunk=PART_SIZE, concurrent=PARTS_AT_ONCE)
+        yield Upload(lambda data: upload.write(bytes(data)), lambda: _opendal_errors("write", uri))
         with _opendal_errors("write", uri):
             upload.close()  # only here: closing publishes, and so would its context after an error
 
@@ -161,19 +162,6 @@ class OpendalStore(RemoteStore["Operator"]):
         operator = Operator(self._service, root=f"/{self._location.prefix}/", **self._settings)
         bounded = operator.layer(TimeoutLayer(timeout=120.0, io_timeout=30.0))
         return bounded.layer(RetryLayer(max_times=self.retries, jitter=True, min_delay=0.2, max_delay=10.0))
-
-
-class _Upload:
-    """An upload whose errors name its object."""
-
-    def __init__(self, upload: File, uri: str) -> None:
-        self._upload = upload
-        self._uri = uri
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; returns how many."""
-        with _opendal_errors("write", self._uri):
-            return int(self._upload.write(bytes(data)))
 
 
 def _info(path: str, metadata: Metadata) -> ObjectInfo:

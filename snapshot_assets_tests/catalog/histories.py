@@ -9,11 +9,10 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import delete_savepoint, save
 
 
 def with_bounds(writer: Writer, chunk: int, number: int):

@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, write_pin
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, delete_pin, write_pin
 from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import TagExistsError
 from snapshot_assets.format import actions as act
+from snapshot_assets.format.layout import is_probe
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
 
@@ -52,6 +53,26 @@ def faults(store):
     return {(fault.kind, fault.object) for fault in verify(store).faults}
 
 
+def damage(store) -> dict[str, str]:
+    """Return what is damaged: the objects' paths, and the messages."""
+    return {fault.object: fault.message for fault in verify(store).faults if fault.is_damage}
+
+
+def flip(store, path: str, place: int | None = -1) -> None:
+    """Flip a bit of the byte at a place; without a place, append bytes."""
+    data = bytearray(store.get(path))
+    if place is None:
+        data += b"more"
+    else:
+        data[place] ^= 1
+    store.put(path, bytes(data))
+
+
+def objects(store) -> set[str]:
+    """Return the paths of all objects but probes."""
+    return {info.path for info in store.list() if not is_probe(info.path)}
+
+
 def tag_objects(store):
     return [info.path for info in store.list("tag/")]
 
@@ -63,6 +84,11 @@ def path_of(store, name="nightly"):
 def save(catalog, **options):
     """Create a savepoint of the newest seal as if it were compacted."""
     return create_savepoint(catalog, catalog.refresh().data_revision, **options)
+
+
+def delete_savepoint(catalog, number):
+    """Delete a savepoint, and return whether there was one."""
+    return delete_pin(catalog, catalog.refresh().pins.savepoints.get(number))
 
 
 def save_older(catalog, revision, *, automatic=False):

@@ -1,11 +1,10 @@
 import pytest
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import list_snapshots, summarize
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.errors import LocationDeletedError, NoSnapshotError
+from snapshot_assets.errors import NoSnapshotError
 from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
@@ -60,37 +59,6 @@ def test_deletion_removes_only_objects_of_the_format(writer):
 def test_a_location_can_be_used_again_after_deletion(writer):
     delete_snapshot(writer.store)
     assert Writer(writer.store).begin() == 1
-
-
-def test_the_next_deletion_finishes_one_that_was_killed(writer):
-    """Deletion removes the log's head last, so a half-deleted location looks neither whole nor damaged."""
-    writer.fill()
-
-    class Killed(Exception):
-        pass
-
-    class Store:
-        def __init__(self, left):
-            self.left = left
-
-        def __getattr__(self, name):
-            return getattr(writer.store, name)
-
-        def delete(self, path):
-            if not path.startswith("transactions/probe-"):
-                if not self.left:
-                    raise Killed
-                self.left -= 1
-            writer.store.delete(path)
-
-    for _ in range(100):
-        try:
-            delete_snapshot(Store(1))
-            break
-        except Killed:
-            with pytest.raises(LocationDeletedError):
-                Catalog.open(writer.store).require_snapshot()
-    assert list(writer.store.list()) == []
 
 
 def test_deletion_without_a_snapshot_is_refused(store):

@@ -31,7 +31,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
@@ -49,6 +49,7 @@ from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
 from snapshot_assets_tests.catalog.rebuild.losses import LOSSES, OTHERS, Rebuilt, highest_named, lose, shows_nothing
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 
 NOW = timedelta(0)
 NUMBERS = st.integers(0, 9)
@@ -378,7 +379,7 @@ def named_by(state: State) -> set[str]:
     return found | {ref.path for added in state.schemas.values() for ref in added.files}
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(24, marks=pytest.mark.slow)])
 def test_retained_states_never_change(scratch, examples: int) -> None:
     PinnedStates.folder = scratch / "pinned"
     chosen = settings(

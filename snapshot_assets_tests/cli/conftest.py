@@ -1,3 +1,3 @@
-from snapshot_assets_tests.cli.plugin import exported, location, snapshots, source
+from snapshot_assets_tests.cli.helpers import exported, exported_once, location, snapshots, source
 
-__all__ = ["exported", "location", "snapshots", "source"]
+__all__ = ["exported", "exported_once", "location", "snapshots", "source"]

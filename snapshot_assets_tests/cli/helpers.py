@@ -1,15 +1,18 @@
-"""Small sources and prepared locations for tests that see the package as its users do: through `snapshots`."""
+"""Sources, locations and fixtures for tests that see the package as its users do: through `snapshots`."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+import pytest
 
+from snapshot_assets.cli import main
 from snapshot_assets.engine.export.chunks import Outcome
 from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import InlineRunner
@@ -79,18 +82,69 @@ def contents(location: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in location.rglob("*") if path.is_file()}
 
 
-def export(plan: Plan, store: ObjectStore, *, chunks: Iterable[int] | None = None) -> list[Outcome]:
+def export(
+    plan: Plan, store: ObjectStore, *, chunks: Iterable[int] | None = None, replace: bool = False
+) -> list[Outcome]:
     """Export a plan in this process, without Spark and Dagster.
 
     Args:
         plan: The plan, its source a URI.
         store: Its location.
         chunks: Stop after these, unsealed; all, and a seal, by default.
+        replace: Export them again and seal.
     """
     address = Configuration().source(plan.source)
     with ExportRun(plan, address, store, InlineRunner(), "test").open() as opened:
         wanted = opened.catalog.state.expected_chunks() if chunks is None else list(chunks)
-        outcomes = list(opened.export(wanted))
-        if chunks is None:
+        outcomes = list(opened.export(wanted, replace_completed=replace))
+        if chunks is None or replace:
             opened.seal()
         return outcomes
+
+
+@pytest.fixture
+def snapshots(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Snapshots:
+    """Call `snapshots` with arguments, in an empty folder, and return status and output as the descriptors got it."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("SNAPSHOTS_CONFIG", raising=False)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+
+    def call(*arguments: str) -> Result:
+        capfd.readouterr()
+        try:
+            status = main(arguments)
+        except SystemExit as ended:  # argparse's own
+            status = int(str(ended.code))
+        out, err = capfd.readouterr()
+        return Result(status, out, err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def exported_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small DuckDB file, `source.duckdb`, and a sealed snapshot of it, `location`."""
+    folder = tmp_path_factory.mktemp("exported")
+    source, location = make_source(folder / "source.duckdb"), folder / "location"
+    export(make_plan(source, location.as_uri()), store_of(location))
+    return folder
+
+
+@pytest.fixture
+def source(exported_once: Path, tmp_path: Path) -> str:
+    """URI of a small DuckDB file."""
+    return Path(shutil.copy(exported_once / "source.duckdb", tmp_path)).as_uri().replace("file:", "duckdb:")
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    """A folder that does not exist yet."""
+    return tmp_path / "location"
+
+
+@pytest.fixture
+def exported(source: str, exported_once: Path, location: Path) -> Path:
+    """A location that holds a sealed snapshot of `source`."""
+    return shutil.copytree(exported_once / "location", location)

@@ -9,10 +9,9 @@ import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, replace_tag
 from snapshot_assets.format import actions as act
-from snapshot_assets.format.units import parse_time, time_text
+from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.tags import SEAL, file_of, reseal, sealed_by
@@ -45,6 +44,9 @@ def test_a_tag_is_created_of_the_newest_seal_or_of_a_version(
     done = tag(snapshots, location, "create", "friday", "--time-retained", "90d")
     assert (done.status, done.out) == (0, f"{location.as_uri()}: tag friday keeps revision 7 for 90d\n")
     assert tag(snapshots, location, "create", "friday", "--time-retained", "90d").out.endswith(" for 90d, as before\n")
+    [listed] = tag(snapshots, location, "list", "--json").json
+    again = tag(snapshots, location, "create", "friday", "--time-retained", "90d", "--json").json
+    assert again == {"uri": location.as_uri(), "new": False, **listed}
     earlier = time_text(writer.catalog.state.seals[0].committed_at)
     for name, version in (("a", "rev:5"), ("b", "5"), ("c", f"ts:{earlier}"), ("d", earlier), ("e", "tag:friday")):
         assert tag(snapshots, location, "create", name, "--at", version).status == 0
@@ -52,30 +54,6 @@ def test_a_tag_is_created_of_the_newest_seal_or_of_a_version(
         "friday": (7, 90 * DAY),
         **dict.fromkeys("abcd", (5, None)),
         "e": (7, None),
-    }
-
-
-def test_a_created_tag_as_json(snapshots: Snapshots, location: Path, writer: Writer) -> None:
-    tag(snapshots, location, "create", "first", "--at", "5")
-    done = tag(snapshots, location, "create", "friday", "--time-retained", "90d", "--json").json
-    created = parse_time(done["create_time"])
-    assert done == {
-        "uri": location.as_uri(),
-        "new": True,
-        "tag_name": "friday",
-        "tagged_snapshot_id": 7,
-        "schema_id": 1,
-        "commit_time": time_text(writer.catalog.state.seals[1].committed_at),
-        "record_count": 4,
-        "create_time": time_text(created),
-        "time_retained": "90d",
-        "expires_at": time_text(created + 90 * DAY),
-        "automatic": False,
-        "previous": "first",
-        "next": None,
-    }
-    assert tag(snapshots, location, "list", "--json").json[1] == {
-        name: value for name, value in done.items() if name not in ("uri", "new")
     }
 
 
@@ -127,12 +105,8 @@ def test_a_tag_is_renamed_replaced_and_deleted(snapshots: Snapshots, location: P
     assert tags(location) == {"kept": (5, 90 * DAY)}
     assert tag(snapshots, location, "replace", "kept").out.endswith(": tag kept keeps revision 7\n")
     assert tags(location) == {"kept": (7, None)}
-    assert (
-        tag(snapshots, location, "replace", "kept", "--at", "5", "--time-retained", "2h", "--json").json[
-            "tagged_snapshot_id"
-        ]
-        == 5
-    )
+    replaced = tag(snapshots, location, "replace", "kept", "--at", "5", "--time-retained", "2h", "--json").json
+    assert replaced["tagged_snapshot_id"] == 5
     assert tags(location) == {"kept": (5, timedelta(hours=2))}
     assert tag(snapshots, location, "delete", "kept").out == f"{location.as_uri()}: tag kept is deleted\n"
     assert tags(location) == {}
@@ -178,12 +152,7 @@ def test_a_dry_run_reports_what_a_tag_releases(snapshots: Snapshots, location: P
     text, head, *lines = tag(snapshots, location, "delete", "old", "--dry-run").out.splitlines()
     assert text == "tag 'old' would be deleted, and revision 5 not be readable"
     assert (head.split(), lines[1].split()) == (["Reason", "Bytes", "Object"], ["tag", "deleted", "4", gone])
-    assert [line.split(",")[0] for line in lines[3:]] == [
-        "pin object: 1 object",
-        "tag deleted: 2 objects",
-        "1 object",
-        "2 objects",
-    ]
+    assert [line.split(",")[0] for line in lines[3:5]] == ["pin object: 1 object", "tag deleted: 2 objects"]
     replaced = tag(snapshots, location, "replace", "old", "--dry-run", "--json").json
     assert (replaced["tagged_snapshot_id"], replaced["replaced"], replaced["unreadable"]) == (7, False, 5)
     assert replaced["reasons"]["tag replaced"] == preview["reasons"]["tag deleted"]
@@ -248,22 +217,13 @@ def test_whether_there_is_a_tag_is_the_exit_status(snapshots: Snapshots, locatio
     ("arguments", "message"),
     [
         (["create", "new", "--at", "6"], "Revision 6 is not sealed"),
-        (
-            ["create", "new", "--at", "5"],
-            "Revision 5 has expired, and no tag or savepoint pins it; sealed is 1",
-        ),
-        (["create", "a b"], "cannot name a tag"),
+        (["create", "new", "--at", "5"], "Revision 5 has expired, and no tag or savepoint pins it; sealed is 1"),
         (["create", "new", "--time-retained", "soon"], "soon"),
-        (["create", "new", "--time-retained", "0s"], "at least 1s"),
         (["create", "friday", "--time-retained", "1d"], "'friday' is there already: it pins revision 7"),
         (["delete", "fridy"], "no tag 'fridy'; did you mean 'friday'?"),
-        (["rename", "fridy", "x"], "did you mean 'friday'?"),
         (["rename", "friday", "other"], "'other' is there already"),
-        (["replace", "fridy"], "did you mean 'friday'?"),
-        (["replace", "friday", "--at", "tag:no"], "no tag 'no'"),
         (["replace", "friday", "--at", ""], "no tag ''"),  # as of a variable that is not set
         (["create", "new", "--at", ""], "no tag ''"),
-        (["create", "new", "--at", "2025-01-31"], "2025-01-31"),
     ],
 )
 def test_a_wrong_call_names_what_there_is_and_changes_nothing(
@@ -278,14 +238,3 @@ def test_a_wrong_call_names_what_there_is_and_changes_nothing(
     assert (refused.status, refused.out) == (2, "")
     assert message in refused.err
     assert (tags(location), [info.path for info in writer.store.list("tag/")]) == before
-
-
-def test_a_snapshot_that_nothing_was_sealed_of_has_nothing_to_tag(snapshots: Snapshots, location: Path) -> None:
-    writer = Writer(store_of(location))
-    writer.begin()
-    refused = tag(snapshots, location, "create", "friday")
-    assert (refused.status, "has no seal yet, so there is nothing to pin" in refused.err) == (2, True)
-    writer.fill()
-    seal(writer.catalog)
-    assert tag(snapshots, location, "create", "friday").status == 0
-    assert Catalog.open(store_of(location)).state.tags["friday"].tag.revision == SEAL

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.open import kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.open import database_module, kind_of, open_database, open_target
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition, LoadedFile, RestoreRecord
 from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
 
 LOCATION = "0" * 32
-NO_STEP: Callable[[str], None] = lambda step: None  # noqa: E731
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def source(address: DatabaseAddress) -> Iterator[Database]:
 
 
 @contextmanager
-def target(address: DatabaseAddress) -> Iterator[Target]:
+def target(address: DatabaseAddress) -> Iterator[SqlTarget]:
     with closing(open_target(address)) as opened:
         yield opened
 
@@ -47,7 +47,7 @@ def without_ledger(schema: DatabaseSchema) -> DatabaseSchema:
 
 
 def definition_of(schema: DatabaseSchema, into: DatabaseAddress, *, expressions: bool = True) -> Definition:
-    module, kind = target_module(into.uri), kind_of(into.uri)
+    module, kind = database_module(into.uri), kind_of(into.uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)
@@ -70,7 +70,6 @@ def copy(
     into: DatabaseAddress,
     *,
     expressions: bool = True,
-    step: Callable[[str], None] = NO_STEP,
 ) -> Definition:
     """Create a schema's tables in a target and load all their rows; continue where an earlier call ended.
 
@@ -79,16 +78,13 @@ def copy(
         origin: The source.
         into: The target.
         expressions: Whether SQL text of the documents is restored.
-        step: Called between any two calls of the target.
     """
     definition = definition_of(schema, into, expressions=expressions)
     with source(origin) as database, target(into) as opened:
         earlier = opened.imports()
-        step("read the ledger")
         record = earlier[-1] if earlier else record_of(definition)
         if not earlier:
             opened.begin(record, definition.before, "")
-            step("recorded the import")
         documents = {table.table_name: table for table in schema.tables}
         for table in definition.tables:
             name = table.table_name
@@ -96,7 +92,5 @@ def copy(
             stored = documents[name].model_copy(update={"columns": tuple(columns)})
             with database.scan(Scan(stored, AllRows())) as batches:
                 opened.load(entry(name, record), table, batches)
-            step(f"loaded {name}")
         opened.finish(record, definition.after)
-        step("finished")
     return definition

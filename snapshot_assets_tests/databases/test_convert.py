@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pyarrow as pa
@@ -14,13 +15,16 @@ from snapshot_assets.databases.duckdb import type_for as duckdb_type
 from snapshot_assets.databases.postgresql import type_for as postgresql_type
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan
 from snapshot_assets.errors import SnapshotError, UnsupportedTypeError
-from snapshot_assets.format.relations import Carrier, DatabaseSchema, TableName
-from snapshot_assets_tests.databases.duckdb.files import make_file, path_of
-from snapshot_assets_tests.databases.duckdb.shop import SHOP, fresh
-from snapshot_assets_tests.databases.duckdb.test_types import CASES, tables_of
-from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, TYPES
+from snapshot_assets.format.relations import Carrier, Table, TableName
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, make_file, path_of
+from snapshot_assets_tests.databases.duckdb.shop import SHOP, differences, fresh
+from snapshot_assets_tests.databases.duckdb.test_types import CASES, make_table
+from snapshot_assets_tests.databases.postgresql.test_types import every_type
+from snapshot_assets_tests.databases.postgresql.values import TYPES
 from snapshot_assets_tests.databases.restores import copy, extracted, source
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
+
+__all__ = ["every_type"]
 
 
 def postgresql(uri: str) -> DatabaseAddress:
@@ -38,81 +42,70 @@ FLAT = {
 def test_duckdb_to_postgresql_and_back_keeps_every_value(
     tmp_path: Path, make_postgresql_database: Callable[[], str]
 ) -> None:
-    origin = make_file(tmp_path / "origin.duckdb", *tables_of(FLAT))
-    names = [TableName("main", f"t{number}") for number in range(len(FLAT))]
+    origin = make_table(tmp_path / "origin.duckdb", FLAT)
     server, back = postgresql(make_postgresql_database()), fresh(tmp_path, "back")
-    copy(extracted(origin, *names), origin, server)
-    copy(extracted(server, *names), server, back)
+    copy(extracted(origin, MAIN_T), origin, server)
+    copy(extracted(server, MAIN_T), server, back)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"ATTACH '{path_of(origin)}' AS a (READ_ONLY); ATTACH '{path_of(back)}' AS b (READ_ONLY)")
-        for name, kind in zip(names, FLAT, strict=True):
-            restored = f"CAST(b.x AS {kind})"
+        assert connection.sql(
+            "SELECT (SELECT count(*) FROM a.main.t) = (SELECT count(*) FROM b.main.t)"
+        ).fetchall() == [(True,)]
+        for number, kind in enumerate(FLAT):
+            value, restored = f"a.c{number}", f"CAST(b.c{number} AS {kind})"
             differing = connection.sql(
-                f"SELECT a.x, b.x FROM a.main.{name.table} a LEFT JOIN b.main.{name.table} b USING (id)"
-                f" WHERE b.id IS NULL OR a.x IS DISTINCT FROM {restored}"
-                f" OR CAST(a.x AS VARCHAR) IS DISTINCT FROM CAST({restored} AS VARCHAR)"
+                f"SELECT {value}, {restored} FROM a.main.t a LEFT JOIN b.main.t b USING (id)"
+                f" WHERE b.id IS NULL OR {value} IS DISTINCT FROM {restored}"
+                f" OR CAST({value} AS VARCHAR) IS DISTINCT FROM CAST({restored} AS VARCHAR)"
             ).fetchall()
             assert differing == [], kind
-            counts = connection.sql(f"SELECT (SELECT count(*) FROM b.main.{name.table})").fetchall()
-            assert counts == [(len(FLAT[kind]) + 1,)], kind
 
 
 def test_nested_values_of_duckdb_become_arrays_and_json_in_postgresql(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
 ) -> None:
     columns = {
-        "i": ("INTEGER[]", "[1, NULL, 3]"),
-        "e": ("INTEGER[]", "[]"),
-        "s": ("VARCHAR[]", "['', NULL, 'NULL', 'q\"\\,{}', 'ü']"),
-        "d": ("DECIMAL(10,2)[]", "[1.50, -0.01]"),
-        "u": ("UBIGINT[]", "[18446744073709551615]"),
-        "f": ("DOUBLE[]", "['nan'::DOUBLE, '-inf'::DOUBLE, 0.1]"),
-        "b": ("BLOB[]", "['\\x00\\xFF'::BLOB]"),
-        "t": ("TIMESTAMP[]", "['2024-01-01 00:00:00.000001']"),
-        "n": ("INTEGER[][]", "[[1], NULL, []]"),
-        "r": ("STRUCT(a DATE, b DOUBLE, c STRUCT(d VARCHAR)[])", "row('2024-01-01', 'nan', [row('x')])"),
-        "m": ("MAP(INTEGER, TIMESTAMP_NS)", "MAP {2: '2024-01-01 00:00:00.000000001'}"),
-        "z": ("INTEGER[]", "NULL"),
+        "i": ("INTEGER[]", "[1, NULL, 3]", "integer[]", [1, None, 3]),
+        "e": ("INTEGER[]", "[]", "integer[]", []),
+        "s": ("VARCHAR[]", "['', NULL, 'NULL', 'q\"\\,{}', 'ü']", "text[]", ["", None, "NULL", 'q"\\,{}', "ü"]),
+        "d": ("DECIMAL(10,2)[]", "[1.50, -0.01]", "numeric(10,2)[]", [1.50, -0.01]),
+        "u": ("UBIGINT[]", "[18446744073709551615]", "numeric(20,0)[]", [18446744073709551615]),
+        "f": ("DOUBLE[]", "['nan'::DOUBLE, '-inf'::DOUBLE, 0.1]", "double precision[]", ["NaN", "-Infinity", 0.1]),
+        "b": ("BLOB[]", "['\\x00\\xFF'::BLOB]", "bytea[]", ["\\x00ff"]),
+        "t": (
+            "TIMESTAMP[]",
+            "['2024-01-01 00:00:00.000001']",
+            "timestamp without time zone[]",
+            ["2024-01-01T00:00:00.000001"],
+        ),
+        "n": ("INTEGER[][]", "[[1], NULL, []]", "json", [[1], None, []]),
+        "r": (
+            "STRUCT(a DATE, b DOUBLE, c STRUCT(d VARCHAR)[])",
+            "row('2024-01-01', 'nan', [row('x')])",
+            "json",
+            {"a": "2024-01-01", "b": "NaN", "c": [{"d": "x"}]},
+        ),
+        "m": (
+            "MAP(INTEGER, TIMESTAMP_NS)",
+            "MAP {2: '2024-01-01 00:00:00.000000001'}",
+            "json",
+            [[2, "2024-01-01 00:00:00.000000001"]],
+        ),
+        "z": ("INTEGER[]", "NULL", "integer[]", None),
     }
     origin = make_file(
         tmp_path / "origin.duckdb",
-        f"CREATE TABLE t ({', '.join(f'{name} {kind}' for name, (kind, _) in columns.items())})",
-        f"INSERT INTO t VALUES ({', '.join(value for _, value in columns.values())})",
+        f"CREATE TABLE t ({', '.join(f'{name} {kind}' for name, (kind, *_) in columns.items())})",
+        f"INSERT INTO t VALUES ({', '.join(value for _, value, *_ in columns.values())})",
     )
-    definition = copy(extracted(origin), origin, postgresql(postgresql_database))
-    assert {column.name: column.type for column in definition.tables[0].columns} == {
-        "i": "integer[]",
-        "e": "integer[]",
-        "s": "text[]",
-        "d": "numeric(10,2)[]",
-        "u": "numeric(20,0)[]",
-        "f": "double precision[]",
-        "b": "bytea[]",
-        "t": "timestamp without time zone[]",
-        "n": "json",
-        "r": "json",
-        "m": "json",
-        "z": "integer[]",
-    }
-    found = postgresql_server.psql(postgresql_database, "SELECT row_to_json(whole) FROM main.t AS whole")
-    assert json.loads(found) == {
-        "i": [1, None, 3],
-        "e": [],
-        "s": ["", None, "NULL", 'q"\\,{}', "ü"],
-        "d": [1.50, -0.01],
-        "u": [18446744073709551615],
-        "f": ["NaN", "-Infinity", 0.1],
-        "b": ["\\x00ff"],
-        "t": ["2024-01-01T00:00:00.000001"],
-        "n": [[1], None, []],
-        "r": {"a": "2024-01-01", "b": "NaN", "c": [{"d": "x"}]},
-        "m": [[2, "2024-01-01 00:00:00.000000001"]],
-        "z": None,
-    }
+    made = copy(extracted(origin), origin, postgresql(postgresql_database)).tables[0]
+    found = json.loads(postgresql_server.psql(postgresql_database, "SELECT row_to_json(whole) FROM main.t AS whole"))
+    for name, (_, _, kind, value) in columns.items():
+        assert (made.column(name).type, found[name]) == (kind, value)
 
 
-@pytest.mark.parametrize("value", ["'290309-12-22 (BC)'", "'4714-11-23 (BC)'", "'infinity'"])
+@pytest.mark.parametrize("value", ["'290309-12-22 (BC)'", "'infinity'"])
 def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
     tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer, value: str
 ) -> None:
@@ -123,42 +116,33 @@ def test_a_time_that_postgresql_cannot_hold_fails_and_loads_nothing(
 
 
 @pytest.mark.slow
-def test_postgresql_to_duckdb_keeps_every_value(
-    tmp_path: Path, postgresql_database: str, postgresql_server: PostgresqlServer
-) -> None:
-    quote = "'{}'".format
-    statements = [DEFINITIONS, 'CREATE TABLE "odd \'name" (x int);']
-    for number, (kind, values) in enumerate(TYPES.items()):
-        statements.append(f"CREATE TABLE t{number} (id int, x {kind});")
-        rows = [f"({id_}, {quote(value.replace(chr(39), chr(39) * 2))})" for id_, value in enumerate(values)]
-        statements.append(f"INSERT INTO t{number} VALUES {', '.join([*rows, '(-1, NULL)'])};")
-    postgresql_server.psql_script(postgresql_database, "SET TimeZone = 'UTC';\n" + "\n".join(statements))
-    names = [TableName("public", f"t{number}") for number in range(len(TYPES))]
-    server, again = postgresql(postgresql_database), fresh(tmp_path)
-    schema = extracted(server, *names)
+@pytest.mark.usefixtures("every_type")
+def test_postgresql_to_duckdb_keeps_every_value(tmp_path: Path, postgresql_module_database: str) -> None:
+    server, again, name = postgresql(postgresql_module_database), fresh(tmp_path), TableName("public", "t")
+    schema = extracted(server, name)
     definition = copy(schema, server, again)
-    found = extracted(again, *names)
-    for name, kind in zip(names, TYPES, strict=True):
-        assert values_of(again, found, name) == values_of(server, schema, name), kind
-    made = {str(table.table_name): table.column("x").type for table in definition.tables}
-    uuid = f"public.t{list(TYPES).index('uuid')}"
-    assert made[uuid] == "UUID"
+    before, after = values_of(server, schema.table(name)), values_of(again, extracted(again, name).table(name))
+    for number, kind in enumerate(TYPES):
+        assert after[f"c{number}"] == before[f"c{number}"], kind
+    uuid = f"c{list(TYPES).index('uuid')}"
+    assert definition.tables[0].column(uuid).type == "UUID"
     with duckdb.connect(path_of(again), read_only=True) as connection:
-        texts = connection.sql(f"SELECT CAST(x AS VARCHAR) FROM {uuid} ORDER BY id").fetchall()
-    assert texts == [(None,), *((value,) for value in TYPES["uuid"])]
+        texts = connection.sql(f"SELECT CAST({uuid} AS VARCHAR) FROM public.t WHERE {uuid} IS NOT NULL ORDER BY n")
+        assert texts.fetchall() == [(value,) for value in TYPES["uuid"]]
 
 
-def values_of(address: DatabaseAddress, schema: DatabaseSchema, name: TableName) -> list[Any]:
-    """Return a table's values by id, times as numbers, because Python cannot hold them all."""
-    table = schema.table(name)
+def values_of(address: DatabaseAddress, table: Table) -> dict[str, list[Any]]:
+    """Return a table's values by column, times as numbers, because Python cannot hold them all."""
     with source(address) as database, database.scan(Scan(table, AllRows())) as batches:
-        rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("id")
-    values = rows.column("x").combine_chunks()
+        rows = pa.Table.from_batches(list(batches), table.arrow_schema()).sort_by("n").combine_chunks()
+    return {name: _comparable(rows.column(name).combine_chunks()) for name in rows.column_names}
+
+
+def _comparable(values: pa.Array) -> list[Any]:
     if pa.types.is_temporal(values.type):
         values = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
     if pa.types.is_fixed_size_binary(values.type):
-        hexes = [value and value.hex() for value in values.to_pylist()]
-        return [value and f"{value[:8]}-{value[8:12]}-{value[12:16]}-{value[16:20]}-{value[20:]}" for value in hexes]
+        return [value and str(UUID(bytes=value)) for value in values.to_pylist()]
     return [repr(value) if isinstance(value, float) else value for value in values.to_pylist()]
 
 
@@ -212,12 +196,7 @@ def test_a_whole_database_survives_postgresql(
     child = found.table(TableName("main", "child"))
     assert child.primary_key is not None
     assert (child.primary_key.columns, child.foreign_keys[0].referenced_table) == (("id",), "z_parent")
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{path_of(origin)}' AS a (READ_ONLY); ATTACH '{path_of(back)}' AS b (READ_ONLY)")
-        for table in ("child", "z_parent", "a_grandchild", "employees"):
-            left, right = f"SELECT * FROM a.main.{table}", f"SELECT * FROM b.main.{table}"
-            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
-            assert connection.sql(query).fetchall() == [], table
+    assert differences(origin, back, found) == {}
 
 
 def test_a_type_without_an_equivalent_is_refused_with_its_column(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from snapshot_assets.databases.open import default_alias, kind_of, open_database, open_target, target_module
+from snapshot_assets.databases.open import default_alias, kind_of, open_database
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.errors import UnknownSourceError
 
@@ -83,11 +83,3 @@ def test_an_alias_needs_no_database_library() -> None:
         print(sorted({"duckdb", "pyspark", "adbc_driver_postgresql"} & set(sys.modules)))"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "x lake\n[]\n"
-
-
-def test_targets_declare_one_writer_and_unknown_ones_are_refused() -> None:
-    assert target_module("duckdb:///a/b.duckdb").ONE_WRITER
-    assert not target_module("postgresql://h/db").ONE_WRITER
-    with pytest.raises(UnknownSourceError) as caught:
-        open_target(DatabaseAddress("x", "mysql://root:hunter2@h/db"))
-    assert "hunter2" not in str(caught.value)

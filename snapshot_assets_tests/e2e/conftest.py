@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from snapshot_assets.storage.options import StoreOptions
-from snapshot_assets_tests.cli.plugin import exported, location, snapshots, source
+from snapshot_assets_tests.cli.helpers import exported, exported_once, location, snapshots, source
 from snapshot_assets_tests.servers.s3 import S3Server
 
-__all__ = ["exported", "location", "snapshots", "source"]
+__all__ = ["exported", "exported_once", "location", "snapshots", "source"]
 
 
 def configuration_file(folder: Path, options: StoreOptions) -> str:

@@ -1,4 +1,4 @@
-"""The command line restores a tagged state from every store after deletions, compactions and expiry."""
+"""The command line restores a tagged state from S3 after deletions, compactions and expiry."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 import snapshot_assets
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
-from snapshot_assets.storage.options import StoreOptions
 from snapshot_assets_tests.cli.helpers import RANGE, Snapshots
-from snapshot_assets_tests.e2e.test_import_command import DAY_2, differing, execute
+from snapshot_assets_tests.e2e.test_import_command import differing, execute
 from snapshot_assets_tests.engine.reading.data_source import rows, store_options
+from snapshot_assets_tests.servers.s3 import S3Server
 
+DAY_2 = "2025-01-02T00:00:00Z/2025-01-03T00:00:00Z"
 NOW = ("--grace", "0s", "--unsafe", "--yes")
 DAY_2_ROWS = "moment >= '2025-01-02 00:00:00Z' AND moment < '2025-01-03 00:00:00Z'"
 WHOLE = f"{RANGE[1]}/{RANGE[3]}"
@@ -26,12 +27,12 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def call(any_location: tuple[str, StoreOptions], s3_user: Callable[[str], str], snapshots: Snapshots) -> Call:
+def call(s3_location: str, s3_user: Callable[[str], str], snapshots: Snapshots) -> Call:
     """Call `snapshots` on the location and return its JSON output."""
     configuration = s3_user("admin")
 
     def run(*arguments: str, to: str = "--snapshot") -> Any:
-        done = snapshots("--config", configuration, *arguments, to, any_location[0], "--json")
+        done = snapshots("--config", configuration, *arguments, to, s3_location, "--json")
         assert done.status == 0, done.err
         return done.json
 
@@ -40,9 +41,8 @@ def call(any_location: tuple[str, StoreOptions], s3_user: Callable[[str], str], 
 
 @pytest.mark.slow
 def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
-    spark: SparkSession, call: Call, any_location: tuple[str, StoreOptions], source: str, tmp_path: Path
+    spark: SparkSession, call: Call, s3_server: S3Server, s3_location: str, source: str, tmp_path: Path
 ) -> None:
-    uri, options = any_location
     database, friday = tmp_path / "source.duckdb", tmp_path / "friday.duckdb"
     call("export", "create", "--source", source, *RANGE, to="--to")
     call("tag", "create", "friday", "--time-retained", "90d")
@@ -65,7 +65,12 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
         assert call("export", "verify", "--at", version)["faults"] == []
 
     snapshot_assets.register(spark)
-    stored = {"path": uri, "table": "main.readings", "version": "tag:friday", **store_options(options)}
+    stored = {
+        "path": s3_location,
+        "table": "main.readings",
+        "version": "tag:friday",
+        **store_options(s3_server.options),
+    }
     given = ", ".join(f"`{name}` '{value}'" for name, value in stored.items())
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW readings_of_friday USING snapshot OPTIONS ({given})")
     assert rows(spark.sql("SELECT count(*), min(value), max(value) FROM readings_of_friday")) == [(72, 0.0, 71.0)]
@@ -85,7 +90,7 @@ def test_a_tagged_state_outlives_everything_and_is_restored_row_by_row(
     time.sleep(1)  # an S3 server's clock has whole seconds, and what expired within one of them is not garbage yet
     call("catalog", "gc", *NOW)
     assert call("export", "verify")["faults"] == []
-    store = open_store(parse_location(uri), options)
+    store = open_store(parse_location(s3_location), s3_server.options)
     named = {line.split("  ", 1)[1] for line in store.get("SHA256SUMS", limit=1 << 20).decode().splitlines()}
     there = {info.path for info in store.list("data/") if info.path.endswith(".parquet")}
     assert there == {path for path in named if path.endswith(".parquet")}

@@ -16,7 +16,7 @@ from snapshot_assets.catalog.listing import list_snapshots
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import StoreDeniedError
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets.storage.location import parse_location
@@ -35,10 +35,10 @@ def s3_resource(options: StoreOptions) -> S3Resource:
     )
 
 
-def test_export_verify_list_and_delete_are_alike_on_every_store(
-    any_location: tuple[str, StoreOptions], source: str
+def test_export_verify_list_and_delete_work_as_on_the_local_disk(
+    s3_server: S3Server, s3_location: str, source: str
 ) -> None:
-    uri, options = any_location
+    uri, options = s3_location, s3_server.options
     location = parse_location(uri)
     store = open_store(location, options)
     plan = make_plan(source, uri, storage=options)
@@ -70,8 +70,11 @@ def test_the_command_line_on_s3(
 ) -> None:
     options = ["--config", s3_user("admin")]
     location = ["--to", s3_location]
-    created = snapshots(*options, "export", "create", "--source", source, *location, "--schema-only", "--json")
+    call = (*options, "export", "create", "--source", source, *location, "--schema-only", "--json")
+    created = snapshots(*call)
     assert created.status == 0, created.err
+    assert (created.json["chunks"], created.json["files"]) == (0, 0)
+    assert snapshots(*call).json["run_id"] is None
     assert snapshots(*options, "export", "verify", "--snapshot", s3_location).status == 0
     above = s3_location.rpartition("/")[0]
     foreign = f"{parse_location(above).prefix}/foreign/new\nline"  # a key that no listing of this package's takes

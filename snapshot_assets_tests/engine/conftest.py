@@ -1,5 +1,5 @@
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import snapshot_assets
 from snapshot_assets_tests.engine.compact.compactions import scatter
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.reading.data_source import Load
+from snapshot_assets_tests.engine.reading.data_source import Load, Read, read
 from snapshot_assets_tests.engine.restore.imports import Into
 from snapshot_assets_tests.faults.source import make_source
 
@@ -43,7 +43,7 @@ def load(registered: SparkSession) -> Load:
     return load
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A sealed export that tests only read."""
     place = Place(f"duckdb://{prepared_source}", tmp_path_factory.mktemp("exported") / "location")
@@ -52,8 +52,8 @@ def exported_place(prepared_source: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def readings(exported_place: Place, load: Load) -> Callable[..., DataFrame]:
-    return lambda **options: load(exported_place.store.uri, "main.readings", **options)
+def readings(exported_place: Place) -> Read:
+    return partial(read, exported_place.store.uri, "main.readings")
 
 
 @pytest.fixture(params=["duckdb", "postgresql"])
@@ -68,22 +68,39 @@ def duck(tmp_path) -> Into:
     return Into(f"duckdb://{tmp_path}/target.duckdb")
 
 
-@pytest.fixture(scope="module")
-def snapshot(prepared_source, tmp_path_factory) -> Path:
-    """The source's snapshot, made once and copied by every test that wants it."""
-    folder = tmp_path_factory.mktemp("snapshot") / "location"
-    Place(f"duckdb://{prepared_source}", folder).export()
-    return folder
-
-
 @pytest.fixture
-def exported(place: Place, snapshot: Path) -> Place:
-    shutil.copytree(snapshot, place.folder)
+def exported(place: Place, exported_place: Place) -> Place:
+    shutil.copytree(exported_place.folder, place.folder)
+    return place
+
+
+@pytest.fixture(scope="session")
+def scattered_place(exported_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An export whose chunks are many small files; tests copy it."""
+    place = Place(exported_place.source, tmp_path_factory.mktemp("scattered") / "location")
+    shutil.copytree(exported_place.folder, place.folder)
+    scatter(place.store)
     return place
 
 
 @pytest.fixture
-def scattered(exported: Place) -> Place:
-    """An export whose chunks are many small files."""
-    scatter(exported.store)
-    return exported
+def scattered(place: Place, scattered_place: Place) -> Place:
+    shutil.copytree(scattered_place.folder, place.folder)
+    return place
+
+
+@pytest.fixture(scope="session")
+def imported_place(scattered_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A scattered export with a DuckDB file beside it, into which all of it was imported; tests copy both."""
+    place = Place(scattered_place.source, tmp_path_factory.mktemp("imported") / "location")
+    shutil.copytree(scattered_place.folder, place.folder)
+    assert Into(f"duckdb://{place.folder.parent}/target.duckdb").restore(place.store).finished
+    return place
+
+
+@pytest.fixture
+def imported(place: Place, imported_place: Place) -> Place:
+    """A scattered export that was imported into `duck`."""
+    shutil.copytree(imported_place.folder, place.folder)
+    shutil.copy(imported_place.folder.parent / "target.duckdb", place.folder.parent / "target.duckdb")
+    return place

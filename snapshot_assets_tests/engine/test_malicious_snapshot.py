@@ -44,11 +44,6 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(parse_location(f"file://{tmp_path}/a location"))
 
 
-@pytest.fixture
-def duck(tmp_path: Path) -> Into:
-    return Into(f"duckdb://{tmp_path}/target.duckdb")
-
-
 def untouched(into: Into) -> bool:
     return not Path(into.uri.removeprefix("duckdb://")).exists()
 

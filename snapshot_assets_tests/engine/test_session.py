@@ -79,7 +79,7 @@ def test_a_local_session_that_others_started_without_a_choice_runs_this_interpre
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")  # what PySpark takes by itself
-    runner = SparkRunner(spark.newSession())
+    runner = SparkRunner(spark.newSession)
     assert list(runner.map(lambda _: [sys.executable], [1])) == [sys.executable]
 
 
@@ -96,7 +96,7 @@ def other_python(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
 def failing(spark: SparkSession, function: Callable[[Any], Any], kind: type[SnapshotError]) -> str:
     """Return the error message of a task."""
     with pytest.raises(kind) as raised:
-        list(SparkRunner(spark).map(function, [1]))
+        list(SparkRunner(lambda: spark).map(function, [1]))
     return str(raised.value)
 
 

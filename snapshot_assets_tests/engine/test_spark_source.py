@@ -42,7 +42,7 @@ def export_run(spark, tmp_path, **fields):
     )
     store = open_store(parse_location(plan.to))
     address = DatabaseAddress("shop", "spark:spark_catalog.shop")
-    return ExportRun(plan, address, store, SparkRunner(spark), "r1", session=lambda: spark)
+    return ExportRun(plan, address, store, SparkRunner(lambda: spark), "r1", session=lambda: spark)
 
 
 @pytest.mark.usefixtures("shop")

@@ -13,7 +13,7 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.receipts.receipts import Receipt, write_receipt
 from snapshot_assets.catalog.receipts.selection import find_adoptable
@@ -28,6 +28,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, START
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback, upgrade
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.faults.interleaving import Actor, Clock, Recorded, SeenStore, World
 from snapshot_assets_tests.faults.operations import store_at
 from snapshot_assets_tests.schema_documents import write_schema

@@ -85,17 +85,27 @@ class Scenario:
             shutil.copytree(self.before, folder)
         return location(folder)
 
-    def sample(self, prefix: str = "") -> list[int]:
-        """Return the number of the middle call of each kind that changes storage.
+    def sample(self, starts: str | tuple[str, ...] = CHANGES) -> list[int]:
+        """Return the number of the middle call of each kind.
 
         Args:
-            prefix: Start of the calls.
+            starts: Starts of the calls; by default, those that change storage.
         """
-        numbers: dict[str, list[int]] = {}
-        for number, call in enumerate(self.trace, 1):
-            if call.startswith(CHANGES) and call.startswith(prefix):
-                numbers.setdefault(call, []).append(number)
-        return [each[len(each) // 2] for each in numbers.values()]
+        return [numbers[len(numbers) // 2] for numbers in by_kind(self.trace, starts).values()]
+
+
+def by_kind(trace: list[str], starts: str | tuple[str, ...] = "") -> dict[str, list[int]]:
+    """Return the numbers of all calls of each kind, from 1.
+
+    Args:
+        trace: The calls of a run.
+        starts: Starts of the calls.
+    """
+    numbers: dict[str, list[int]] = {}
+    for number, call in enumerate(trace, 1):
+        if call.startswith(starts):
+            numbers.setdefault(call, []).append(number)
+    return numbers
 
 
 def _recorded(driver, scenario: Scenario, folder: Path) -> Scenario:

@@ -21,6 +21,7 @@ from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.faults.operations import store_at
+from snapshot_assets_tests.faults.store import kind_of_object
 
 
 @dataclass
@@ -63,10 +64,10 @@ class SeenStore:
     """A world's store as one actor sees it.
 
     Args:
-        pause: Called before each call that reaches the store.
+        pause: Takes each call that reaches the store, before it does.
     """
 
-    def __init__(self, world: World, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, world: World, pause: Callable[[str], None] = lambda call: None) -> None:
         self.world, self.pause = world, pause
         self.uri = world.store.uri
 
@@ -74,27 +75,27 @@ class SeenStore:
         """Pass `get`, `get_range`, `open_reader` and `delete` to the real store after a pause."""
         call = getattr(self.world.store, name)
 
-        def paused(*arguments: Any, **options: Any) -> Any:
-            self.pause()
-            return call(*arguments, **options)
+        def paused(path: str, *arguments: Any, **options: Any) -> Any:
+            self.pause(f"{name} {kind_of_object(path)}")
+            return call(path, *arguments, **options)
 
         return paused
 
     def put(self, path: str, data: bytes) -> None:
-        self.pause()
+        self.pause(f"put {kind_of_object(path)}")
         self.world.store.put(path, data)
         self.world.written[path] = self.world.clock.now
 
     def create(self, path: str, data: bytes) -> None:
-        self.pause()
+        self.pause(f"create {kind_of_object(path)}")
         self.world.store.create(path, data)
         self.world.written[path] = self.world.clock.now
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        self.pause()
+        self.pause(f"list {prefix}")
         found = list(self.world.store.list(prefix))
         page = found[: (len(found) + 1) // 2]
-        self.pause()
+        self.pause(f"list {prefix}")
         page += [info for info in self.world.store.list(prefix) if not page or info.path > page[-1].path]
         return iter([self._dated(info) for info in page])
 
@@ -102,7 +103,7 @@ class SeenStore:
         return self.world.store.temporaries()
 
     def head(self, path: str) -> ObjectInfo:
-        self.pause()
+        self.pause(f"head {kind_of_object(path)}")
         return self._dated(self.world.store.head(path))
 
     def _dated(self, info: ObjectInfo) -> ObjectInfo:
@@ -128,6 +129,7 @@ class Actor(threading.Thread):
     """A writer or reader of the world's location.
 
     Attributes:
+        calls: The calls that it came to: operation and kind of object.
         waiting_since: When it came to the call that it waits at; None before its first one.
         error: What it was refused with.
         crash: What it must not end with.
@@ -136,6 +138,7 @@ class Actor(threading.Thread):
     def __init__(self, world: World, name: str, work: Callable[[Actor], None]) -> None:
         super().__init__(name=name, daemon=True)
         self.world, self.work = world, work
+        self.calls: list[str] = []
         self.waiting_since: datetime | None = None
         self.ended = False
         self.error: SnapshotError | None = None
@@ -155,10 +158,11 @@ class Actor(threading.Thread):
         yield
         self._free = False
 
-    def _pause(self) -> None:
+    def _pause(self, call: str) -> None:
         # An actor waits for the threads that it starts, so these run within its turn.
         if self._free or threading.current_thread() is not self:
             return
+        self.calls.append(call)
         self.waiting_since = self.world.clock.now
         self._stands.release()
         self._go.acquire()

@@ -22,7 +22,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.operations.prune_log import plan_pruning
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.catalog.state.fold import State
@@ -43,6 +43,7 @@ from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback, upgrade
 from snapshot_assets_tests.catalog.next_version import next_version
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.faults.source import location
 from snapshot_assets_tests.schema_documents import write_schema

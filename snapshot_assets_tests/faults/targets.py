@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.databases.target import Target
+from snapshot_assets.databases.sql_target import SqlTarget
 from snapshot_assets_tests.faults.store import FaultyStore
 
 _CALLS = ("_execute", "_rows", "_insert")
@@ -20,7 +20,7 @@ _USERS = ("snapshot_assets.engine.restore.spark_loader", "snapshot_assets.engine
 def counted_targets(store: FaultyStore) -> Iterator[None]:
     """Within the context, count every statement to a target as a call of the store."""
 
-    def counted(address: DatabaseAddress) -> Target:
+    def counted(address: DatabaseAddress) -> SqlTarget:
         target = open_target(address)
         for name in _CALLS:
             setattr(target, name, _struck(store, name.removeprefix("_"), getattr(target, name)))

@@ -19,8 +19,8 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 
-REVISIONS = 900
-SECONDS = 20
+REVISIONS = 600
+SECONDS = 8
 OPENINGS = 30
 NEVER = 1_000_000
 COMMITTER = f"""

@@ -1,4 +1,4 @@
-"""Every operation of the catalog, struck at every storage call by every kind of fault.
+"""Every operation of the catalog, struck at storage calls of every kind by every kind of fault.
 
 After each fault the location opens, is in the state before or after the operation, and verifies without damage. Then
 the operation is repeated, as by the next process, and gives the state after.
@@ -6,10 +6,7 @@ the operation is repeated, as by the next process, and gives the state after.
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,11 +15,11 @@ from snapshot_assets.catalog.log import store as log
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets_tests.faults.conftest import CHANGES, by_kind
 from snapshot_assets_tests.faults.operations import DAMAGED, OPERATIONS, Operation, facts, place, prepare
 from snapshot_assets_tests.faults.store import Dropped, Fault, FaultyStore
 
 KINDS = ("drop-before", "drop-after", "fail-before", "fail-after", "exists-after", "throttle")
-CHANGES = ("create", "put", "delete")
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +78,25 @@ class Struck:
             damage = [fault for fault in verify(store).faults if fault.is_damage]
             assert not damage, f"{what}: {damage}"
 
-    def cases(self) -> list[tuple[str, int]]:
-        """All calls, each with every kind of fault."""
-        return [(kind, at) for at, call in enumerate(self.trace, 1) for kind in KINDS if _answers(call, kind)]
-
     def sample(self) -> list[tuple[str, int]]:
         """The first and the last change of each kind, with the kinds of fault in turn."""
-        numbers: dict[str, list[int]] = {}
-        for at, call in enumerate(self.trace, 1):
-            if call.startswith(CHANGES):
-                numbers.setdefault(call, []).append(at)
-        struck = sorted({at for each in numbers.values() for at in (each[0], each[-1])})
+        struck = [at for at in self._ends() if self.trace[at - 1].startswith(CHANGES)]
         kinds = [KINDS[place % len(KINDS)] for place in range(len(struck))]
         return [(kind, at) for kind, at in zip(kinds, struck, strict=True) if _answers(self.trace[at - 1], kind)]
 
+    def cases(self) -> list[tuple[str, int]]:
+        """The first and the last call of each kind, with every kind of fault that differs there."""
+        return [(kind, at) for at in self._ends() for kind in KINDS if _answers(self.trace[at - 1], kind)]
+
+    def _ends(self) -> list[int]:
+        return sorted({at for numbers in by_kind(self.trace).values() for at in (numbers[0], numbers[-1])})
+
 
 def _answers(call: str, kind: str) -> bool:
-    """Return whether a call can fail this way: only creates can find that an object exists."""
+    """Return whether a fault of this kind differs from others: a read can only fail, and only a create can exist."""
+    if not call.startswith(CHANGES):
+        return kind == "fail-before"
     return kind != "exists-after" or call.startswith("create")
-
-
-LISTING = ("collect garbage", "prune", "rebuild a lost log", "delete", "seal")
-"""Operations that read the most listings."""
-some_operations = pytest.mark.parametrize(
-    "operation",
-    [pytest.param(name, marks=() if name in LISTING else pytest.mark.slow) for name in OPERATIONS],
-    indirect=True,
-)
 
 
 @pytest.fixture(params=OPERATIONS)
@@ -124,30 +113,9 @@ def test_an_operation_struck_at_changes_of_every_kind_is_done_or_not_and_can_be_
 
 
 @pytest.mark.slow
-def test_an_operation_struck_at_any_call_by_any_fault_is_done_or_not_and_can_be_repeated(prepared, scratch, operation):
+def test_an_operation_struck_at_every_kind_of_call_by_every_fault_is_done_or_not_and_can_be_repeated(
+    prepared, scratch, operation
+):
     struck = Struck(operation, prepared, scratch / "struck operation")
     for case in struck.cases():
         struck.strike(*case)
-
-
-@some_operations
-def test_an_operation_does_not_depend_on_the_order_in_which_a_folder_is_read(prepared, scratch, monkeypatch, operation):
-    """The driver sorts listings, as the interface promises, so the test reorders them below the driver."""
-    expected = Struck(operation, prepared, scratch / "ordered").after
-    store = place(prepared[operation.start], scratch / "disordered")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", _disordered(os.scandir))
-        operation.run(store)
-        assert facts(store) == expected
-        assert operation.done(store)
-
-
-def _disordered(scandir):
-    @contextmanager
-    def read(folder):
-        with scandir(folder) as entries:
-            found = list(entries)
-        random.Random(len(found)).shuffle(found)
-        yield found
-
-    return read

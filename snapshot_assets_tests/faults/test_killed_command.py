@@ -16,7 +16,7 @@ from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 
-ROWS, DAYS = 40_000, 40
+ROWS, DAYS = 12_000, 12
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def start(project: Path) -> subprocess.Popen[str]:
     command = [
         *(sys.executable, "-m", "snapshot_assets.cli", "export", "create", "--json"),
         *("--source", f"duckdb://{project}/source.duckdb", "--to", f"file://{project}/snapshots/m"),
-        *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-02-10T00:00:00Z"),
+        *("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-13T00:00:00Z"),
     ]
     environment = os.environ | {"DAGSTER_HOME": str(project / "dagster")}
     return subprocess.Popen(
@@ -58,7 +58,7 @@ def kill_when(process: subprocess.Popen[str], reached: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("pattern", ["data/*/*.parquet", "data/*/chunk-*.json", "transactions/*05.txn"])
+@pytest.mark.parametrize("pattern", ["data/*/chunk-*.json", "transactions/*05.txn"])
 def test_the_next_command_finishes_and_reads_no_finished_chunk_again(project, pattern):
     location = project / "snapshots" / "m"
     kill_when(start(project), lambda: any(location.glob(pattern)))

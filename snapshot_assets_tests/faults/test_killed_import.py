@@ -13,6 +13,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.faults.conftest import by_kind
 from snapshot_assets_tests.faults.source import location
 
 CHANGES = ("create", "delete", "execute", "insert", "rows recording")
@@ -91,35 +92,35 @@ def kind_of(call: str) -> str:
 
 
 def test_killed_at_every_third_kind_of_change_the_next_run_finishes(restoring):
-    changes = {kind_of(call): at for at, call in enumerate(restoring.trace, 1) if call.startswith(CHANGES)}
+    changes = by_kind([kind_of(call) for call in restoring.trace], CHANGES)
     assert len(changes) > 5
-    for number, at in enumerate(changes.values()):
-        if number % 3 == 0:
-            restoring.strike("kill-after" if number % 2 else "kill-before", at)
+    for number, numbers in enumerate([*changes.values()][::3]):
+        restoring.strike("kill-after" if number % 2 else "kill-before", numbers[-1])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_killed_before_any_call_the_next_run_finishes(restoring):
-    for at in range(1, len(restoring.trace) + 1):
-        restoring.strike("kill-before", at)
+def test_killed_before_the_first_and_after_the_last_change_of_every_kind_the_next_run_finishes(restoring):
+    for numbers in by_kind([kind_of(call) for call in restoring.trace], CHANGES).values():
+        restoring.strike("kill-before", numbers[0])
+        restoring.strike("kill-after", numbers[-1])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
-def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_run_finishes(restoring, kind):
+def test_a_storage_call_of_every_kind_that_fails_leaves_an_import_that_the_next_run_finishes(restoring):
     """The last one of each kind; calls to the target are struck by a kill only."""
-    numbers = {call: at for at, call in enumerate(restoring.trace, 1) if call.startswith(STORAGE)}
+    numbers = {call: calls[-1] for call, calls in by_kind(restoring.trace, STORAGE).items()}
     assert len(numbers) > 5
-    for at in numbers.values():
-        restoring.clear()
-        what = f"{kind} call {at}, {restoring.trace[at - 1]}"
-        result = restoring.restore(fault={"kind": kind, "at": at})
-        assert result["signal"] == 0, what
-        assert result.get("finished") or "SnapshotError" in result["error"], f"{what}: {result}"
-        assert restoring.restore().get("finished"), what
-        restoring.assert_whole(what)
+    for call, at in numbers.items():
+        for kind in ("fail-before", "fail-after") if call.startswith(CHANGES) else ("fail-before",):
+            restoring.clear()
+            what = f"{kind} call {at}, {call}"
+            result = restoring.restore(fault={"kind": kind, "at": at})
+            assert result["signal"] == 0, what
+            assert result.get("finished") or "SnapshotError" in result["error"], f"{what}: {result}"
+            assert restoring.restore().get("finished"), what
+            restoring.assert_whole(what)
 
 
 @pytest.mark.slow

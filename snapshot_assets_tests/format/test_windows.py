@@ -12,7 +12,6 @@ from snapshot_assets.format.windows import (
     TimeRange,
     Window,
     closed_count,
-    closed_windows,
     count_windows,
     merge_ranges,
     plan_windows,
@@ -86,17 +85,10 @@ def test_an_instant_lies_in_the_window_its_id_names(plan, share):
 def test_ids_are_stable_when_the_present_moves_forward(plan, lengths):
     start, now, length = plan
     lag = HOUR
-    earlier = closed_windows(start, length, now, lag)
-    later = closed_windows(start, length, now + lengths * length, lag)
-    assert later[: len(earlier)] == earlier
-    assert all(window.end <= now - lag for window in earlier)
-    assert window_at(start, length, len(earlier) + 1).end > now - lag
-
-
-@given(_ranges())
-def test_closed_windows_are_never_clipped(plan):
-    start, now, length = plan
-    assert all(window.end - window.start == length for window in closed_windows(start, length, now, timedelta(0)))
+    closed = closed_count(start, length, now, lag)
+    assert closed_count(start, length, now + lengths * length, lag) >= closed
+    assert closed == 0 or window_at(start, length, closed).end <= now - lag
+    assert window_at(start, length, closed + 1).end > now - lag
 
 
 def test_a_window_closes_at_its_end_and_not_before():
@@ -107,7 +99,7 @@ def test_a_window_closes_at_its_end_and_not_before():
 
 
 def test_nothing_is_closed_before_the_start():
-    assert closed_windows(START, HOUR, START - timedelta(days=400), timedelta(0)) == ()
+    assert closed_count(START, HOUR, START - timedelta(days=400), timedelta(0)) == 0
 
 
 def test_a_negative_lag_is_refused():
@@ -159,7 +151,7 @@ def test_the_length_that_a_refusal_names_works(start, seconds):
 
 def test_too_many_closed_windows_are_refused():
     with pytest.raises(PlanError, match="the most is 100000; use 1m or longer"):
-        closed_windows(START, timedelta(seconds=1), START + timedelta(days=60), timedelta(0))
+        closed_count(START, timedelta(seconds=1), START + timedelta(days=60), timedelta(0))
 
 
 @pytest.mark.parametrize("index", [0, -1, 4, 10**30])

@@ -24,7 +24,7 @@ from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log, read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild import new_log as beginning
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
@@ -45,6 +45,7 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, prune, rollback
+from snapshot_assets_tests.catalog.tags import delete_savepoint
 from snapshot_assets_tests.deleted_rows import deleting
 from snapshot_assets_tests.schema_documents import write_schema
 

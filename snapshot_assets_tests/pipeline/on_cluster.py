@@ -113,7 +113,7 @@ def main(folder: Path, python: str) -> dict[str, Any]:
     restored.finish()
     found["after"] = seen_by_executors(spark)
     try:
-        list(SparkRunner(spark).map(kill_executor, [1]))
+        list(SparkRunner(lambda: spark).map(kill_executor, [1]))
     except TaskLostError as error:
         found["lost"] = str(error)
     spark.stop()

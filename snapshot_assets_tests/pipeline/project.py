@@ -16,7 +16,7 @@ import duckdb
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.partitions import partitions_of
 from snapshot_assets.pipeline.resources import SPARK, spark_resource
 from snapshot_assets.plan.configuration import Configuration
@@ -185,17 +185,16 @@ class Project:
         (self.location / "data" / str(chunk)).unlink()
 
 
+def run_job(project: Project, name: str, ops: dict[str, Any], **options: Any) -> dg.ExecuteInProcessResult:
+    """Run a job of the plan, with the run config of its ops."""
+    config = {"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+    job = project.definitions().resolve_job_def(name)
+    return job.execute_in_process(instance=project.instance, run_config=config, **options)
+
+
 def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
-    """Run a job of the plan and return the metadata of its one op."""
-    ops = {op: {"config": config}} if config else {}
-    result = (
-        project.definitions()
-        .resolve_job_def(name)
-        .execute_in_process(
-            instance=project.instance,
-            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
-        )
-    )
+    """Run a job of the plan and return the metadata of its one op, as the instance has recorded it."""
+    result = run_job(project, name, {op: {"config": config}} if config else {})
     records = project.instance.get_records_for_run(result.run_id).records
     events = [record.event_log_entry.dagster_event for record in records]
     [output] = [event for event in events if event is not None and event.is_successful_output]
@@ -203,8 +202,8 @@ def job(project: Project, name: str, op: str, **config: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
-    """Make a project; `fields` are those of its plan."""
+def open_project(folder: Path, *, durable: bool = False, **fields: Any) -> Iterator[Project]:
+    """Make a project; `fields` are those of its plan. A durable one has its Dagster instance on disk, which is slow."""
     database = folder / "source.duckdb"
     make_source(database)
     (folder / "dagster").mkdir()
@@ -217,7 +216,8 @@ def open_project(folder: Path, **fields: Any) -> Iterator[Project]:
         "chunk_time_window": "1d",
         "parallelism": 2,
     }
-    with dg.DagsterInstance.local_temp(str(folder / "dagster")) as instance:
+    on_disk = dg.DagsterInstance.local_temp(str(folder / "dagster")) if durable else None
+    with on_disk or dg.DagsterInstance.ephemeral() as instance:
         sources = {"readings": f"duckdb://{database}", "copy": f"duckdb://{folder / 'copy.duckdb'}"}
         plan = Plan(**{name: value for name, value in (given | fields).items() if value is not None})
         yield Project(folder, instance, plan, sources)

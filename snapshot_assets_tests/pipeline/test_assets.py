@@ -218,7 +218,7 @@ def test_windows_that_cron_cannot_express_run_alike(make_project):
 
 
 def test_no_credential_reaches_the_instance_or_the_location(make_project):
-    project = make_project(source="shop")
+    project = make_project(durable=True, source="shop")
     secret = "hunter2-open-sesame"
     project.sources["shop"] = f"postgresql://reader:{secret}@127.0.0.1:1/shop?connect_timeout=1"
     result = project.run("schema", "chunks", keys=project.keys[:2])

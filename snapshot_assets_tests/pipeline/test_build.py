@@ -13,7 +13,7 @@ from dagster_pyspark import LazyPySparkResource
 from pyspark.sql import SparkSession
 
 from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.plan.configuration import Configuration
 from snapshot_assets_tests.pipeline.project import ROWS, make_source
 
@@ -96,7 +96,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from snapshot_assets.plan.configuration import load_configuration
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 
 
 @dg.asset

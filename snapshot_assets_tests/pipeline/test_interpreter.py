@@ -32,24 +32,6 @@ def unactivated(bare_python: Path, tmp_path: Path) -> dict[str, str]:
     return kept | {"PATH": path, "DAGSTER_HOME": str(tmp_path / "dagster"), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-def run(arguments: list[str], environment: dict[str, str], folder: Path) -> str:
-    """Run this interpreter with arguments; returns its output."""
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=1100
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
-    return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_workers_run_this_interpreter_where_a_users_own_asset_starts_spark(
-    unactivated: dict[str, str], tmp_path: Path
-) -> None:
-    output = run(["-m", "snapshot_assets_tests.pipeline.own_asset", str(tmp_path)], unactivated, tmp_path)
-    assert json.loads(output.splitlines()[-1]) == {"pythons": [sys.executable], "restored": 120}
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_workers_run_this_interpreter_where_the_command_line_starts_spark(
@@ -61,6 +43,14 @@ def test_workers_run_this_interpreter_where_the_command_line_starts_spark(
         ["export", "create", "--source", source, "--to", location, *RANGE],
         ["import", "--from", location, "--target", f"duckdb://{copy}"],
     ]
-    run(["-c", _COMMANDS, json.dumps(commands)], unactivated, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", _COMMANDS, json.dumps(commands)],
+        cwd=tmp_path,
+        env=unactivated,
+        capture_output=True,
+        text=True,
+        timeout=1100,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     with duckdb.connect(str(copy), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM readings").fetchall() == [(72,)]

@@ -18,7 +18,7 @@ from snapshot_assets.format.layout import checkpoint_path
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.pipeline.project import Project, open_project
+from snapshot_assets_tests.pipeline.project import Project, job, open_project, run_job
 
 JOBS = {"demo_checkpoint", "demo_compact", "demo_gc", "demo_retention", "demo_savepoint"}
 
@@ -48,74 +48,45 @@ def old(project: Project, writer: Writer) -> str:
     return path
 
 
-def run(project: Project, job: str, **config: object) -> dg.ExecuteInProcessResult:
-    ops = {"demo_collect_garbage": {"config": config}} if config else {}
-    return (
-        project.definitions()
-        .resolve_job_def(job)
-        .execute_in_process(
-            instance=project.instance,
-            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "ERROR"}}}},
-            raise_on_error=False,
-        )
-    )
-
-
-def metadata_of(project: Project, result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """Return the metadata of the run's one op, as the instance has recorded it."""
-    assert result.success
-    events = [
-        record.event_log_entry.dagster_event for record in project.instance.get_records_for_run(result.run_id).records
-    ]
-    [output] = [event for event in events if event is not None and event.is_successful_output]
-    return {name: value.value for name, value in output.step_output_data.metadata.items()}
-
-
 def test_the_checkpoint_job_writes_one_and_finds_it_there_again(project: Project, writer: Writer) -> None:
-    first = metadata_of(project, run(project, "demo_checkpoint"))
+    first = job(project, "demo_checkpoint", "demo_write_checkpoint")
     head = writer.catalog.state.revision
     size = (project.location / checkpoint_path(head)).stat().st_size
-    assert first == {
-        "revision": head,
-        "object": checkpoint_path(head),
-        "bytes": size,
-        "newly_written": True,
-    }
+    assert first == {"revision": head, "object": checkpoint_path(head), "bytes": size, "newly_written": True}
     assert list_log(writer.store).checkpoints == [head]
-    assert metadata_of(project, run(project, "demo_checkpoint")) == first | {"newly_written": False}
+    assert job(project, "demo_checkpoint", "demo_write_checkpoint") == first | {"newly_written": False}
     assert read_state(writer.store).checkpointed == head
 
 
 def test_the_gc_job_deletes_what_is_old_enough_and_tells_what(project: Project, writer: Writer, old: str) -> None:
-    found = metadata_of(project, run(project, "demo_gc"))
+    found = job(project, "demo_gc", "demo_collect_garbage")
     assert not (project.location / old).exists()
     assert (found["dry_run"], found["objects"], found["bytes"], found["orphan_bytes"]) == (False, 1, 9, 9)
     assert found["waiting_objects"] == 2  # the replaced file, and its receipt
     [row] = found["garbage"].records
     assert (row.data["object"], row.data["reason"], row.data["bytes"]) == (old, "orphan", 9)
     assert not [fault for fault in verify(writer.store).faults if fault.is_damage]
-    assert metadata_of(project, run(project, "demo_gc"))["objects"] == 0
+    assert job(project, "demo_gc", "demo_collect_garbage")["objects"] == 0
 
 
 def test_a_dry_run_of_the_gc_job_touches_nothing(project: Project, writer: Writer, old: str) -> None:
     before = {path: path.stat().st_mtime for path in project.location.rglob("*")}
-    found = metadata_of(project, run(project, "demo_gc", dry_run=True))
+    found = job(project, "demo_gc", "demo_collect_garbage", dry_run=True)
     assert (found["dry_run"], found["objects"], found["garbage"].records[0].data["object"]) == (True, 1, old)
     assert {path: path.stat().st_mtime for path in project.location.rglob("*")} == before
 
 
-@pytest.mark.parametrize("job", sorted(JOBS))
-def test_a_job_where_nothing_was_exported_fails_and_makes_nothing(project: Project, job: str) -> None:
-    result = run(project, job)
-    assert not result.success
-    assert "There is no snapshot at" in project.failure(result).description
+def test_a_job_where_nothing_was_exported_fails_and_makes_nothing(project: Project) -> None:
+    for name in sorted(JOBS):
+        result = run_job(project, name, {}, raise_on_error=False)
+        assert "There is no snapshot at" in project.failure(result).description
     assert read_state(open_store(parse_location(project.plan.to))).revision == 0
 
 
 def test_a_damaged_log_fails_the_job_with_its_words(project: Project, writer: Writer, old: str) -> None:
     torn = project.location / "transactions" / "00000000000000000004.txn"
     torn.write_bytes(torn.read_bytes()[:-1])
-    result = run(project, "demo_gc")
+    result = run_job(project, "demo_gc", {}, raise_on_error=False)
     assert "00000000000000000004.txn" in project.failure(result).description
     assert project.failure(result).metadata["error"].value == "TornObjectError"
     assert (project.location / old).exists()

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
-from pyspark.sql import SparkSession
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.pipeline.build import build_definitions
+from snapshot_assets.pipeline.assets import build_definitions
 from snapshot_assets.pipeline.resources import spark_resource
 from snapshot_assets.plan.configuration import load_configuration
 from snapshot_assets.plan.retention import RetentionFields
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job, open_project
-
-ALL = ("schema", "chunks", "untimed_tables", "manifest")
-
-
-@pytest.fixture(scope="module")
-def sealed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A project that was exported whole; only its location is used."""
-    with open_project(tmp_path_factory.mktemp("sealed")) as project:
-        assert project.run(*ALL, keys=project.keys, with_checks=False).success
-        yield project
+from snapshot_assets_tests.pipeline.project import ROWS, START, Project, job
 
 
 @pytest.fixture
-def restoring(sealed: Project, make_project: Callable[..., Project]) -> Project:
+def restoring(exported: Project, make_project: Callable[..., Project]) -> Project:
     """A project that has a copy of the sealed location, and an empty target."""
     project = make_project(target="copy")
-    sealed.copy_location(project)
+    exported.copy_location(project)
     return project
 
 
@@ -255,9 +244,11 @@ def test_a_configuration_with_a_target_loads_without_connecting_to_it(tmp_path: 
     assert checks == {"into/restored:row_counts"}
 
 
-def test_an_automatic_savepoint_pins_the_compacted_state(sealed: Project, make_project: Callable[..., Project]) -> None:
+def test_an_automatic_savepoint_pins_the_compacted_state(
+    exported: Project, make_project: Callable[..., Project]
+) -> None:
     project = make_project(retention=RetentionFields(savepoint={}))
-    sealed.copy_location(project)
+    exported.copy_location(project)
     catalog = Catalog.open_for_writing(open_store(parse_location(project.plan.to)))
     delete_rows(catalog, TableName("main", "readings"), "value < 5 OR value = 100")  # of the first two days
     seal(catalog)

@@ -32,8 +32,9 @@ TODAY = f"auto-{datetime.now(UTC):%Y-%m-%d}"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with open_project(tmp_path) as project:
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    """A project with rules; its parameter is whether it is durable."""
+    with open_project(tmp_path, durable=getattr(request, "param", False)) as project:
         yield replace(project, plan=project.plan.model_copy(update={"retention": RULES}))
 
 
@@ -213,6 +214,7 @@ def test_no_savepoint_is_made_or_deleted_while_an_export_is_at_work(project: Pro
     assert set(state(writer).pins.savepoints) == {1, 2}
 
 
+@pytest.mark.parametrize("project", [True], indirect=True)
 def test_the_sensor_asks_for_the_tag_of_what_the_manifest_sealed(project: Project, writer: Writer) -> None:
     definitions = project.definitions()
     [sensor] = definitions.get_repository_def().sensor_defs

@@ -79,12 +79,11 @@ def test_an_answer_that_passes_is_not_seen(remote: ObjectStore, proxy: Proxy, ca
 
 @pytest.mark.parametrize("status", [409, 503])
 def test_patience_has_an_end(remote: ObjectStore, proxy: Proxy, status: int) -> None:
-    for write in (remote.create, remote.put, lambda path, data: create_own(remote, path, data)):
-        proxy.strike(Fault("PUT .*/new", status, "OperationAborted" if status == 409 else "SlowDown", times=100))
-        with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*run again"):
-            write("new", b"bytes")
-        # Two repetitions, as in the options, and perhaps those of OpenDAL, which it does not report.
-        assert len(proxy.statuses("PUT .*/new")) in ((3,) if isinstance(remote, CloudStore) else (3, 9))
+    proxy.strike(Fault("PUT .*/new", status, "OperationAborted" if status == 409 else "SlowDown", times=100))
+    with pytest.raises(StoreUnavailableError, match=f"{remote.uri}/new.*run again"):
+        create_own(remote, "new", b"bytes")
+    # Two repetitions, as in the options, and perhaps those of OpenDAL, which it does not report.
+    assert len(proxy.statuses("PUT .*/new")) in ((3,) if isinstance(remote, CloudStore) else (3, 9))
 
 
 @pytest.mark.parametrize("forwarded", [False, True])
@@ -98,7 +97,7 @@ def test_a_create_without_a_reply_is_made_once(proxy: Proxy, s3_location: str, f
     assert store.get("new") == b"bytes"
 
 
-@pytest.mark.parametrize("first_answers", [1, 2, 100])
+@pytest.mark.parametrize("first_answers", [2, 100])
 def test_the_probe_never_takes_a_passing_answer_for_a_missing_condition(
     remote: ObjectStore, proxy: Proxy, first_answers: int
 ) -> None:

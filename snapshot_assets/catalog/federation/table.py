@@ -93,11 +93,6 @@ class FederatedTable:
     groups: tuple[tuple[Span, ...], ...]
     deduplicated: bool
 
-    @property
-    def files(self) -> list[tuple[Member, DataFile]]:
-        """All files, each with its member."""
-        return [(span.member, file) for group in self.groups for span in group for file in span.files]
-
 
 def federated_table(name: TableName, having: Sequence[Member], *, dedupe: bool) -> FederatedTable:
     """Return the table of the members that have it.

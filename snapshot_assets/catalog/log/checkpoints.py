@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -61,22 +61,32 @@ def write_checkpoint(store: ObjectStore, state: State) -> str:
     try:
         store.create(path, data)
     except ObjectExistsError:  # another writer wrote it first, or it is damaged
-        if is_damaged(store, state.revision):
-            _LOG.warning("%s in %s is damaged; it is written again.", path, store.uri)
+        if not is_whole(store, state.revision):
             store.put(path, data)
     state.checkpointed = state.revision
     return path
 
 
-def is_damaged(store: ObjectStore, revision: int) -> bool:
-    """Return whether a checkpoint is there, but is not whole; reads all of it."""
+def is_whole(store: ObjectStore, revision: int) -> bool:
+    """Return whether a checkpoint is there and whole; reads all of it, and warns of a damaged one."""
     try:
         read_checkpoint(store, revision, statistics=True)
-    except DamageError:
-        return True
+    except DamageError as fault:
+        warn_once(store, f"A checkpoint is damaged: {fault}")
+        return False
     except ObjectNotFoundError:
-        pass
-    return False
+        return False
+    return True
+
+
+def warn_once(store: ObjectStore, message: str) -> None:
+    """Log a warning about a location, once per process: a command reads the log several times."""
+    _warn(store.uri, message)
+
+
+@lru_cache(maxsize=256)
+def _warn(_: str, message: str) -> None:
+    _LOG.warning("%s", message)
 
 
 def checkpoint_bytes(state: State) -> bytes:
@@ -88,11 +98,8 @@ def same_states(one: State, other: State) -> bool:
     """Return whether two states have the same checkpoint; reads all statistics."""
     if _header(one) != _header(other):
         return False
-    first, second = one.files.merged(), other.files.merged()
-    columns = first.bounds.columns | second.bounds.columns
-    return _equal(first.table, second.table) and all(
-        _equal_bounds(first.bounds.of(column), second.bounds.of(column)) for column in columns
-    )
+    first, second = ({tuple(key): table for *key, table in _tables(state.files.merged())} for state in (one, other))
+    return first.keys() == second.keys() and all(_equal(table, second[key]) for key, table in first.items())
 
 
 def _equal(one: pa.Table, other: pa.Table) -> bool:
@@ -102,10 +109,6 @@ def _equal(one: pa.Table, other: pa.Table) -> bool:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _equal_bounds(one: ByKind, other: ByKind) -> bool:
-    return one.keys() == other.keys() and all(_equal(table, other[kind]) for kind, table in one.items())
 
 
 def _header(state: State) -> Checkpoint:
@@ -196,9 +199,6 @@ def read_own_checkpoint(
     Raises:
         ForeignLocationError: It belongs to another location.
         ForkError: It is of another past of this location.
-        DamageError: It is unreadable.
-        ObjectNotFoundError: It is missing.
-        UnsupportedVersionError: It is of a newer format.
     """
     state = read_checkpoint(store, revision, statistics=statistics)
     _check_location(store, state, transactions)

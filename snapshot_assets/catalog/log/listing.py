@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import count, takewhile
 
 from snapshot_assets.errors import DamageError, ObjectNotFoundError
@@ -26,13 +25,11 @@ class Listing:
     Attributes:
         transactions: Revisions that have a transaction, ascending.
         checkpoints: Revisions that have a checkpoint, ascending.
-        foreign: Paths of all other objects.
         strays: Why checkpoints that were read are not of this log, or not of this location.
     """
 
     transactions: list[int] = field(default_factory=list)
     checkpoints: list[int] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
     strays: list[DamageError] = field(default_factory=list)
 
     @property
@@ -60,35 +57,23 @@ class Listing:
         newer, start = self.after(self.start), self.start
         return len(newer) < (newer[-1] - start if newer else 0) or not self.left() <= {1, start}
 
-    @property
-    def has_new_gap(self) -> bool:
-        """Whether a transaction after the newest checkpoint is missing; the head needs no older one."""
-        start = max(self.checkpoints, default=0)
-        newer = self.after(start)
-        return len(newer) < (newer[-1] - start if newer else 0)
-
     def through(self, revision: int | None) -> Listing:
         """Return the objects up to a revision; all of them for None."""
         if revision is None:
             return self
         first, second = (items[: bisect_right(items, revision)] for items in (self.transactions, self.checkpoints))
-        return Listing(first, second, self.foreign)
+        return Listing(first, second)
 
     def after(self, revision: int) -> list[int]:
         """Return the revisions of the transactions after one."""
         return self.transactions[bisect_right(self.transactions, revision) :]
 
 
-def list_log(store: ObjectStore, *, head: bool = False) -> Listing:
-    """Return the objects of a log; if a listing shows a gap, those of two listings together.
-
-    Args:
-        store: The location.
-        head: The caller needs only the newest state: ignore gaps below the newest checkpoint.
-    """
+def list_log(store: ObjectStore) -> Listing:
+    """Return the objects of a log; if a listing shows a gap, those of two listings together."""
     objects = Listed(store, TRANSACTIONS)
     found = _with_beginning(objects)
-    if found.has_new_gap if head else found.has_gap:
+    if found.has_gap:
         objects.missing(info.path for info in store.list(TRANSACTIONS))  # adds them
         found = _with_beginning(objects)
     return found
@@ -110,8 +95,6 @@ def listing_of(paths: Iterable[str]) -> Listing:
             found.transactions.append(revision)
         elif checkpoint is not None:
             found.checkpoints.append(checkpoint)
-        else:
-            found.foreign.append(path)
     return found
 
 
@@ -143,43 +126,3 @@ def is_there(store: ObjectStore, path: str) -> bool:
         store.head(path)
         return True
     return False
-
-
-@dataclass(frozen=True)
-class CheckpointSize:
-    """A checkpoint of a log."""
-
-    revision: int
-    bytes: int
-    modified: datetime
-
-
-@dataclass(frozen=True)
-class LogSize:
-    """The objects of a log.
-
-    Attributes:
-        bytes: Size of the transactions.
-        oldest: The revision from which on all transactions exist; 0 without transactions.
-    """
-
-    transactions: int
-    bytes: int
-    oldest: int
-    checkpoints: tuple[CheckpointSize, ...]
-
-
-def log_size(store: ObjectStore) -> LogSize:
-    """Return the number and sizes of a log's objects."""
-    checkpoints, transactions = [], []
-    objects = Listed(store, TRANSACTIONS)
-    oldest = max((revision_of(path) or 0 for path in objects), default=0)
-    while oldest > 1 and transaction_path(oldest - 1) in objects:
-        oldest -= 1
-    for info in objects.values():
-        checkpoint, revision = checkpointed_revision(info.path), revision_of(info.path)
-        if checkpoint is not None:
-            checkpoints.append(CheckpointSize(checkpoint, info.size, info.modified))
-        elif revision is not None:
-            transactions.append(info.size)
-    return LogSize(len(transactions), sum(transactions), oldest, tuple(checkpoints))

@@ -6,15 +6,13 @@ revisions were pruned and are not read. A rebuild starts a new log: revisions be
 
 from __future__ import annotations
 
-import logging
 from bisect import insort
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
 from typing import TypeVar
 
-from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint
+from snapshot_assets.catalog.log.checkpoints import read_own_checkpoint, warn_once
 from snapshot_assets.catalog.log.listing import Listing, is_there, log_after
 from snapshot_assets.catalog.log.listing import list_log as list_log  # for those who read the log
 from snapshot_assets.catalog.log.store import read_entry
@@ -40,7 +38,6 @@ from snapshot_assets.storage.base import ObjectStore
 _READERS = 16
 _READS = 10
 _Read = TypeVar("_Read")
-_LOG = logging.getLogger(__name__)
 
 FAULTS = (DamageError, UnsupportedVersionError)
 FaultError = DamageError | UnsupportedVersionError
@@ -65,7 +62,7 @@ def open_log(store: ObjectStore) -> tuple[State, Listing]:
     """Return the head's state and the log's objects; see `read_state`."""
 
     def read() -> tuple[State, Listing]:
-        listing = list_log(store, head=True)
+        listing = list_log(store)
         return _replayed(store, listing, None, False), listing
 
     return despite_pruning(read)
@@ -92,7 +89,7 @@ def despite_pruning(read: Callable[[], _Read]) -> _Read:
 
 
 def _read_state(store: ObjectStore, through: int | None, statistics: bool) -> State:
-    listing = list_log(store, head=through is None)
+    listing = list_log(store)
     if through is None:
         return _replayed(store, listing, None, statistics)
     if not _is_pruned(store, listing, through):
@@ -154,16 +151,6 @@ def _newest_checkpoint(store: ObjectStore, listing: Listing, statistics: bool) -
                 listing.strays.append(fault)
             warn_once(store, f"A checkpoint is ignored: {fault}")
     return None
-
-
-def warn_once(store: ObjectStore, message: str) -> None:
-    """Log a warning about a location, once per process: a command reads the log several times."""
-    _warn(store.uri, message)
-
-
-@lru_cache(maxsize=256)
-def _warn(_: str, message: str) -> None:
-    _LOG.warning("%s", message)
 
 
 def gap(missing: int, found: int) -> GapError:

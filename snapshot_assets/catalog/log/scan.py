@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint, read_own_checkpoint, same_states
+from snapshot_assets.catalog.log.checkpoints import is_whole, read_checkpoint, read_own_checkpoint, same_states
 from snapshot_assets.catalog.log.listing import Listing, is_there, list_log, log_after
 from snapshot_assets.catalog.log.replay import FAULTS, FaultError, despite_pruning, gap, read_entries
 from snapshot_assets.catalog.log.store import read_entry
@@ -37,7 +37,6 @@ class LogScan:
         start: The checkpoint that the log starts with, 0 for none. Nothing else gives it again.
         entries: The last unbroken run of folded entries.
         faults: Path and error of every object that is unreadable or does not follow.
-        foreign: Paths of objects that are not part of a log.
     """
 
     store: ObjectStore
@@ -47,7 +46,6 @@ class LogScan:
     start: int = 0
     entries: list[LogEntry] = field(default_factory=list)
     faults: list[tuple[str, FaultError]] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
 
     def states(self) -> Iterator[State]:
         """Yield the state after each revision of a snapshot; each is the same object, changed."""
@@ -65,30 +63,24 @@ def faults_of_log(scan: LogScan) -> Iterator[tuple[str, FaultError]]:
     for path, fault in scan.faults:
         revision = checkpointed_revision(path) or 0
         given = scan.start < revision <= scan.state.revision and not isinstance(fault, GapError)
-        if not (given and is_damaged(scan.store, revision)):
+        if not given or is_whole(scan.store, revision):
             yield path, fault
 
 
-def scan_log(store: ObjectStore, *, since: int | None = None, through: int | None = None) -> LogScan:
-    """Read and fold the log, compare every checkpoint with it, and collect all faults.
-
-    Args:
-        store: The location.
-        since: The checkpoint to start from; None for the log's start.
-        through: Last revision to read; None for the head.
-    """
-    return despite_pruning(lambda: _scan_log(store, since, through))
+def scan_log(store: ObjectStore) -> LogScan:
+    """Read and fold the log, compare every checkpoint with it, and collect all faults."""
+    return despite_pruning(lambda: _scan_log(store))
 
 
-def _scan_log(store: ObjectStore, since: int | None, through: int | None) -> LogScan:
-    listing = list_log(store).through(through)
-    previous = listing.start if since is None else since
-    scan = LogScan(store, start=previous, transactions=listing.transactions, foreign=listing.foreign)
+def _scan_log(store: ObjectStore) -> LogScan:
+    listing = list_log(store)
+    previous = listing.start
+    scan = LogScan(store, start=previous, transactions=listing.transactions)
     known = set(listing.checkpoints)
     folding = _Folding(scan, known, not previous or _start_at(scan, previous))
     if previous:
         _look_below(scan, listing, previous)
-    for revision, entry in read_entries(store, log_after(store, listing, previous, through)):
+    for revision, entry in read_entries(store, log_after(store, listing, previous)):
         if stray := _stray(scan, revision, entry):
             _note(scan, transaction_path(revision), stray)
             scan.transactions = [each for each in scan.transactions if each != revision]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-from enum import Enum, auto
 
 from snapshot_assets.catalog.log.listing import is_there
 from snapshot_assets.catalog.state.chain import LogEntry, misnamed
@@ -37,13 +36,6 @@ _SETTLE_TRIES = 5
 _SETTLE_WAIT = 0.2
 
 
-class Won(Enum):
-    """How the race for a revision ended."""
-
-    YES = auto()
-    NO = auto()
-
-
 def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     """Return one revision's entry.
 
@@ -60,7 +52,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
     return LogEntry(transaction, trailing_sha256(data))
 
 
-def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEntry]:
+def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogEntry]:
     """Try to commit a transaction at its revision.
 
     Args:
@@ -84,20 +76,20 @@ def append(store: ObjectStore, transaction: act.Transaction) -> tuple[Won, LogEn
     check_writable(len(data), documents.MAX_TRANSACTION_BYTES, path, advice)
     entry = LogEntry(transaction, trailing_sha256(data))
     won = _create(store, path, data, transaction.uuid)
-    if won is Won.YES and transaction.revision > 1 and not entry.starts_log:
+    if won and transaction.revision > 1 and not entry.starts_log:
         _check_follows(store, transaction)
     return won, entry
 
 
-def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> Won:
-    """Create an object until the outcome is known, and read it back if a reply was lost."""
+def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> bool:
+    """Create an object until the outcome is known, reading it back if a reply was lost; return whether it was won."""
     for attempt in range(_SETTLE_TRIES):
         try:
             store.create(path, data)
         except (ObjectExistsError, StoreUnavailableError) as cause:
             settled = _read_back(store, path, uuid, cause)
         else:
-            return Won.YES
+            return True
         if settled is not None:
             return settled
         time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
@@ -108,8 +100,8 @@ def _create(store: ObjectStore, path: str, data: bytes, uuid: str) -> Won:
     )
 
 
-def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) -> Won | None:
-    """Return who won the object at `path`; None if it is missing."""
+def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) -> bool | None:
+    """Return whether this writer won the object at `path`; None if it is missing."""
     for attempt in range(_SETTLE_TRIES):
         try:
             data = store.get(path, limit=documents.MAX_TRANSACTION_BYTES)
@@ -118,7 +110,7 @@ def _read_back(store: ObjectStore, path: str, uuid: str, cause: StorageError) ->
         except StoreUnavailableError:
             time.sleep(_SETTLE_WAIT * 2**attempt * random.random())
         else:
-            return Won.YES if decode_transaction(data, path).uuid == uuid else Won.NO
+            return decode_transaction(data, path).uuid == uuid
     raise OutcomeUnknownError(
         f"Whether {path} in {store.uri} was committed is unknown: the store does not answer. Nothing was deleted; "
         "run again when it does.",
@@ -153,7 +145,10 @@ def _has_predecessor(store: ObjectStore, transaction: act.Transaction) -> bool:
 
 def _others_follow(store: ObjectStore, transaction: act.Transaction) -> bool:
     """Return whether the log has later revisions that do not follow from a transaction."""
-    try:
-        return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
-    except (ObjectNotFoundError, MisnamedError):
-        return any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS))
+    for _ in range(2):  # another writer may follow this transaction between the read and the listing
+        try:
+            return read_entry(store, transaction.revision + 1).transaction.previous_uuid != transaction.uuid
+        except (ObjectNotFoundError, MisnamedError):
+            if not any(log_revision(info.path) > transaction.revision for info in store.list(TRANSACTIONS)):
+                return False
+    return True

@@ -54,9 +54,9 @@ def newest_state(store: ObjectStore) -> State:
     elif not state.deleted:
         if listing.strays:
             raise listing.strays[0]
-        check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
+        _check_objects(store, state, [MANIFEST, *(info.path for folder in _PINS for info in store.list(folder))])
         _check_checkpoints(store, listing)
-        check_objects(store, state, _late_receipts(store, state))
+        _check_objects(store, state, _late_receipts(store, state))
     return state
 
 
@@ -98,10 +98,10 @@ def refuse_lost_end(store: ObjectStore) -> None:
         ForeignLocationError: An object belongs to another location.
         DamageError: The log has another fault.
     """
-    check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
+    _check_objects(store, newest_state(store), [info.path for info in store.list("data/") if is_receipt(info.path)])
 
 
-def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, through: int | None = None) -> None:
+def refuse_faults(store: ObjectStore, done: str) -> None:
     """Refuse a log with faults before anything is deleted; reads all of it.
 
     Opening reads only the newest checkpoint and the log after it. That does not reveal a log that was copied here,
@@ -110,25 +110,18 @@ def refuse_faults(store: ObjectStore, done: str, *, since: int | None = None, th
     Args:
         store: The location.
         done: What is not done because of a fault, for the message.
-        since: The checkpoint to start from; None for the log's start.
-        through: Last revision to read; None for the head.
 
     Raises:
         DamageError: The first fault of the log.
     """
-    for path, fault in faults_of_log(scan_log(store, since=since, through=through)):
+    for path, fault in faults_of_log(scan_log(store)):
         raise DamageError(
             f"The log has a fault, so {done}: {fault} `snapshots export verify` names all faults.", object=path
         )
 
 
-def check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
-    """Refuse a state that the manifest, a tag, a savepoint or a receipt contradicts.
-
-    Raises:
-        LostLogError: The first of them is of a later revision.
-        ForeignLocationError: It is of another location.
-    """
+def _check_objects(store: ObjectStore, state: State, paths: Iterable[str]) -> None:
+    """Refuse a state that one of the objects contradicts; see `contradictions`."""
     for error in contradictions(store, state, paths):
         raise error
 
@@ -151,7 +144,9 @@ def contradictions(
             if is_receipt(path):
                 check_receipt(store, state, read_receipt(store, path)[0])
             elif path == MANIFEST or path.startswith(_PINS):
-                _check_manifest(store, state, path)
+                location, revision = manifest_facts(store, path)
+                if location:
+                    _check_origin(store, state, path, location, revision)
         except (LostLogError, ForeignLocationError) as error:
             yield error
         except (*FAULTS, ObjectNotFoundError):
@@ -168,12 +163,6 @@ def check_receipt(store: ObjectStore, state: State, receipt: Receipt) -> None:
     if receipt.location_id or receipt.snapshot_id == state.snapshot_id:
         location = receipt.location_id or state.location_id
         _check_origin(store, state, receipt.path, location, receipt.base_revision)
-
-
-def _check_manifest(store: ObjectStore, state: State, path: str) -> None:
-    location, revision = manifest_facts(store, path)
-    if location:
-        _check_origin(store, state, path, location, revision)
 
 
 def _check_origin(store: ObjectStore, state: State, path: str, location: str, revision: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import is_damaged, write_checkpoint
+from snapshot_assets.catalog.log.checkpoints import is_whole, write_checkpoint
 from snapshot_assets.catalog.log.listing import is_there, list_log
 from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.errors import DamageError
@@ -39,45 +39,34 @@ def checkpoint_head(catalog: Catalog) -> WrittenCheckpoint:
         catalog: The location, opened for writing.
 
     Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: It was deleted.
         DamageError: An older checkpoint is damaged and the log cannot reproduce it; all others are written.
     """
     catalog.refresh()
     revision, store = catalog.require_snapshot().revision, catalog.store
-    new = is_damaged(store, revision) or not is_there(store, checkpoint_path(revision))
+    new = not is_whole(store, revision)
     path = catalog.checkpoint() if new else checkpoint_path(revision)
     written = WrittenCheckpoint(path, catalog.state.revision, store.head(path).size, new)
     return replace(written, mended=_mend_older(store, revision, catalog.state.rebuilt_at))
 
 
 def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ...]:
-    """Write damaged checkpoints before the head again, and return their paths.
-
-    Raises:
-        DamageError: The log cannot reproduce one of them; names the oldest.
-    """
-    listing, mended, faults = list_log(store), list[str](), list[DamageError]()
-    for revision in listing.checkpoints:
-        if rebuilt_at <= revision < head and is_damaged(store, revision):
+    """Write damaged checkpoints before the head again, and return their paths."""
+    mended, faults = list[str](), list[DamageError]()
+    for revision in list_log(store).checkpoints:
+        path = checkpoint_path(revision)
+        if rebuilt_at <= revision < head and not is_whole(store, revision) and is_there(store, path):
             try:
                 mended.append(write_checkpoint(store, read_from_log(store, revision)))
             except DamageError as fault:
-                faults.append(_unmendable(revision, fault, begins=revision == max(listing.start, rebuilt_at)))
+                faults.append(_unmendable(path, fault))
     if faults:
         raise faults[0]
     return tuple(mended)
 
 
-def _unmendable(revision: int, cause: DamageError, *, begins: bool) -> DamageError:
-    path = checkpoint_path(revision)
-    if begins:
-        why = (
-            "the log begins with it. Bring it back from a copy, or delete it with `snapshots catalog prune`, if there "
-            "are two newer checkpoints that can be read. If not, rebuild the log"
-        )
-    else:
-        why = f"the log before it cannot reproduce it: {cause} Bring it back from a copy, or rebuild the log"
-    error = DamageError(f"{path} is damaged, and {why} with `snapshots catalog rebuild`.", object=path)
-    error.__cause__ = cause
-    return error
+def _unmendable(path: str, cause: DamageError) -> DamageError:
+    return DamageError(
+        f"{path} is damaged, and the log before it cannot reproduce it: {cause} Bring it back from a copy, or rebuild "
+        "the log with `snapshots catalog rebuild`.",
+        object=path,
+    )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.truncation import newest_state, refuse_faults
-from snapshot_assets.catalog.operations.garbage import Garbage, GarbageScan, PinnedPaths, scan_head
+from snapshot_assets.catalog.operations.garbage import Garbage, PinnedPaths, scan_head
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import PlanError
 from snapshot_assets.format import documents
@@ -58,14 +58,20 @@ def plan_collection(catalog: Catalog, *, grace: timedelta | None = None, unsafe:
         DamageError: The log has a fault, or the object of a tag or savepoint, or a receipt, cannot be read.
     """
     catalog.refresh()
-    grace = _checked_against_log(catalog.require_snapshot(), checked_grace(catalog.require_snapshot(), grace, unsafe))
+    grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
+    most = 2 * _own_grace(catalog.state)
+    if grace > most:  # files of a forgotten expiry would count from their removal, and go too early
+        raise PlanError(
+            f"A grace period of {duration_text(grace)} is longer than twice the plan's: checkpoints record what expired"
+            f" for {duration_text(most)} only. Give at most that, or leave it out."
+        )
     before = catalog.now() - grace
-    scan = scan_head(catalog.store, before, PinnedPaths())
-    deleted = tuple(each for each in scan.garbage if each.since <= before)
+    pinned = PinnedPaths()
+    scan = scan_head(catalog.store, before, pinned)
+    deleted, waiting = scan.by_age(before)
     if deleted:
         refuse_faults(catalog.store, "nothing was deleted")
-    waiting = tuple(each for each in scan.garbage if each.since > before)
-    return GarbagePlan(deleted, waiting, scan.foreign, grace, scan.revision, scan.pinned)
+    return GarbagePlan(deleted, waiting, scan.foreign, grace, scan.revision, pinned)
 
 
 def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
@@ -94,17 +100,18 @@ def execute_collection(catalog: Catalog, plan: GarbagePlan) -> GarbagePlan:
     # Before the purge: a purged file is an orphan, so its age no longer shows when a revision that had it expired.
     scan = scan_head(catalog.store, before, plan.pinned)
     planned = {each.path for each in plan.deleted}
-    due = _old_enough(scan, before) & planned
+    due = planned.intersection(each.path for each in scan.by_age(before)[0])
     if due:
         refuse_faults(catalog.store, "nothing was deleted")
     for paths in _in_portions(sorted(due)):
         catalog.commit(rules.purge(paths))
-    scan = scan_head(catalog.store, before, scan.pinned)
-    due &= _old_enough(scan, before)
+    scan = scan_head(catalog.store, before, plan.pinned)
+    due.intersection_update(each.path for each in scan.by_age(before)[0])
     planned -= due
     waiting = tuple(each for each in scan.garbage if each.path in planned)
     deleted = tuple(each for each in plan.deleted if each.path in due)
-    for each in sorted(deleted, key=_may_be_rewritten, reverse=True):
+    # Schema documents go first, soon after the scan: a writer may create them again.
+    for each in sorted(deleted, key=lambda each: not each.path.startswith("schema/")):
         catalog.store.delete(each.path)
     return replace(plan, deleted=deleted, waiting=plan.waiting + waiting)
 
@@ -115,8 +122,7 @@ def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timede
     Raises:
         PlanError: It is shorter than the plan's, and `unsafe` is not given.
     """
-    assert state.header is not None
-    own = timedelta(microseconds=state.header.grace)
+    own = _own_grace(state)
     if grace is None:
         return own
     if grace < own and not unsafe:
@@ -127,25 +133,9 @@ def checked_grace(state: State, grace: timedelta | None, unsafe: bool) -> timede
     return grace
 
 
-def _checked_against_log(state: State, grace: timedelta) -> timedelta:
-    """Return a grace period if the log still records every expiry within it.
-
-    Raises:
-        PlanError: It is longer: files of a forgotten expiry would count from their removal, and go too early.
-    """
+def _own_grace(state: State) -> timedelta:
     assert state.header is not None
-    most = 2 * timedelta(microseconds=state.header.grace)
-    if grace > most:
-        raise PlanError(
-            f"A grace period of {duration_text(grace)} is longer than twice the plan's: checkpoints record what expired"
-            f" for {duration_text(most)} only. Give at most that, or leave it out."
-        )
-    return grace
-
-
-def _old_enough(scan: GarbageScan, before: datetime) -> set[str]:
-    """Return the paths of the garbage of a time or earlier."""
-    return {each.path for each in scan.garbage if each.since <= before}
+    return timedelta(microseconds=state.header.grace)
 
 
 def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -153,8 +143,3 @@ def _in_portions(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
     most = max(documents.MAX_TRANSACTION_BYTES // _BYTES_PER_PATH, 1)
     for start in range(0, len(paths), most):
         yield tuple(paths[start : start + most])
-
-
-def _may_be_rewritten(garbage: Garbage) -> bool:
-    """Return whether a writer may create an object of that path again. Such objects go first, soon after the scan."""
-    return garbage.path.startswith("schema/")

@@ -63,7 +63,6 @@ def plan_row_deletion(catalog: Catalog, table: TableName, predicate: Predicate |
     Raises:
         UnknownRelationError: There is no such table.
         PlanError: The predicate does not fit the table; see `parse_predicate`.
-        NoSnapshotError: There is no snapshot.
     """
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
@@ -90,7 +89,6 @@ def execute_row_deletion(catalog: Catalog, plan: RowDeletionPlan) -> RowDeletion
     Raises:
         ConflictError: Other files were committed since that may hold such rows, the location has another snapshot, or
             another schema; nothing was deleted.
-        LocationDeletedError: The snapshot was deleted.
     """
     if not plan.files:
         return plan

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog, Prepare
@@ -17,31 +16,6 @@ from snapshot_assets.catalog.rules import Retention, delete_outlived_tags
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import EXPIRED, TAG_DELETED, ReleasedObject, released_objects
 from snapshot_assets.format import actions as act
-
-
-@dataclass(frozen=True)
-class ExpiryRules:
-    """What an expiry is decided by, when it is planned and again when it is committed.
-
-    Attributes:
-        retention: Which revisions stay; None if none expires.
-        now: When it was planned.
-        version: The location's format version then.
-    """
-
-    retention: Retention | None
-    now: datetime
-    version: int
-
-    def tags(self, planned: Collection[str] | None = None) -> Prepare:
-        """Delete the tags that outlived their time; if some are planned, only those."""
-        return delete_outlived_tags(self.now, self.version, planned)
-
-    def revisions(self, planned: Collection[int] | None = None) -> Prepare:
-        """Expire the revisions that no rule keeps; if some are planned, only those."""
-        if self.retention is None:
-            return lambda _: None
-        return rules.expire(self.retention, self.now, self.version, planned)
 
 
 @dataclass(frozen=True)
@@ -55,7 +29,7 @@ class ExpiryPlan:
         tags: Names of the tags whose time to live is over; they are deleted first.
         released: What nothing needs then. Garbage collection deletes it, except for the tags' own objects.
         revision: The revision that records what expired; None until then, and if nothing expires.
-        rules: What decided this.
+        decide: The rules that are committed: one on tags, one on revisions.
     """
 
     expired: tuple[int, ...]
@@ -64,7 +38,7 @@ class ExpiryPlan:
     tags: tuple[str, ...] = ()
     released: tuple[ReleasedObject, ...] = ()
     revision: int | None = None
-    rules: ExpiryRules | None = field(default=None, repr=False, compare=False)
+    decide: tuple[Prepare, Prepare] | None = field(default=None, repr=False, compare=False)
 
     @property
     def bytes(self) -> int:
@@ -83,20 +57,29 @@ def plan_expiry(catalog: Catalog, retention: Retention | None, *, state: State |
         state: What the head will be when the plan is executed; None for the head as it is.
 
     Raises:
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault.
     """
     catalog.refresh()
     refuse_lost_end(catalog.store)
     state = state or catalog.require_snapshot()
-    by = ExpiryRules(retention, catalog.now(), state.format_version)
-    tags = _Step.of(state, by.tags())
-    revisions = _Step.of(tags.after, by.revisions())
+    now, version = catalog.now(), state.format_version
+
+    def decide(names: Collection[str] | None = None, numbers: Collection[int] | None = None) -> tuple[Prepare, Prepare]:
+        expire = _keep_all if retention is None else rules.expire(retention, now, version, numbers)
+        return delete_outlived_tags(now, version, names), expire
+
+    to_delete, to_expire = decide()
+    tags = _Step.of(state, to_delete)
+    revisions = _Step.of(tags.after, to_expire)
     if tags.actions or revisions.actions:
         refuse_faults(catalog.store, "nothing expired")
-    return _plan(by, tags, revisions, None)
+    plan = _plan(tags, revisions, None)
+    return replace(plan, decide=decide(plan.tags, plan.expired))
+
+
+def _keep_all(_: State) -> None:
+    return None
 
 
 def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
@@ -110,20 +93,20 @@ def execute_expiry(catalog: Catalog, plan: ExpiryPlan) -> ExpiryPlan:
         The plan with what was really done, and its revision.
 
     Raises:
-        LocationDeletedError: The snapshot was deleted.
         SupersededError: The location was upgraded since it was planned.
         LostLogError: The log's end was lost.
         DamageError: The log has a fault; nothing expired.
     """
-    assert plan.rules is not None
+    assert plan.decide is not None
+    delete, expire = plan.decide
     catalog.refresh()
     refuse_lost_end(catalog.store)
     if plan.tags or plan.expired:
         refuse_faults(catalog.store, "nothing expired")
-    tags, _ = _commit(catalog, plan.rules.tags(plan.tags))
+    tags, _ = _commit(catalog, delete)
     for name in tags.deleted_tags:
         catalog.store.delete(tags.before.tags[name].tag.object.path)
-    return _plan(plan.rules, tags, *_commit(catalog, plan.rules.revisions(plan.expired)))
+    return _plan(tags, *_commit(catalog, expire))
 
 
 @dataclass(frozen=True)
@@ -156,7 +139,7 @@ def _commit(catalog: Catalog, decide: Prepare) -> tuple[_Step, int | None]:
     return steps[-1], revision
 
 
-def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
+def _plan(tags: _Step, revisions: _Step, revision: int | None) -> ExpiryPlan:
     """Return what both steps end."""
     expired = {each for action in revisions.actions if isinstance(action, act.Expired) for each in action.revisions}
     pinned = defaultdict(list)
@@ -173,5 +156,4 @@ def _plan(by: ExpiryRules, tags: _Step, revisions: _Step, revision: int | None) 
             *(released_objects(revisions.before, revisions.after, EXPIRED) if expired else ()),
         ),
         revision=revision,
-        rules=by,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 
@@ -56,29 +56,27 @@ class Garbage:
     since: datetime
 
 
-@dataclass(frozen=True)
+@dataclass
 class PinnedPaths:
-    """Paths that the objects of tags and savepoints name, and their own; each object is read once, as none changes.
+    """Paths that the objects of tags and savepoints name, and their own.
 
-    A pin that is deleted during a collection keeps its files until the next one.
+    Each object is read once, as none changes. A pin that is deleted during a collection keeps its files until the next
+    one.
 
     Attributes:
         objects: The pin objects that were read.
         paths: What they name.
     """
 
-    objects: frozenset[ObjectRef] = frozenset()
-    paths: frozenset[str] = frozenset()
+    objects: set[ObjectRef] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
 
-    def including(self, store: ObjectStore, pins: Iterable[PinState]) -> PinnedPaths:
-        """Return these paths together with those of more pins.
-
-        Raises:
-            DamageError: A pin's object cannot be read.
-        """
-        new = [pin for pin in pins if pin.pin.object not in self.objects]
-        named = (path for pin in new for path in _named_by_pin(store, pin))
-        return PinnedPaths(self.objects.union(pin.pin.object for pin in new), self.paths.union(named))
+    def read(self, store: ObjectStore, pins: Iterable[PinState]) -> None:
+        """Read the pins that were not read before."""
+        for pin in pins:
+            if pin.pin.object not in self.objects:
+                self.paths.update(_named_by_pin(store, pin))
+                self.objects.add(pin.pin.object)
 
 
 @dataclass(frozen=True)
@@ -89,13 +87,16 @@ class GarbageScan:
         revision: The head that was read.
         garbage: The garbage, whatever its age.
         foreign: Paths of objects that are not part of the format.
-        pinned: What the pins name, for the next scan.
     """
 
     revision: int
     garbage: tuple[Garbage, ...]
     foreign: tuple[str, ...]
-    pinned: PinnedPaths
+
+    def by_age(self, before: datetime) -> tuple[tuple[Garbage, ...], tuple[Garbage, ...]]:
+        """Return the garbage of a time or earlier, and the younger garbage."""
+        old = tuple(each for each in self.garbage if each.since <= before)
+        return old, tuple(each for each in self.garbage if each.since > before)
 
 
 def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> GarbageScan:
@@ -108,7 +109,7 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
     Args:
         store: The location.
         before: Expiries since this time still protect what they released.
-        pinned: What was read of pins before.
+        pinned: What was read of pins before; it gets the others.
 
     Raises:
         DamageError: A tag, savepoint or receipt cannot be read, or the log has a fault.
@@ -116,7 +117,8 @@ def scan_head(store: ObjectStore, before: datetime, pinned: PinnedPaths) -> Garb
     while True:
         state = Catalog(store, newest_state(store)).require_snapshot()
         try:
-            return _scan(store, state, before, pinned.including(store, state.pins))
+            pinned.read(store, state.pins)
+            return _scan(store, state, before, pinned)
         except DamageError:
             if read_state(store).revision == state.revision:
                 raise
@@ -131,9 +133,9 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
     needed |= needed_documents(state).keys() | pinned.paths
     needed.update(_adoptable(store, state, (info.path for info in objects)))
     expired = _of_expired(state, unreferenced)
-    schemas = unreferenced_schemas(state, expiries)
-    unreferenced |= schemas.removals
-    expired |= schemas.of_expired
+    schemas, schemas_of_expired = unreferenced_schemas(state, expiries)
+    unreferenced |= schemas
+    expired |= schemas_of_expired
     # The log does not record what expired before this time.
     earliest = max(_rebuild_time(state, clock), state.expiries_dropped_until)
     garbage, foreign = [], []
@@ -148,16 +150,11 @@ def _scan(store: ObjectStore, state: State, before: datetime, pinned: PinnedPath
             garbage.append(replace(each, since=max(each.since, earliest)))
     temporary = (info for info in store.temporaries() if is_temporary(info.path))
     garbage += (Garbage(info.path, info.size, "temporary", info.modified) for info in temporary)
-    return GarbageScan(state.revision, tuple(garbage), tuple(foreign), pinned)
+    return GarbageScan(state.revision, tuple(garbage), tuple(foreign))
 
 
 class _LogTimes:
-    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks.
-
-    Args:
-        store: The location.
-        objects: All objects of the location, as a listing shows them.
-    """
+    """When revisions were committed, on the store's clock; the log itself records the times of writers' clocks."""
 
     def __init__(self, store: ObjectStore, objects: Sequence[ObjectInfo]) -> None:
         self._store = store
@@ -187,12 +184,7 @@ def _is_collected(path: str) -> bool:
 
 
 def _files_of(store: ObjectStore, state: State, path: str) -> set[str]:
-    """Return the files whose removal makes an object garbage: those of a receipt, or the object itself.
-
-    Raises:
-        LostLogError: It is the receipt of a chunk that was planned on a later revision than the head.
-        ForeignLocationError: It is the receipt of another location, or the log is another location's.
-    """
+    """Return the files whose removal makes an object garbage: those of a receipt, or the object itself."""
     if not is_receipt(path):
         return {path}
     try:
@@ -220,11 +212,7 @@ def _garbage(info: ObjectInfo, removed_at: datetime | None, expired: bool) -> Ga
 
 
 def _adoptable(store: ObjectStore, state: State, listed: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the receipts that a resume may adopt, and of their files.
-
-    Raises:
-        DamageError: A receipt cannot be read, or was planned on a later revision than the head.
-    """
+    """Yield the paths of the receipts that a resume may adopt, and of their files."""
     for receipt, ref in adoptable_receipts(store, state, state.missing(), listed):
         check_receipt(store, state, receipt)
         yield ref.path

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import is_damaged, read_checkpoint
-from snapshot_assets.catalog.log.replay import list_log, warn_once
+from snapshot_assets.catalog.log.checkpoints import is_whole
+from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
-from snapshot_assets.errors import ConflictError, DamageError, ObjectNotFoundError
+from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -48,8 +48,7 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     """Return which transactions and checkpoints pruning would delete; changes nothing.
 
     Two readable checkpoints stay, and all transactions since the older one. So do revision 1, and everything younger
-    than the grace period. The log is read and both checkpoints are compared with it. If the log's first checkpoint is
-    damaged, only the newer checkpoint is compared, with the log since the older one.
+    than the grace period. The log is read and both checkpoints are compared with it.
 
     Args:
         catalog: The location.
@@ -66,13 +65,13 @@ def plan_pruning(catalog: Catalog, *, grace: timedelta | None = None, unsafe: bo
     grace = checked_grace(catalog.require_snapshot(), grace, unsafe)
     store = catalog.store
     checkpoints = list_log(store).checkpoints
-    whole = [*islice((each for each in reversed(checkpoints) if _is_readable(store, each)), _KEPT)]
+    whole = [*islice((each for each in reversed(checkpoints) if is_whole(store, each)), _KEPT)]
     if len(whole) < _KEPT:
         return PrunePlan((), 0, 0, grace)
     newest, kept = whole
     gone = _prunable(store, checkpoints, kept, catalog.now() - grace)
     if gone:
-        _refuse_faults(store, kept, newest)
+        refuse_faults(store, "nothing was pruned")
     released = tuple(ReleasedObject(info.path, info.size, _kind(info.path)) for info in gone)
     return PrunePlan(released, kept, newest, grace)
 
@@ -103,7 +102,7 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
     if gone:
         _refuse_unreadable(store, plan.kept, plan.newest)
-        _refuse_faults(store, plan.kept, plan.newest)
+        refuse_faults(store, "nothing was pruned")
     for path in gone:
         store.delete(path)
     return replace(plan, released=tuple(planned[path] for path in gone))
@@ -113,21 +112,9 @@ def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
 
 
-def _is_readable(store: ObjectStore, revision: int) -> bool:
-    """Return whether a checkpoint is there and whole; reads all of it. Warns of a damaged one."""
-    try:
-        read_checkpoint(store, revision, statistics=True)
-    except DamageError as fault:
-        warn_once(store, f"A checkpoint is damaged: {fault}")
-        return False
-    except ObjectNotFoundError:
-        return False
-    return True
-
-
 def _refuse_unreadable(store: ObjectStore, *checkpoints: int) -> None:
     for each in checkpoints:
-        if not _is_readable(store, each):
+        if not is_whole(store, each):
             raise ConflictError(
                 f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted. "
                 "Run again."
@@ -151,10 +138,3 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
             break
         prunable.append(info)
     return prunable
-
-
-def _refuse_faults(store: ObjectStore, kept: int, newest: int) -> None:
-    """Refuse a log with faults. If its first checkpoint is damaged and is pruned, read it from the one that stays."""
-    start = list_log(store).start
-    since = kept if start < kept and is_damaged(store, start) else None
-    refuse_faults(store, "nothing was pruned", since=since, through=newest)

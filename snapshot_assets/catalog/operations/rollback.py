@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from snapshot_assets.catalog import rules
-from snapshot_assets.catalog.catalog import Catalog, Token
+from snapshot_assets.catalog.catalog import Catalog, Prepare
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.receipts.selection import adoptable_receipts
 from snapshot_assets.catalog.rules import Reversal, reversal
@@ -33,17 +33,13 @@ class RollbackPlan:
     Attributes:
         reversal: The change; without actions if there is nothing to do.
         released: What nothing needs then; garbage collection deletes it.
-        token: The head that this was planned on.
-        undelete: Whether deleted rows may come back.
-        discard_newer: Whether newer revisions expire.
+        decide: The rule that is committed.
         revision: The revision of the rollback; None until then, and if there is nothing to do.
     """
 
     reversal: Reversal
     released: tuple[ReleasedObject, ...]
-    token: Token
-    undelete: bool
-    discard_newer: bool
+    decide: Prepare
     revision: int | None = None
 
 
@@ -64,15 +60,14 @@ def plan_rollback(
         VersionNotFoundError: The revision is not sealed, or expired.
         AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given; names the tombstones.
         IncompleteError: Files that the revision needs are missing; names them.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
     """
     catalog.refresh()
     token, state = catalog.token(), catalog.require_snapshot()
     change = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
     if change.actions:
         _check_there(catalog, state.at(revision))
-    return RollbackPlan(change, _released(catalog, state, change), token, undelete, discard_newer)
+    decide = rules.rollback(token, revision, undelete=undelete, discard_newer=discard_newer)
+    return RollbackPlan(change, _released(catalog, state, change), decide)
 
 
 def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
@@ -91,14 +86,11 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
         VersionNotFoundError: The revision expired since it was planned.
         ConflictError: Data changed or a revision was sealed since it was planned, or the location has another snapshot
             or was rolled back.
-        LocationDeletedError: The snapshot was deleted.
     """
-    planned = plan.reversal
-    decide = rules.rollback(plan.token, planned.revision, undelete=plan.undelete, discard_newer=plan.discard_newer)
 
     def prepare(state: State) -> Sequence[act.Action] | None:
-        actions = decide(state)
-        _refuse_unplanned(state, planned, actions or ())
+        actions = plan.decide(state)
+        _refuse_unplanned(state, plan.reversal, actions or ())
         return actions
 
     catalog.refresh()
@@ -108,11 +100,7 @@ def execute_rollback(catalog: Catalog, plan: RollbackPlan) -> RollbackPlan:
 
 
 def _refuse_unplanned(state: State, planned: Reversal, actions: Sequence[act.Action]) -> None:
-    """Refuse actions that undo data or expire revisions that the plan does not have.
-
-    Raises:
-        ConflictError: Another writer changed data or sealed a revision since the plan.
-    """
+    """Refuse actions that undo data or expire revisions that the plan does not have."""
     expiring = {each for action in actions if isinstance(action, act.Expired) for each in action.revisions}
     if actions and state.data_revision != planned.data_revision:
         revision, change = state.data_revision, "changed data"
@@ -151,11 +139,7 @@ def _not_adoptable(catalog: Catalog, state: State) -> Iterator[ReleasedObject]:
 
 
 def _check_there(catalog: Catalog, then: State) -> None:
-    """Refuse to go back to a damaged revision. No data is read: the seal read it.
-
-    Raises:
-        IncompleteError: Files are missing or have another size, or a schema document is damaged.
-    """
+    """Refuse to go back to a damaged revision. No data is read: the seal read it."""
     objects = Listed(catalog.store, "data/", "schema/")
     report = Report(catalog.store.uri, "quick")
     faults = [*check_files(catalog.store, then, objects, report), *check_documents(catalog.store, then, objects)]

@@ -16,13 +16,11 @@ from snapshot_assets.catalog.manifest import checksum_of, consistency_of, write_
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.verify.faults import Fault
 from snapshot_assets.catalog.verify.head import check_head, files_to_seal, verified_revision
+from snapshot_assets.catalog.verify.remedy import again_with
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.actions import RowsOutside, Seal
-from snapshot_assets.format.layout import UNTIMED_CHUNK
-from snapshot_assets.format.units import time_text
 
 _SHOWN = 10
-_UNTIMED = "the asset `untimed_tables`"
 
 
 @dataclass(frozen=True)
@@ -62,14 +60,14 @@ def seal(
         IncompleteError: Windows are missing, or files are damaged; names them.
         SupersededError: The location has another snapshot now.
     """
-    hashed_bytes, again = 0, None
+    hashed_bytes = 0
     before = verified = verified_revision(catalog.refresh()) if seal_verify == "new" else 0
     token = token or catalog.token()
     while True:
         state = catalog.refresh()
         _check_complete(state)
-        hashed_bytes += _check_whole(catalog, state, verified, again)
-        verified, again = state.revision, 0
+        hashed_bytes += _check_whole(catalog, state, verified)
+        verified = state.revision
         prepared = Seal(verified, checksum_of(state), consistency_of(state), tuple(sorted(rows_outside, key=_by_table)))
         try:
             revision = catalog.commit(rules.seal(token, prepared))
@@ -92,8 +90,8 @@ def _check_complete(state: State) -> None:
         some = ", ".join(_name(state, chunk) for chunk in islice(missing, _SHOWN))
         raise IncompleteError(
             f"{len(missing)} of {len(state.expected_chunks())} chunks are not exported: {some}"
-            f"{', …' if len(missing) > _SHOWN else ''}. Materialise {_assets(missing)}, then seal again; "
-            "`snapshots export create` does both.",
+            f"{', …' if len(missing) > _SHOWN else ''}. Materialise these partitions of the asset `chunks`, or the "
+            "asset `untimed_tables` for chunk 0, then seal again; `snapshots export create` does both.",
             missing=missing,
         )
 
@@ -101,22 +99,12 @@ def _check_complete(state: State) -> None:
 def _name(state: State, chunk: int) -> str:
     known = state.chunks.get(chunk)
     error = f" (failed: {known.chunk.error})" if known and known.chunk.error else ""
-    return (str(state.window(chunk)) if chunk else f"chunk 0 ({_UNTIMED})") + error
+    return (str(state.window(chunk)) if chunk else "chunk 0") + error
 
 
-def _assets(missing: Sequence[int]) -> str:
-    """Return the assets that export the missing chunks."""
-    windows = ["these partitions of the asset `chunks`"] if any(missing) else []
-    return " and ".join([*windows, *([_UNTIMED] if UNTIMED_CHUNK in missing else [])])
-
-
-def _check_whole(catalog: Catalog, state: State, verified: int, again: int | None) -> int:
-    """Verify the head, and return how many bytes were hashed.
-
-    Raises:
-        IncompleteError: An object is missing or damaged.
-    """
-    report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified, again))
+def _check_whole(catalog: Catalog, state: State, verified: int) -> int:
+    """Verify the head, and return how many bytes were hashed."""
+    report = check_head(catalog.store, state, files_to_seal(state, catalog.now(), verified))
     if report.damaged:
         unsealed = "" if state.sealed else " and was not sealed"
         raise damage_error(state, report.faults, f"The snapshot is damaged{unsealed}")
@@ -134,24 +122,13 @@ def damage_error(state: State, faults: Sequence[Fault], what: str) -> Incomplete
     some = "; ".join(fault.message.rstrip(".") for fault in islice(faults, _SHOWN))
     more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
     return IncompleteError(
-        f"{what}: {some}{more}.{_repair(state, {fault.chunk for fault in faults})}",
+        f"{what}: {some}{more}.{_repair(state, {fault.chunk for fault in faults if fault.chunk is not None})}",
         faults=[(fault.object, fault.chunk) for fault in faults],
     )
 
 
-def _repair(state: State, chunks: Set[int | None]) -> str:
+def _repair(state: State, chunks: Set[int]) -> str:
     """Return how to export damaged chunks again, as a sentence; "" if no chunk is damaged."""
-    windows = sorted(chunk for chunk in chunks if chunk)
-    ranges = ", ".join(f"`{_range(state, chunk)}`" for chunk in windows[:_SHOWN])
-    more = ", …" if len(windows) > _SHOWN else ""
-    ways = []
-    if windows:
-        ways.append(f"each window that is damaged, with `snapshots export create --replace START/END` ({ranges}{more})")
-    if UNTIMED_CHUNK in chunks:
-        ways.append(f"chunk 0, by materialising {_UNTIMED} with `replace: true`")
-    return f" Export again {' and '.join(ways)}; then seal." if ways else ""
-
-
-def _range(state: State, chunk: int) -> str:
-    window = state.window(chunk)
-    return f"{time_text(window.start)}/{time_text(window.end)}"
+    ways = [f"chunk {chunk} {again_with(state, chunk)}" for chunk in sorted(chunks)[:_SHOWN]]
+    more = ", …" if len(chunks) > _SHOWN else ""
+    return f" Export again {', '.join(ways)}{more}; then seal." if ways else ""

@@ -41,8 +41,6 @@ def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
 
     Raises:
         PlanError: This code does not write that version, or the location has a newer one.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: It was deleted.
     """
     wanted = documents.FORMAT_VERSION if version is None else version
     catalog.refresh()
@@ -61,7 +59,6 @@ def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
 
     Raises:
         PlanError: The location has a newer version.
-        LocationDeletedError: It was deleted.
     """
     previous = plan.previous
 

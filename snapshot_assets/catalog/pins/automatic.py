@@ -62,9 +62,6 @@ class TagRule:
         name: Its name; `{date}`, `{year}`, `{month}`, `{day}` and `{time}` are replaced by those of its tick.
         num_retained_max: Maximum number of automatic tags; None for no limit.
         default_time_retained: Time to live; None for no limit.
-
-    Raises:
-        PlanError: Two ticks would have one name, the name is invalid, or the number is less than 1.
     """
 
     ticks: Ticks = Ticks()
@@ -72,16 +69,9 @@ class TagRule:
     num_retained_max: int | None = None
     default_time_retained: timedelta | None = None
 
-    def __post_init__(self) -> None:
-        check_pattern(self.name)
-        _check_most(self.num_retained_max)
-
     def name_of(self, tick: datetime) -> str:
         """Return the name of a tick's tag."""
-        name = self.name
-        for part, meaning in _PARTS.items():
-            name = name.replace(part, tick.strftime(meaning))
-        return name
+        return _filled(self.name, tick)
 
 
 @dataclass(frozen=True)
@@ -91,16 +81,10 @@ class SavepointRule:
     Attributes:
         ticks: When a savepoint is due.
         num_retained_max: Maximum number of automatic savepoints; None for no limit.
-
-    Raises:
-        PlanError: The number is less than 1.
     """
 
     ticks: Ticks = Ticks()
     num_retained_max: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_most(self.num_retained_max)
 
 
 @dataclass(frozen=True)
@@ -138,9 +122,7 @@ def check_pattern(name: str) -> str:
     """
     if "{date}" not in name and not all(part in name for part in ("{year}", "{month}", "{day}")):
         raise PlanError(f"{name!r} gives several days one name; write one with {{date}}, such as auto-{{date}}")
-    filled = name
-    for part, meaning in _PARTS.items():
-        filled = filled.replace(part, _EPOCH.strftime(meaning))
+    filled = _filled(name, _EPOCH)
     if "{" in filled or "}" in filled:
         raise PlanError(f"{name!r} has a part that is not one of {', '.join(_PARTS)}")
     try:
@@ -150,9 +132,10 @@ def check_pattern(name: str) -> str:
     return name
 
 
-def _check_most(number: int | None) -> None:
-    if number is not None and number < 1:
-        raise PlanError(f"num_retained_max is {number}; write 1 or more, or leave it out")
+def _filled(name: str, tick: datetime) -> str:
+    for part, meaning in _PARTS.items():
+        name = name.replace(part, tick.strftime(meaning))
+    return name
 
 
 def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: SavepointRule | None = None) -> Due:
@@ -165,12 +148,11 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
         savepoint: The rule of savepoints, if there is one.
     """
     new = tag_due(tag, state, now) if tag is not None else None
-    tags, savepoints = state.pins.tags.values(), state.pins.savepoints.values()
-    outlived = outlived_tags(tags, now)
-    names = {known.tag.name for known in outlived}
-    rest = [known for known in tags if known.tag.name not in names]
+    outlived = sorted((known for known in state.tags.values() if known.outlived(now)), key=_age)
+    rest = [known for known in state.tags.values() if not known.outlived(now)]
     surplus = _surplus(rest, tag.num_retained_max, new is not None) if tag is not None else ()
-    wanted = savepoint is not None and savepoint_due(savepoint, state, now)
+    savepoints = state.pins.savepoints.values()
+    wanted = savepoint is not None and _savepoint_due(savepoint, state, now)
     gone = _surplus(savepoints, savepoint.num_retained_max, wanted) if savepoint is not None else ()
     return Due(new, wanted, (*outlived, *surplus), gone)
 
@@ -208,10 +190,10 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     """
     tick, ttl = rule.ticks.newest(now), rule.default_time_retained
     name, since = rule.name_of(tick), time_text(tick)
-    made = max(_automatic(state.pins.tags.values()), key=_age, default=None)
+    made = max(_automatic(state.tags.values()), key=_age, default=None)
     if not state.readable():
         return "nothing is sealed"
-    if name in state.pins.tags:
+    if name in state.tags:
         return f"there is a tag {name!r}"
     if made is not None and made.tag.created_at >= tick:
         return f"tag {made.tag.name!r} was made since {since}"
@@ -220,7 +202,7 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
     return ""
 
 
-def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
+def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
     """Return whether something is sealed, and no automatic savepoint was created since the newest tick.
 
     A savepoint always pins the head, because it compacts first.
@@ -228,12 +210,6 @@ def savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
     tick = rule.ticks.newest(now)
     made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
     return state.newest_seal is not None and not made
-
-
-def outlived_tags(tags: Iterable[TagState], now: datetime) -> tuple[TagState, ...]:
-    """Return all tags whose time to live is over, oldest first."""
-    gone = [known for known in tags if known.tag.ttl is not None and known.tag.created_at + known.tag.ttl <= now]
-    return tuple(sorted(gone, key=_age))
 
 
 def _surplus(known: Collection[_Pin], most: int | None, new: bool) -> tuple[_Pin, ...]:

@@ -6,15 +6,16 @@ exists: an object that no transaction names is an orphan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
-from snapshot_assets.catalog.catalog import Catalog, Prepare
+from snapshot_assets.catalog.catalog import Actions, Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import StoredManifest, manifest_of, parse_manifest
+from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
 from snapshot_assets.catalog.state.unreferenced import PinEnd, end_of_pin
@@ -36,8 +37,8 @@ Pin = act.TagCreated | act.SavepointCreated
 _Pin = TypeVar("_Pin", act.TagCreated, act.SavepointCreated)
 
 
-class ChangedMeanwhileError(ConflictError):
-    """The head changed after an object was written for a pin: the caller plans the pin again."""
+class _ChangedMeanwhileError(ConflictError):
+    """The object that was written for a pin must not be committed."""
 
 
 def pin_document(pin: Pin, created_by: str, version: int, manifest: Manifest) -> bytes:
@@ -75,17 +76,9 @@ def new_pin_path(pin: Pin) -> str:
 
 
 def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
-    """Write the object of a pin that is about to be committed, and return the pin with it.
+    """Write the object of a pin that is about to be committed, and return the pin with it; see `create_pin`.
 
     The state is read from storage, because other threads may change the catalog's.
-
-    Args:
-        catalog: The location, opened for writing.
-        pin: The pin, without its object.
-        version: The location's format version.
-
-    Raises:
-        LimitExceededError: The object would be larger than readers accept; nothing was written.
     """
     path = new_pin_path(pin)
     state = read_state(catalog.store, through=pin.revision)
@@ -96,67 +89,65 @@ def write_pin(catalog: Catalog, pin: _Pin, version: int) -> _Pin:
     return replace(pin, object=act.ObjectRef(path, sha256_hex(data), len(data)))
 
 
-def commit_pin(catalog: Catalog, ref: act.ObjectRef, prepare: Prepare, since: datetime) -> int | None:
-    """Commit the transaction that names a pin's object; delete the object if the commit is refused or not needed.
+def create_pin(
+    catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action] = lambda pin: pin
+) -> tuple[_Pin, str, int, int] | None:
+    """Write the object of a pin, then commit the transaction that names it.
 
-    If the outcome of the commit is unknown, the object stays.
+    If another writer changes what is wanted meanwhile, or if the object may count as an orphan by now, another object
+    is written. The object is deleted if the commit is refused or not needed; while its outcome is unknown, it stays.
 
     Args:
         catalog: The location, opened for writing.
-        ref: The object that `write_pin` wrote.
-        prepare: Returns the actions that name it.
-        since: A time before the object was written.
+        wanted: Returns the pin for a head, without its object; None if nothing is to be committed. Raises to refuse.
+        action: Returns the action that names the pin.
 
     Returns:
-        The committed revision, or None if `prepare` had nothing to do.
+        The fields of the pin's `PinState`; None if nothing was committed.
 
     Raises:
-        ChangedMeanwhileError: The object may count as an orphan by now; the caller writes another one.
+        LimitExceededError: The object would be larger than readers accept; nothing was written.
+        NoSnapshotError: There is no snapshot.
+        LocationDeletedError: The snapshot was deleted.
+        SupersededError: The location was upgraded meanwhile.
     """
+    catalog.refresh()
+    catalog.require_snapshot()
+    while True:
+        try:
+            return _create_pin(catalog, wanted, action)
+        except _ChangedMeanwhileError:
+            continue
+
+
+def _create_pin(
+    catalog: Catalog, wanted: Callable[[State], _Pin | None], action: Callable[[_Pin], act.Action]
+) -> tuple[_Pin, str, int, int] | None:
+    pin, version, since = wanted(catalog.state), catalog.state.format_version, catalog.now()
+    if pin is None:
+        return None
+    created = write_pin(catalog, pin, version)
+    path = created.object.path
+
+    def prepare(state: State) -> Actions:
+        refuse_deleted(state)
+        refuse_upgraded(state, version)
+        assert state.header is not None
+        again = wanted(state)
+        waited = catalog.now() - since > timedelta(microseconds=state.header.grace) / 2  # as `check_age` for data
+        if again is not None and (again != pin or waited):
+            raise _ChangedMeanwhileError(f"{path} is for another head, or may count as an orphan by now.")
+        return None if again is None else [action(created)]
+
     try:
-        committed = catalog.commit(lambda state: _young(catalog, state, ref, since, prepare(state)))
+        committed = catalog.commit(prepare)
     except (UsageError, ConflictError):
-        catalog.store.delete(ref.path)
+        catalog.store.delete(path)
         raise
     if committed is None:
-        catalog.store.delete(ref.path)
-    return committed
-
-
-@dataclass(frozen=True)
-class PinDeletionPlan:
-    """The deletion of a tag or savepoint.
-
-    Attributes:
-        pin: The tag or savepoint.
-        ends: What ends with it.
-        deleted: Whether it was deleted; False until then, and if another writer deleted or changed it first.
-    """
-
-    pin: PinState
-    ends: PinEnd
-    deleted: bool = False
-
-
-def plan_pin_deletion(catalog: Catalog, pin: PinState) -> PinDeletionPlan:
-    """Return what ends with a tag or savepoint of the catalog's state; changes nothing."""
-    return PinDeletionPlan(pin, end_of_pin(catalog.state, pin))
-
-
-def execute_pin_deletion(catalog: Catalog, plan: PinDeletionPlan) -> PinDeletionPlan:
-    """Delete the tag or savepoint of a plan; see `delete_pin`.
-
-    Args:
-        catalog: The location, opened for writing.
-        plan: The plan.
-
-    Returns:
-        The plan, with whether this call deleted the pin.
-
-    Raises:
-        ConflictError: A revision would become unreadable that did not when this was planned.
-    """
-    return replace(plan, deleted=delete_pin(catalog, plan.pin, plan.ends))
+        catalog.store.delete(path)
+        return None
+    return created, catalog.writer_id, committed, version
 
 
 def pin_of_same_name(state: State, pin: PinState) -> PinState | None:
@@ -208,19 +199,6 @@ def _refuse_loss(state: State, pin: PinState, planned: PinEnd) -> None:
             "Run again.",
             revision=unreadable,
         )
-
-
-def _young(
-    catalog: Catalog, state: State, ref: act.ObjectRef, since: datetime, actions: Sequence[act.Action] | None
-) -> Sequence[act.Action] | None:
-    """Return the actions, unless the object that they name is too old; `check_age` does this for data files."""
-    assert state.header is not None
-    if actions is not None and catalog.now() - since > timedelta(microseconds=state.header.grace) / 2:
-        raise ChangedMeanwhileError(
-            f"{ref.path} was written more than half the grace period ago, so garbage collection may delete it as an "
-            "orphan. Run again."
-        )
-    return actions
 
 
 @dataclass(frozen=True)

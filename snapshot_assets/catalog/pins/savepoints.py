@@ -6,11 +6,8 @@ A savepoint takes a number that no other had before. It pins a complete and comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from snapshot_assets.catalog.catalog import Catalog, Prepare
-from snapshot_assets.catalog.pins.objects import NO_OBJECT, ChangedMeanwhileError, commit_pin, delete_pin, write_pin
-from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import SavepointState
 from snapshot_assets.errors import ConflictError, UnsealedError
@@ -22,7 +19,7 @@ class UncompactedError(ConflictError):
 
 
 def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = False) -> SavepointState:
-    """Pin the newest seal under the next free number.
+    """Pin the newest seal under the next free number; see `create_pin`.
 
     Args:
         catalog: The location, opened for writing.
@@ -32,34 +29,16 @@ def create_savepoint(catalog: Catalog, compacted: int, *, automatic: bool = Fals
     Raises:
         UnsealedError: The head is not sealed.
         UncompactedError: The newest seal is of other data.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     created_at = catalog.now()
-    catalog.refresh()
-    catalog.require_snapshot()
-    while True:
-        state = catalog.state
-        pinned, version = _compacted_seal(state, compacted), state.format_version
+
+    def wanted(state: State) -> act.SavepointCreated:
         number = state.pins.last_savepoint + 1
-        wanted = act.SavepointCreated(number, pinned, NO_OBJECT, created_at, automatic)
-        since, created = catalog.now(), write_pin(catalog, wanted, version)
-        try:
-            committed = commit_pin(catalog, created.object, _create(created, version, compacted), since)
-        except ChangedMeanwhileError:
-            continue
-        assert committed is not None
-        return SavepointState(created, catalog.writer_id, committed, version)
+        return act.SavepointCreated(number, _compacted_seal(state, compacted), NO_OBJECT, created_at, automatic)
 
-
-def delete_savepoint(catalog: Catalog, number: int) -> bool:
-    """Delete the savepoint of a number, which is not used again; see `delete_pin`.
-
-    Returns:
-        Whether there was such a savepoint, and this call deleted it.
-    """
-    return delete_pin(catalog, catalog.refresh().pins.savepoints.get(number))
+    made = create_pin(catalog, wanted)
+    assert made is not None
+    return SavepointState(*made)
 
 
 def sealed_head(state: State) -> int:
@@ -87,14 +66,3 @@ def _compacted_seal(state: State, compacted: int) -> int:
             revision=state.data_revision,
         )
     return sealed
-
-
-def _create(created: act.SavepointCreated, version: int, compacted: int) -> Prepare:
-    def prepare(state: State) -> Sequence[act.Action]:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        if (_compacted_seal(state, compacted), state.pins.last_savepoint + 1) != (created.revision, created.id):
-            raise ChangedMeanwhileError(f"Another writer committed {created} or a seal meanwhile.")
-        return [created]
-
-    return prepare

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
-from snapshot_assets.catalog.catalog import Catalog, Prepare
-from snapshot_assets.catalog.pins.objects import (
-    NO_OBJECT,
-    ChangedMeanwhileError,
-    commit_pin,
-    delete_pin,
-    ttl_text,
-    write_pin,
-)
-from snapshot_assets.catalog.rules import refuse_deleted, refuse_upgraded
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.objects import NO_OBJECT, create_pin, delete_pin, ttl_text
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import TagState
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -41,7 +34,7 @@ class Tag:
 def create_tag(
     catalog: Catalog, name: str, revision: int, ttl: timedelta | None = None, *, automatic: bool = False
 ) -> Tag:
-    """Pin a sealed revision under a name. If an equal tag exists, return that one.
+    """Pin a sealed revision under a name. If an equal tag exists, return that one; see `create_pin`.
 
     Args:
         catalog: The location, opened for writing.
@@ -54,22 +47,12 @@ def create_tag(
         PlanError: The name or the time to live is invalid.
         TagExistsError: The name is taken by another revision, time to live or kind.
         VersionNotFoundError: The revision is not sealed, or has expired.
-        ConflictError: Writing took longer than half the grace period; run again.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     wanted = act.TagCreated(check_tag_name(name), revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
-    catalog.refresh()
-    known = _adoptable(catalog.require_snapshot(), wanted)
-    if known is not None:
-        return Tag(known, new=False)
-    version = catalog.state.format_version
-    created = write_pin(catalog, wanted, version)
-    committed = commit_pin(catalog, created.object, _create(created, version), wanted.created_at)
-    if committed is None:
+    made = create_pin(catalog, lambda state: None if _exists(state, wanted) else wanted)
+    if made is None:
         return Tag(catalog.state.tags[name], new=False)
-    return Tag(TagState(created, catalog.writer_id, committed, version), new=True)
+    return Tag(TagState(*made), new=True)
 
 
 def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
@@ -78,26 +61,25 @@ def rename_tag(catalog: Catalog, name: str, new_name: str) -> Tag:
     Args:
         catalog: The location, opened for writing.
         name: The tag.
-        new_name: Another name, as for `create_tag`. If it is the tag's own name, nothing is committed.
+        new_name: Another name, as for `create_tag`.
 
     Raises:
         PlanError: The new name is invalid.
         VersionNotFoundError: There is no such tag.
         TagExistsError: The new name is taken.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     check_tag_name(new_name)
-    catalog.refresh()
-    known = known_tag(catalog.require_snapshot(), name)
-    if new_name == name:
-        return Tag(known, new=False)
 
-    def renamed(known: TagState) -> act.TagCreated:
-        return replace(known.tag, name=new_name, automatic=False)  # rules must not delete a tag that a user named
+    def renamed(state: State) -> act.TagCreated:
+        if new_name in state.tags:
+            _refuse_taken(
+                state.tags[new_name].tag,
+                f", so that tag {name!r} cannot be renamed to it. Choose another name, or delete tag {new_name!r} "
+                "first.",
+            )
+        return replace(state.tags[name].tag, name=new_name, automatic=False)  # rules must not delete it from now on
 
-    return _supersede(catalog, name, renamed, lambda tag: act.TagRenamed(name, tag))
+    return _supersede(catalog, name, renamed, partial(act.TagRenamed, name))
 
 
 def replace_tag(
@@ -123,14 +105,16 @@ def replace_tag(
         PlanError: The time to live is invalid.
         ConflictError: Another writer changed the tag `known`.
         VersionNotFoundError: There is no such tag, or the revision is not sealed or has expired.
-        NoSnapshotError: There is no snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
     """
     wanted = act.TagCreated(name, revision, NO_OBJECT, catalog.now(), _checked_ttl(ttl), automatic)
-    catalog.refresh()
-    catalog.require_snapshot()
-    return _supersede(catalog, name, lambda _: wanted, act.TagReplaced, only=known)
+
+    def replaced(state: State) -> act.TagCreated:
+        if known not in (None, state.tags[name]):
+            raise ConflictError(f"Tag {name!r} was changed by another writer meanwhile; nothing was replaced.")
+        resolve_version(f"rev:{revision}", state)
+        return wanted
+
+    return _supersede(catalog, name, replaced, act.TagReplaced)
 
 
 def delete_tag(catalog: Catalog, name: str) -> bool:
@@ -160,24 +144,15 @@ def _checked_ttl(ttl: timedelta | None) -> timedelta | None:
     return ttl
 
 
-def _create(created: act.TagCreated, version: int) -> Prepare:
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        return None if _adoptable(state, created) else [created]
-
-    return prepare
-
-
-def _adoptable(state: State, wanted: act.TagCreated) -> TagState | None:
-    """Return the tag if exactly this one exists, None if it can be created.
+def _exists(state: State, wanted: act.TagCreated) -> bool:
+    """Return whether exactly this tag exists; if not, refuse to create it unless its name and revision allow that.
 
     Another snapshot may have begun since the writer read the state; sealed revisions are kept.
     """
     known = state.tags.get(wanted.name)
     if known is None:
         resolve_version(f"rev:{wanted.revision}", state)
-        return None
+        return False
     tag = known.tag
     if (tag.revision, tag.ttl, tag.automatic) != (wanted.revision, wanted.ttl, wanted.automatic):
         _refuse_taken(
@@ -185,7 +160,7 @@ def _adoptable(state: State, wanted: act.TagCreated) -> TagState | None:
             f", and asked for is {_pinned(wanted)}. Choose another name, or let that tag pin this from now on: "
             f"`snapshots tag replace {tag.name} --at rev:{wanted.revision}`.",
         )
-    return known
+    return True
 
 
 def _refuse_taken(tag: act.TagCreated, otherwise: str) -> None:
@@ -205,50 +180,17 @@ def _pinned(tag: act.TagCreated) -> str:
 def _supersede(
     catalog: Catalog,
     name: str,
-    successor: Callable[[TagState], act.TagCreated],
+    successor: Callable[[State], act.TagCreated],
     action: Callable[[act.TagCreated], act.Action],
-    only: TagState | None = None,
 ) -> Tag:
-    """Replace a tag by another one, and delete the old object after the commit.
+    """Replace a tag by another one, and delete the old object after the commit."""
+    superseded: list[TagState] = []
 
-    If another writer changed the old tag meanwhile, start again from the changed one; refuse it if it is not `only`.
-    """
-    while True:
-        known = known_tag(catalog.state, name)
-        if only not in (None, known):
-            raise ConflictError(f"Tag {name!r} was changed by another writer meanwhile; nothing was replaced.")
-        wanted, version = successor(known), catalog.state.format_version
-        _check_successor(catalog.state, known, wanted)
-        since, created = catalog.now(), write_pin(catalog, wanted, version)
-        put = _put_in_place(known, created, version, action(created))
-        try:
-            committed = commit_pin(catalog, created.object, put, since)
-        except ChangedMeanwhileError:
-            continue
-        assert committed is not None
-        catalog.store.delete(known.tag.object.path)
-        return Tag(TagState(created, catalog.writer_id, committed, version), new=True)
+    def wanted(state: State) -> act.TagCreated:
+        superseded.append(known_tag(state, name))
+        return successor(state)
 
-
-def _put_in_place(known: TagState, created: act.TagCreated, version: int, action: act.Action) -> Prepare:
-    def prepare(state: State) -> Sequence[act.Action]:
-        refuse_deleted(state)
-        refuse_upgraded(state, version)
-        name = known.tag.name
-        _check_successor(state, known_tag(state, name), created)
-        if state.tags[name] != known:
-            raise ChangedMeanwhileError(f"Tag {name!r} was changed by another writer meanwhile.")
-        return [action]
-
-    return prepare
-
-
-def _check_successor(state: State, known: TagState, wanted: act.TagCreated) -> None:
-    """Refuse a name that another tag has, and a revision that cannot be read."""
-    if wanted.name != known.tag.name and wanted.name in state.tags:
-        _refuse_taken(
-            state.tags[wanted.name].tag,
-            f", so that tag {known.tag.name!r} cannot be renamed to it. Choose another name, or delete tag "
-            f"{wanted.name!r} first.",
-        )
-    resolve_version(f"rev:{wanted.revision}", state)
+    made = create_pin(catalog, wanted, action)
+    assert made is not None
+    catalog.store.delete(superseded[-1].tag.object.path)
+    return Tag(TagState(*made), new=True)

@@ -21,7 +21,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, checkpoint_path, transaction_path
+from snapshot_assets.format.layout import MANIFEST, attempt_of, check_data_path, transaction_path
 from snapshot_assets.format.units import parse_duration, parse_time
 
 _UNUSABLE = (SnapshotError, KeyError, TypeError, ValueError, AttributeError)
@@ -49,11 +49,7 @@ class Base:
 
 def find_base(inventory: Inventory) -> Base:
     """Return the newest state that the log, a checkpoint, `manifest.json` or a pin proves."""
-    states = [_follow_log(start, inventory.transactions, inventory.unreadable) for start in inventory.checkpoints]
-    base = Base(max(states, key=lambda state: state.revision))  # the first of equal ones has all statistics
-    if base.state is not states[0]:
-        path = checkpoint_path(inventory.checkpoints[-1].revision)
-        base.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no files from now on.")
+    base = Base(_follow_log(inventory.start, inventory.transactions, inventory.unreadable))
     for manifest in inventory.manifests:
         if manifest.revision > base.state.revision and _is_usable(manifest, base, inventory):
             _bridge(base, manifest, inventory)
@@ -103,11 +99,7 @@ def _bridge(base: Base, manifest: StoredManifest, inventory: Inventory) -> None:
 
 
 def _fold_manifest(state: State, manifest: StoredManifest, inventory: Inventory) -> list[str]:
-    """Advance a state to that of a later sealed manifest, and return what had to be assumed, in sentences.
-
-    Raises:
-        ValueError: The manifest contradicts the state, which is half changed then; see also `_UNUSABLE`.
-    """
+    """Advance a state to that of a later sealed manifest, and return what had to be assumed, in sentences."""
     before = state.revision
     state.location_id = state.location_id or manifest.location_id
     state.format_version = state.format_version or int(manifest.document["version"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -61,8 +60,7 @@ class Inventory:
         unreadable: Why other transactions are not used, by revision.
         strays: Log objects that are misnamed, or of another location or past: no evidence of a revision.
         location_id: The location's id; "" if nothing names it.
-        checkpoints: States to start from: the newest whole checkpoint, and the newest one without its damaged
-            statistics; the empty state without any checkpoint.
+        start: The state in the newest readable checkpoint, without damaged statistics; empty without a checkpoint.
         hints: `manifest.json`, if it is readable.
         schemas: Schema documents by the checksum of their content.
         notes: What is not used, and why.
@@ -74,7 +72,7 @@ class Inventory:
     unreadable: dict[int, str] = field(default_factory=dict)
     strays: set[str] = field(default_factory=set)
     location_id: str = ""
-    checkpoints: list[State] = field(default_factory=lambda: [State()])
+    start: State = field(default_factory=State)
     hints: list[StoredManifest] = field(default_factory=list)
     pins: list[PinObject] = field(default_factory=list)
     receipts: list[ReceiptAt] = field(default_factory=list)
@@ -132,8 +130,8 @@ def take_inventory(store: ObjectStore) -> Inventory:
     contents = _readable(found, folders, partial(read_content, store))
     found.schemas = {content.sha256: content for content in contents}
     _leave_out_foreign(found, checkpoints)
-    own = [state for state in checkpoints if state.location_id == found.location_id and _agrees(store, found, state)]
-    found.checkpoints = _start_states(store, own)
+    own = (state for state in checkpoints if state.location_id == found.location_id and _agrees(store, found, state))
+    found.start = _with_statistics(next(own, State()), found)
     for revision, entry in found.transactions.items():
         if any(isinstance(action, act.Deleted) for action in entry.transaction.actions):
             raise LocationDeletedError(
@@ -215,20 +213,15 @@ def _agrees(store: ObjectStore, found: Inventory, state: State) -> bool:
     return True
 
 
-def _start_states(store: ObjectStore, checkpoints: Sequence[State]) -> list[State]:
-    """Return the newest state with all statistics, and the newest one without its damaged statistics."""
-    for state in checkpoints:
-        with suppress(*FAULTS, ObjectNotFoundError):
-            whole = read_checkpoint(store, state.revision, statistics=True)
-            return [whole] if state is checkpoints[0] else [whole, _without_damaged_statistics(checkpoints[0])]
-    return [State(), *map(_without_damaged_statistics, checkpoints[:1])]
-
-
-def _without_damaged_statistics(state: State) -> State:
+def _with_statistics(state: State, found: Inventory) -> State:
+    """Return a checkpoint's state with the statistics that can be read; note whether some cannot."""
     files = state.files.merged()
-    readable = state.copy()
-    readable.files = FileSet(FileColumns(files.table, files.bounds.readable()))
-    return readable
+    bounds = files.bounds.readable()
+    if bounds.columns != files.bounds.columns:
+        path = checkpoint_path(state.revision)
+        found.notes.append(f"Statistics in {path} are damaged; those that cannot be read exclude no files from now on.")
+    state.files = FileSet(FileColumns(files.table, bounds))
+    return state
 
 
 def _own_location(found: Inventory, checkpoints: Iterable[State]) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from snapshot_assets.catalog.catalog import writer_name
 from snapshot_assets.catalog.log.checkpoints import checkpoint_bytes
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.store import Won, append
+from snapshot_assets.catalog.log.store import append
 from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.changes import fold
@@ -68,7 +68,7 @@ class NewLog:
         for revision in self.fences:
             actions = (act.Rebuilt("", ()),)
             fence = replace(self.transaction, revision=revision, uuid=uuid.uuid4().hex, actions=actions)
-            if append(store, fence)[0] is Won.NO:
+            if not append(store, fence)[0]:
                 raise _conflict(store, revision)
         revision = self.transaction.revision
         path = checkpoint_path(revision)
@@ -76,7 +76,7 @@ class NewLog:
             create_own(store, path, checkpoint_bytes(self.state))
         except ObjectExistsError:
             raise _conflict(store, revision) from None
-        if append(store, self.transaction)[0] is Won.NO:
+        if not append(store, self.transaction)[0]:
             store.delete(path)
             raise _conflict(store, revision)
         state = read_state(store)

@@ -82,8 +82,6 @@ def rebuild(
         LogWholeError: There is nothing to rebuild.
         AcceptanceNeededError: `accept_undeleted` is needed.
         NoSnapshotError: No object shows a snapshot.
-        LocationDeletedError: The snapshot was deleted.
-        UnsupportedVersionError: The log is of a newer format.
         ConflictError: Another writer committed meanwhile; the rebuild has no effect.
     """
     if not dry_run:
@@ -109,11 +107,7 @@ def rebuild(
 
 
 def _is_whole(scan: LogScan, inventory: Inventory) -> bool:
-    """Return whether the log has no fault except in older checkpoints, and nothing names a later revision.
-
-    Raises:
-        UnsupportedVersionError: It is of a newer format.
-    """
+    """Return whether the log has no fault except in older checkpoints, and nothing names a later revision."""
     for _, fault in scan.faults:
         if isinstance(fault, UnsupportedVersionError):
             raise fault
@@ -137,11 +131,7 @@ def _check_consent(store: ObjectStore, recovered: Recovered, deletions: list[str
 
 
 def _restore_pins(store: ObjectStore, scan: LogScan, inventory: Inventory, *, committed: bool) -> Rebuild:
-    """Write the missing and damaged objects of a whole log's pins again.
-
-    Raises:
-        LogWholeError: No such object is missing or damaged.
-    """
+    """Write the missing and damaged objects of a whole log's pins again."""
     state, damaged = scan.state, sorted({path for path, _ in scan.faults})
     objects = damaged_objects(state, {each.ref for each in inventory.pins})
     if not objects:

@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from snapshot_assets.catalog.rebuild.base import Base
 from snapshot_assets.catalog.rebuild.changes import MICROSECOND, assumed_header, completed_chunk
 from snapshot_assets.catalog.rebuild.inventory import Inventory
-from snapshot_assets.catalog.receipts.footers import Footer, read_footer
 from snapshot_assets.catalog.receipts.selection import (
     ReceiptAt,
     age_of,
@@ -28,6 +30,7 @@ from snapshot_assets.catalog.rules.chunks import chunk_action
 from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.verify.objects import hash_object
+from snapshot_assets.errors import ObjectNotFoundError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import attempt_of, chunk_of
@@ -37,6 +40,11 @@ from snapshot_assets.storage.base import ObjectStore
 
 _WINDOW = re.compile(r"window (\d+) \[(\S+), (\S+)\)")
 _PART = re.compile(r"-(\d{4,})\.parquet$")
+_PREFIX = "snapshot."
+_PLACE = ("location_id", "snapshot_id", "database", "schema", "table", "chunk", "window")
+_NAMES = (*_PLACE, "schema_sha256", "attempt", "first_ingest_time")
+_TAIL = 64 * 1024
+_MAX_FOOTER = 64 * 1024 * 1024
 
 
 @dataclass
@@ -124,7 +132,7 @@ def recover(store: ObjectStore, inventory: Inventory, base: Base, *, from_files:
         recovered = _take_receipts(inventory)
     paths = _unnamed_files(inventory, state)
     if from_files:
-        found = [read_footer(store, path, inventory.objects[path].size) for path in paths]
+        found = [_read_footer(store, path, inventory.objects[path].size) for path in paths]
         footers = [footer for footer in found if footer is not None]
         locations = {inventory.location_id or footer.facts["location_id"] for footer in footers}
         own = [footer for footer in footers if {footer.facts["location_id"]} == locations]
@@ -167,7 +175,7 @@ def _unnamed_files(inventory: Inventory, state: State) -> list[str]:
 
 
 def _begin_from_footers(
-    store: ObjectStore, inventory: Inventory, recovered: Recovered, footers: Sequence[Footer]
+    store: ObjectStore, inventory: Inventory, recovered: Recovered, footers: Sequence[_Footer]
 ) -> None:
     """Begin the snapshot that all footers name, unless they name several or its schemas are missing."""
     oldest_first = sorted(footers, key=lambda footer: parse_time(footer.facts["first_ingest_time"]))
@@ -187,7 +195,7 @@ def _begin_from_footers(
     )
 
 
-def _header(footers: Sequence[Footer], schema: DatabaseSchema) -> act.Header:
+def _header(footers: Sequence[_Footer], schema: DatabaseSchema) -> act.Header:
     windows = [match.groups() for footer in footers if (match := _WINDOW.fullmatch(footer.facts["window"]))]
     spans = sorted((int(number), parse_time(start), parse_time(end)) for number, start, end in windows)
     length = max((end - start for _, start, end in spans), default=timedelta(days=1))
@@ -201,10 +209,10 @@ def _header(footers: Sequence[Footer], schema: DatabaseSchema) -> act.Header:
 
 
 def _take_footers(
-    store: ObjectStore, inventory: Inventory, recovered: Recovered, state: State, footers: Iterable[Footer]
+    store: ObjectStore, inventory: Inventory, recovered: Recovered, state: State, footers: Iterable[_Footer]
 ) -> None:
     """Complete the chunks that neither the base nor any receipt has; reads their files for the checksums."""
-    chunks: defaultdict[int, list[Footer]] = defaultdict(list)
+    chunks: defaultdict[int, list[_Footer]] = defaultdict(list)
     for footer in footers:
         if footer.facts["snapshot_id"] == recovered.snapshot_id:
             chunks[int(footer.facts["chunk"])].append(footer)
@@ -215,22 +223,65 @@ def _take_footers(
             recovered.complete(chunk, [_data_file(store, footer, numbers) for footer in chunks[chunk]], [])
 
 
-def _are_decided(footers: Iterable[Footer], numbers: Mapping[str, int]) -> bool:
+def _are_decided(footers: Iterable[_Footer], numbers: Mapping[str, int]) -> bool:
     """Return whether the files of each table are all parts of one attempt, with a schema whose documents are whole."""
-    tables: defaultdict[TableName, list[Footer]] = defaultdict(list)
+    tables: defaultdict[TableName, list[_Footer]] = defaultdict(list)
     for footer in footers:
         tables[footer.table].append(footer)
     return all(_is_one_attempt(some, numbers) for some in tables.values())
 
 
-def _is_one_attempt(footers: Sequence[Footer], numbers: Mapping[str, int]) -> bool:
+def _is_one_attempt(footers: Sequence[_Footer], numbers: Mapping[str, int]) -> bool:
     parts = sorted(int(match[1]) for footer in footers if (match := _PART.search(footer.path)))
     known = all(footer.facts["schema_sha256"] in numbers for footer in footers)
     attempts = {footer.facts["attempt"] for footer in footers}
     return known and len(attempts) == 1 and parts == list(range(len(footers)))
 
 
-def _data_file(store: ObjectStore, footer: Footer, numbers: Mapping[str, int]) -> DataFile:
+def _data_file(store: ObjectStore, footer: _Footer, numbers: Mapping[str, int]) -> DataFile:
     sha256, size = hash_object(store, footer.path)
     chunk, attempt, number = chunk_of(footer.path) or 0, attempt_of(footer.path), numbers[footer.facts["schema_sha256"]]
     return DataFile(footer.path, *footer.table, chunk, attempt, footer.rows, size, sha256, number, 0)
+
+
+@dataclass(frozen=True)
+class _Footer:
+    """A data file's number of rows, and its `snapshot.` metadata by name."""
+
+    path: str
+    rows: int
+    facts: Mapping[str, str]
+
+    @property
+    def table(self) -> TableName:
+        """The table that the file belongs to."""
+        return TableName(self.facts["schema"], self.facts["table"])
+
+
+def _read_footer(store: ObjectStore, path: str, size: int) -> _Footer | None:
+    """Return a data file's footer; None if the file is missing or its footer does not match its path."""
+    metadata = _metadata(store, path, size)
+    if metadata is None:
+        return None
+    texts = {key.decode(errors="replace"): value for key, value in (metadata.metadata or {}).items()}
+    facts = {name: texts[_PREFIX + name].decode(errors="replace") for name in _NAMES if _PREFIX + name in texts}
+    own = len(facts) == len(_NAMES) and (facts["chunk"], facts["attempt"]) == (str(chunk_of(path)), attempt_of(path))
+    return _Footer(path, metadata.num_rows, facts) if own else None
+
+
+def _metadata(store: ObjectStore, path: str, size: int) -> pq.FileMetaData | None:
+    """Return a Parquet file's metadata; None if it is missing or damaged.
+
+    The bytes are read before Arrow gets them: Arrow's errors do not distinguish a damaged file from a failing store.
+    """
+    try:
+        tail = store.get_range(path, max(0, size - _TAIL), _TAIL)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail.endswith(b"PAR1") and len(tail) < length <= min(size, _MAX_FOOTER):
+            tail = store.get_range(path, size - length, length)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowException, OSError):
+        return None

@@ -11,20 +11,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
+from pydantic import TypeAdapter
 
-from snapshot_assets.errors import (
-    ConflictError,
-    DocumentError,
-    SnapshotError,
-)
+from snapshot_assets.errors import ConflictError, DocumentError, SnapshotError
 from snapshot_assets.format import codec
 from snapshot_assets.format import log_pb2 as pb
 from snapshot_assets.format.actions import AddFile, Header, ObjectRef
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import FORMAT_VERSION, MAX_DOCUMENT_BYTES, check_writable, parse_json, pretty_json
-from snapshot_assets.format.file_messages import decode_file, encode_file
 from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import check_data_path, receipt_path
+from snapshot_assets.format.messages import decode_file, encode_file
 from snapshot_assets.format.units import duration_text, parse_time, time_text
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.create import create_own
@@ -98,6 +95,9 @@ class Receipt:
     def path(self) -> str:
         """The receipt's path."""
         return receipt_path(self.chunk, self.attempt)
+
+
+_RECEIPT = TypeAdapter(Receipt)
 
 
 def write_receipt(store: ObjectStore, receipt: Receipt) -> ObjectRef:
@@ -203,37 +203,17 @@ def _header_from_json(value: str | None) -> Header | None:
 
 def _from_json(value: dict[str, Any], name: str) -> Receipt:
     try:
-        receipt = Receipt(
-            snapshot_id=str(value["snapshot_id"]),
-            base_revision=int(value["base_revision"]),
-            schema_sha256=str(value["schema_sha256"]),
-            chunk=int(value["chunk"]),
-            attempt=str(value["attempt"]),
-            opened_at=parse_time(value["opened_at"]),
-            fence={str(key): str(text) for key, text in value["fence"].items()},
-            files=tuple(_file_from_json(file) for file in value["files"]),
-            supersedes=tuple(str(attempt) for attempt in value["supersedes"]),
-            run=str(value["run"]),
-            location_id=str(value.get("location_id", "")),
-            header=_header_from_json(value.get("header")),
-            version=int(value["version"]),
-            compaction=_compaction_from_json(value.get("compaction")),
-        )
+        decoded = {
+            "header": _header_from_json(value.get("header")),
+            "opened_at": parse_time(value["opened_at"]),
+            "files": [_file_from_json(file) for file in value["files"]],
+        }
+        receipt = _RECEIPT.validate_python(value | decoded)
     except (KeyError, TypeError, ValueError, AttributeError, SnapshotError, DecodeError) as cause:
         raise DocumentError(f"{name} is not a valid receipt: {cause!r}.", object=name) from cause
     for file in receipt.files:
         check_data_path(file.path, receipt.chunk)
     return receipt
-
-
-def _compaction_from_json(value: dict[str, Any] | None) -> Compaction | None:
-    if value is None:
-        return None
-    tables = (
-        CompactedTable(str(each["schema"]), str(each["table"]), int(each["rows_deleted"]), int(each["rows_duplicate"]))
-        for each in value["tables"]
-    )
-    return Compaction(str(value["dedupe"]), tuple(tables))
 
 
 def _file_from_json(value: dict[str, Any]) -> DataFile:

@@ -102,20 +102,10 @@ def expire(
 def delete_outlived_tags(state: State, now: datetime, version: int, planned: Collection[str] | None = None) -> Actions:
     """Delete the head's tags whose time to live is over; a tag that was renewed meanwhile stays.
 
-    The caller deletes their objects after the commit.
-
-    Args:
-        state: The head.
-        now: The current time.
-        version: The location's format version at the time of planning.
-        planned: Delete only tags among these; None for no such limit.
-
-    Raises:
-        LocationDeletedError: The snapshot was deleted.
-        SupersededError: The location was upgraded meanwhile.
+    The caller deletes their objects after the commit. Arguments and errors are as those of `expire`; `planned` are the
+    names of tags.
     """
     refuse_deleted(state)
     refuse_upgraded(state, version)
-    tags = [each.tag for each in state.tags.values()]
-    outlived = [tag.name for tag in tags if tag.ttl is not None and tag.created_at + tag.ttl <= now]
+    outlived = [name for name, known in state.tags.items() if known.outlived(now)]
     return [act.TagDeleted(name) for name in outlived if planned is None or name in planned] or None

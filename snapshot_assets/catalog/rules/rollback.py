@@ -50,19 +50,11 @@ class Reversal:
 def rollback(
     state: State, token: Token, revision: int, *, undelete: bool = False, discard_newer: bool = False
 ) -> Actions:
-    """Give the head the data and the seal of an older revision, unless it has them already.
-
-    Args:
-        state: The head.
-        token: What the caller read when it planned.
-        revision: The older revision.
-        undelete: Accept that rows come back which were deleted since.
-        discard_newer: Expire all newer revisions; pinned ones stay readable.
+    """Give the head the data and the seal of an older revision, unless it has them already; see `reversal`.
 
     Raises:
-        VersionNotFoundError: The revision is not sealed, or expired.
-        AcceptanceNeededError: Deleted rows would come back, and `undelete` is not given.
-        SupersededError: Another snapshot replaced this one, or the location was upgraded, rebuilt or rolled back.
+        SupersededError: Since `token`, another snapshot replaced this one, or the location was upgraded, rebuilt or
+            rolled back.
     """
     refuse_deleted(state)
     changes = reversal(state, revision, undelete=undelete, discard_newer=discard_newer)
@@ -72,13 +64,13 @@ def rollback(
 
 
 def reversal(state: State, revision: int, *, undelete: bool = False, discard_newer: bool = False) -> Reversal:
-    """Return the changes that a rollback of the head makes; see `rollback`.
+    """Return the changes that a rollback of the head makes.
 
     Args:
         state: The head.
         revision: The older revision.
         undelete: Accept that rows come back which were deleted since.
-        discard_newer: Expire all newer revisions.
+        discard_newer: Expire all newer revisions; pinned ones stay readable.
 
     Raises:
         VersionNotFoundError: The revision is not sealed, or expired. Names what exists.

@@ -6,7 +6,7 @@ skipped file certainly holds no matching row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -18,9 +18,6 @@ import pyarrow.compute as pc
 from snapshot_assets.catalog.state.column_bounds import Bounds, ByKind
 from snapshot_assets.format.literals import Literal
 from snapshot_assets.format.predicates import And, Comparison, IsIn, IsNull, Not, Operator, Or, Predicate
-
-MAX_VALUES = 16
-"""For longer lists, only the range from the least to the greatest value is compared with bounds."""
 
 _EQUAL, _LESS, _GREATER = (Operator.EQUAL, Operator.LESS, Operator.GREATER)
 _TRUE_IF = {  # how a value compares with the literal if the answer is true
@@ -34,7 +31,7 @@ _TRUE_IF = {  # how a value compares with the literal if the answer is true
 
 
 @dataclass(frozen=True)
-class PossibleAnswers:
+class _Answers:
     """The answers that a predicate may give for some row, file by file; `unknown` is SQL's NULL."""
 
     true: np.ndarray
@@ -59,7 +56,7 @@ class BoundsEvaluation:
     written: Mapping[int, pa.Schema]
     _columns: dict[str, _Column] = field(default_factory=dict)
 
-    def answers(self, predicate: Predicate) -> PossibleAnswers:
+    def answers(self, predicate: Predicate) -> _Answers:
         """Return the possible answers of a predicate."""
         match predicate:
             case Comparison():
@@ -68,38 +65,33 @@ class BoundsEvaluation:
                 return self._is_in(predicate)
             case IsNull():
                 column = self._column(predicate.column)
-                return PossibleAnswers(column.null, column.value, np.zeros_like(column.null))
+                return _Answers(column.null, column.value, np.zeros_like(column.null))
             case Not():
                 inner = self.answers(predicate.predicate)
-                return PossibleAnswers(inner.false, inner.true, inner.unknown)
+                return _Answers(inner.false, inner.true, inner.unknown)
             case And():
                 return reduce(_both, map(self.answers, predicate.predicates), self._constant(True))
             case Or():
                 return reduce(_either, map(self.answers, predicate.predicates), self._constant(False))
 
-    def _constant(self, answer: bool) -> PossibleAnswers:
+    def _constant(self, answer: bool) -> _Answers:
         yes, no = self.rows > 0, np.zeros(len(self.rows), dtype=bool)
-        return PossibleAnswers(yes if answer else no, no if answer else yes, no)
+        return _Answers(yes if answer else no, no if answer else yes, no)
 
-    def _comparison(self, predicate: Comparison) -> PossibleAnswers:
+    def _comparison(self, predicate: Comparison) -> _Answers:
         column = self._column(predicate.column)
         order = column.order(predicate.value)
         wanted = _TRUE_IF[predicate.operator]
         true = [possible for comparison, possible in order.items() if comparison in wanted]
         false = [possible for comparison, possible in order.items() if comparison not in wanted]
-        return PossibleAnswers(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
+        return _Answers(reduce(np.logical_or, true), reduce(np.logical_or, false), column.null)
 
-    def _is_in(self, predicate: IsIn) -> PossibleAnswers:
+    def _is_in(self, predicate: IsIn) -> _Answers:
         column = self._column(predicate.column)
-        if len(predicate.values) > MAX_VALUES:
-            least, greatest = _range(predicate.values)
-            above, below = column.order(least), column.order(greatest)
-            within = (above[_EQUAL] | above[_GREATER]) & (below[_EQUAL] | below[_LESS])
-            return PossibleAnswers(within, column.value, column.null)
         orders = [column.order(value) for value in predicate.values]
         true = reduce(np.logical_or, (order[_EQUAL] for order in orders))
         false = reduce(np.logical_and, (order[_LESS] | order[_GREATER] for order in orders))
-        return PossibleAnswers(true, false, column.null)
+        return _Answers(true, false, column.null)
 
     def _column(self, name: str) -> _Column:
         if name not in self._columns:
@@ -122,26 +114,14 @@ class BoundsEvaluation:
         return _Column(nulls != 0, (nulls < 0) | (nulls < self.rows), typed, bounds)
 
 
-def _both(one: PossibleAnswers, other: PossibleAnswers) -> PossibleAnswers:
+def _both(one: _Answers, other: _Answers) -> _Answers:
     unknown = (one.unknown & (other.unknown | other.true)) | (other.unknown & (one.unknown | one.true))
-    return PossibleAnswers(one.true & other.true, one.false | other.false, unknown)
+    return _Answers(one.true & other.true, one.false | other.false, unknown)
 
 
-def _either(one: PossibleAnswers, other: PossibleAnswers) -> PossibleAnswers:
+def _either(one: _Answers, other: _Answers) -> _Answers:
     unknown = (one.unknown & (other.unknown | other.false)) | (other.unknown & (one.unknown | one.false))
-    return PossibleAnswers(one.true | other.true, one.false & other.false, unknown)
-
-
-def _range(values: Sequence[Literal]) -> tuple[Literal, Literal]:
-    """Return the least and the greatest of some values of one type; a NaN is the greatest."""
-    decimal = pa.types.is_decimal(values[0].arrow_type)
-
-    def key(literal: Literal) -> tuple[bool, Any]:
-        value = literal.value
-        return value != value, literal.unscaled if decimal else value.encode() if isinstance(value, str) else value
-
-    ordered = sorted(values, key=key)
-    return ordered[0], ordered[-1]
+    return _Answers(one.true | other.true, one.false & other.false, unknown)
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,6 @@ class LogEntry:
         """Whether a rebuild wrote it, so that it follows no transaction."""
         return any(isinstance(action, act.Rebuilt) for action in self.transaction.actions)
 
-    @property
-    def fills_hole(self) -> bool:
-        """Whether a rebuild wrote it below its own start, only to keep writers from committing at its revision."""
-        return any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in self.transaction.actions)
-
 
 def check_follows(state: BaseState, transaction: act.Transaction, name: str) -> None:
     """Raise one of five distinct errors if a transaction does not follow a state; `name` is its path."""
@@ -98,13 +93,9 @@ def misnamed(name: str, found: int, expected: int) -> MisnamedError:
 
 def missing_rebuild_checkpoint(entry: LogEntry, name: str) -> GapError:
     """Return the error for a rebuild whose checkpoint is missing or damaged."""
-    if entry.fills_hole:
-        return GapError(
-            f"{name} only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable. Rebuild "
-            "the location again.",
-            object=name,
-        )
+    if any(isinstance(action, act.Rebuilt) and not action.snapshot_id for action in entry.transaction.actions):
+        reason = "only fills a hole: a later rebuild started a new log, and its checkpoint is unreadable"
+        return GapError(f"{name} {reason}. Rebuild the location again.", object=name)
     path = checkpoint_path(entry.transaction.revision)
-    return GapError(
-        f"{name} starts a new log with {path}, which is unreadable. Rebuild the location again.", object=path
-    )
+    reason = f"starts a new log with {path}, which is unreadable"
+    return GapError(f"{name} {reason}. Rebuild the location again.", object=path)

@@ -190,11 +190,6 @@ class FileSet:
         base = self._patched()
         return paths if base is None else paths | set(base.table["path"].to_pylist())
 
-    def named(self, paths: Iterable[str]) -> dict[str, DataFile]:
-        """Return files by path, live or not; those from a checkpoint lack their statistics."""
-        files = self.merged()
-        return {state.file.path: state.file for state in files.picked(np.flatnonzero(files.among(set(paths))))}
-
     def having(self, paths: Iterable[str], revisions: Iterable[int]) -> dict[int, str]:
         """Return the revisions among some whose states have one of these files, with the first such path."""
         files = self.merged()

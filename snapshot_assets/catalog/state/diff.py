@@ -78,26 +78,10 @@ class DiffRow:
     bytes_removed: int | None = None
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The changes from one revision to another.
-
-    Attributes:
-        rows: By kind; chunks by number and table, those without files last; files by chunk and path. Empty only if
-            tombstones and snapshot checksums are equal.
-    """
-
-    first: int
-    second: int
-    rows: tuple[DiffRow, ...]
-
-    def of(self, kind: Kind) -> list[DiffRow]:
-        """Return the rows of a kind."""
-        return [row for row in self.rows if row.kind is kind]
-
-
-def difference(state: State, first: int, second: int) -> Difference:
+def difference(state: State, first: int, second: int) -> list[DiffRow]:
     """Return the changes from one revision to another.
+
+    They are sorted by kind; chunks by number and table, those without files last; files by chunk and path.
 
     Args:
         state: The head's state.
@@ -111,8 +95,7 @@ def difference(state: State, first: int, second: int) -> Difference:
     chunks = _chunks(files, _places(common, _only(after, before)), _places(common, _only(before, after)))
     listed = {row.chunk for row in chunks}
     chunks += [row for row in _statuses(before, after) if row.chunk not in listed]
-    rows = (*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks, *files)
-    return Difference(first, second, rows or tuple(_checksums(state, first, second)))
+    return [*_header(before, after), *_schemas(before, after), *_tombstones(before, after), *chunks, *files]
 
 
 def _files(columns: FileColumns, before: np.ndarray, after: np.ndarray) -> tuple[list[DiffRow], np.ndarray]:
@@ -185,15 +168,12 @@ def _header(before: State, after: State) -> Iterator[DiffRow]:
     old, new = _header_fields(before), _header_fields(after)
     for name in new:
         if old.get(name) != new[name]:
-            yield _changed(name, _text(name, old.get(name)), _text(name, new[name]))
+            detail = f"{name}: {_text(name, old.get(name))} → {_text(name, new[name])}"
+            yield DiffRow(Kind.HEADER, Change.CHANGED, detail=detail)
 
 
 def _header_fields(state: State) -> dict[str, object]:
     return {"snapshot_id": state.snapshot_id} | ({} if state.header is None else vars(state.header))
-
-
-def _changed(name: str, old: str, new: str) -> DiffRow:
-    return DiffRow(Kind.HEADER, Change.CHANGED, detail=f"{name}: {old} → {new}")
 
 
 def _text(name: str, value: object) -> str:
@@ -218,16 +198,3 @@ def _tombstones(before: State, after: State) -> Iterator[DiffRow]:
         for revision, each in _only(state, other).items():
             detail = f"revision {revision}: {predicate_text(each.predicate)}"
             yield DiffRow(Kind.TOMBSTONE, change, schema=each.schema, table=each.table, detail=detail)
-
-
-def _checksums(state: State, first: int, second: int) -> Iterator[DiffRow]:
-    """Yield a change of the snapshot checksum, for versions that differ in nothing else."""
-    old, new = (_checksum(state, revision) for revision in (first, second))
-    if old != new:
-        yield _changed("checksum", old, new)
-
-
-def _checksum(state: State, revision: int) -> str:
-    if revision == state.revision and not state.sealed:
-        return "none, not sealed"
-    return next(sealed.seal.checksum for sealed in reversed(state.seals) if sealed.revision <= revision)

@@ -176,21 +176,12 @@ class FileColumns:
         return self.take(np.flatnonzero(~np.asarray(pc.is_in(self.table["path"], kept))))
 
     def newest_expiry(self, expired: Mapping[int, Removal]) -> np.ndarray:
-        """Return for each interval the newest revision that let a revision in it expire, 0 for none.
-
-        Both may be many. Each pass computes the greatest of 1, 2, 4, … neighbours; two overlapping ranges of such a
-        width make up any interval.
-        """
+        """Return for each interval the newest revision that let a revision in it expire, 0 for none."""
         marks = np.array(sorted(expired), dtype=np.int64)
-        greatest = np.array([expired[int(each)][0] for each in marks], dtype=np.int64)
+        newest = np.array([*(expired[each][0] for each in marks.tolist()), 0], dtype=np.int64)
         first, end = np.searchsorted(marks, self.column("added")), np.searchsorted(marks, self._ends())
-        newest, width = np.zeros(self.table.num_rows, dtype=np.int64), 1
-        while width <= len(marks):
-            rows = np.flatnonzero((end - first >= width) & (end - first < 2 * width))
-            newest[rows] = np.maximum(greatest[first[rows]], greatest[end[rows] - width])
-            greatest = np.maximum(greatest[:-width], greatest[width:])
-            width *= 2
-        return newest
+        greatest = np.maximum.reduceat(newest, np.column_stack([first, end]).ravel())[::2]
+        return np.where(first < end, greatest, 0)
 
     def _ends(self) -> np.ndarray:
         """Return the revision that ended each interval."""

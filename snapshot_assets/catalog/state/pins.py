@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from snapshot_assets.errors import DocumentError
 from snapshot_assets.format import actions as act
@@ -27,6 +28,10 @@ class TagState:
     def pin(self) -> act.TagCreated:
         """The tag, as a pin."""
         return self.tag
+
+    def outlived(self, now: datetime) -> bool:
+        """Return whether its time to live is over."""
+        return self.tag.ttl is not None and self.tag.created_at + self.tag.ttl <= now
 
 
 @dataclass(frozen=True)

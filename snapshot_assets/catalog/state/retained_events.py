@@ -45,7 +45,7 @@ def _kept_on_chunks_and_schemas(state: State, readable: list[int], since: dateti
     expiries = [action for event in recent for action in event.actions if isinstance(action, act.Expired)]
     needing_schemas = sorted({*readable, *(revision for expiry in expiries for revision in expiry.revisions)})
     kept: set[_Key] = set()
-    for added, action, number, end in _lives(state.events):
+    for added, action, number, end in lives(state.events):
         keep = end is None
         if end is not None and isinstance(action, act.Chunk):
             keep = _any_between(readable, added.revision, end.revision)
@@ -84,7 +84,7 @@ def _kept_actions(
                 yield action
 
 
-def _lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Event | None]]:
+def lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.Action, int, Event | None]]:
     """Yield each action on chunks and schemas: its event, the action, its chunk or schema, and the event that ended it.
 
     A chunk's next action ends an action on the chunk. The next snapshot ends all. The last event is None at the head.
@@ -115,16 +115,9 @@ def _ended_keys(action: act.Action, living: Mapping[tuple[object, ...], object])
     return []
 
 
-def schema_lives(events: Iterable[Event]) -> Iterator[tuple[Event, act.SchemaAdded, Event | None]]:
-    """Yield each schema with the event that added it and the event that ended its snapshot, None for the head's."""
-    for added, action, _, end in _lives(events):
-        if isinstance(action, act.SchemaAdded):
-            yield added, action, end
-
-
 def document_lives(events: Iterable[Event]) -> Iterator[tuple[act.ObjectRef, int, int | None]]:
     """Yield each receipt and schema document, the revision that named it, and the revision that ended its use."""
-    for added, action, _, end in _lives(events):
+    for added, action, _, end in lives(events):
         for ref in documents_of(action):
             yield ref, added.revision, None if end is None else end.revision
 

@@ -10,37 +10,24 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from snapshot_assets.catalog.state.data_files import FileSet
+from snapshot_assets.catalog.state.file_columns import FileColumns
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.units import time_text
 
 
-@dataclass(frozen=True)
-class TableSize:
-    """The totals of a table's live files."""
-
-    schema: str
-    table: str
-    files: int
-    rows: int
-    bytes: int
-
-
-def table_sizes(state: State) -> list[TableSize]:
-    """Return the totals of each table's live files, in the order of table names."""
+def table_sizes(state: State) -> list[dict[str, Any]]:
+    """Return the `schema`, `table`, `files`, `rows` and `bytes` of each table's live files, sorted by table."""
     groups = live_table(state).group_by(["schema", "table"])
     counted = groups.aggregate([("path", "count"), ("rows", "sum"), ("bytes", "sum")])
-    sizes = (
-        TableSize(str(row["schema"]), str(row["table"]), row["path_count"], row["rows_sum"], row["bytes_sum"])
-        for row in counted.to_pylist()
-    )
-    return sorted(sizes, key=lambda size: (size.schema, size.table))
+    sizes = counted.rename_columns(["schema", "table", "files", "rows", "bytes"]).to_pylist()
+    return sorted(sizes, key=lambda size: (size["schema"], size["table"]))
 
 
 def live_table(state: State) -> pa.Table:
@@ -97,21 +84,20 @@ def revision_summaries(state: State) -> Mapping[int, RevisionSummary]:
     """Return a summary of each revision that the head can read, ascending."""
     seals = state.readable()
     revisions = np.array([seal.revision for seal in seals], dtype=np.int64)
-    totals = zip(*(_totals(state.files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
+    files = state.files.merged()
+    totals = zip(*(_totals(files, name, revisions) for name in ("rows", "", "bytes")), strict=True)
     return {
         seal.revision: RevisionSummary(seal.revision, seal.committed_at, seal.snapshot_id, schema_id, *counts)
         for seal, schema_id, counts in zip(seals, _schema_ids(state, revisions), totals, strict=True)
     }
 
 
-def _totals(files: FileSet, column: str, revisions: np.ndarray) -> list[int]:
+def _totals(files: FileColumns, column: str, revisions: np.ndarray) -> list[int]:
     """Return the sum of a column over the files of each revision; without a column, their number."""
-    table = files.merged().table
-    values = np.asarray(table[column]) if column else np.ones(table.num_rows, dtype=np.int64)
-    added, removed = np.asarray(table["added"]), np.asarray(table["removed"])
-    closed = removed > 0
-    total_added = _sums_through(added, values, revisions)
-    total_removed = _sums_through(removed[closed], values[closed], revisions)
+    values = files.column(column) if column else np.ones(files.table.num_rows, dtype=np.int64)
+    closed = ~files.live
+    total_added = _sums_through(files.column("added"), values, revisions)
+    total_removed = _sums_through(files.column("removed")[closed], values[closed], revisions)
     return [int(each) for each in total_added - total_removed]
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from snapshot_assets.catalog.state.file_columns import Removal
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.pins import PinState, TagState
-from snapshot_assets.catalog.state.retained_events import documents_of, needed_events, schema_lives
+from snapshot_assets.catalog.state.retained_events import documents_of, lives, needed_events
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checkpoint import Event
 from snapshot_assets.format.layout import new_attempt, tag_path
@@ -124,37 +124,29 @@ def expiries_since(state: State, before: datetime, written_at: Callable[[int], d
     return expiries
 
 
-@dataclass(frozen=True)
-class UnreferencedSchemas:
-    """The schema documents of snapshots that ended.
-
-    Attributes:
-        removals: What released each document last, by path: the end of its snapshot, or the expiry of a revision.
-        of_expired: Paths of the documents that an expired revision used.
-    """
-
-    removals: dict[str, Removal] = field(default_factory=dict)
-    of_expired: set[str] = field(default_factory=set)
-
-
-def unreferenced_schemas(state: State, expiries: Mapping[int, Removal]) -> UnreferencedSchemas:
+def unreferenced_schemas(state: State, expiries: Mapping[int, Removal]) -> tuple[dict[str, Removal], set[str]]:
     """Return the schema documents of snapshots that ended.
 
     Args:
         state: The head.
         expiries: Recent expiries by expired revision; see `expiries_since`.
+
+    Returns:
+        What released each document last, by path: the end of its snapshot, or the expiry of a revision. Then the paths
+        of the documents that an expired revision used.
     """
-    documents = UnreferencedSchemas()
+    removals: dict[str, Removal] = {}
+    of_expired: set[str] = set()
     recent, expired = sorted(expiries), sorted(state.expired)
-    for added, schema, end in schema_lives(state.events):
-        if end is None:
+    for added, schema, _, end in lives(state.events):
+        if end is None or not isinstance(schema, act.SchemaAdded):
             continue
         last = max([(end.revision, end.committed_at), *(expiries[each] for each in _between(recent, added, end))])
         for ref in schema.files:
-            documents.removals[ref.path] = max(last, documents.removals.get(ref.path, last))
+            removals[ref.path] = max(last, removals.get(ref.path, last))
             if _between(expired, added, end):
-                documents.of_expired.add(ref.path)
-    return documents
+                of_expired.add(ref.path)
+    return removals, of_expired
 
 
 def _between(revisions: Sequence[int], first: Event, end: Event) -> Sequence[int]:

@@ -44,17 +44,16 @@ def check_head(store: ObjectStore, state: State, hashed: Set[str]) -> Report:
     return report
 
 
-def files_to_seal(state: State, now: datetime, verified: int, again: int | None = None) -> set[str]:
+def files_to_seal(state: State, now: datetime, verified: int) -> set[str]:
     """Return the paths of the files that a seal hashes: new files, or without any, those due today.
 
     Args:
         state: The newest state.
         now: The present; see `due_files`.
         verified: Files that were added after this revision are new.
-        again: Most bytes that are hashed if no file is new; `HASHED_AGAIN` by default.
     """
     new, older = _by_age(state, verified)
-    return {file.path for file in new} or due_files(older, now, HASHED_AGAIN if again is None else again)
+    return {file.path for file in new} or due_files(older, now, HASHED_AGAIN)
 
 
 def files_after_seal(state: State, now: datetime, verified: int) -> set[str]:

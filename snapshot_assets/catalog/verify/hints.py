@@ -22,31 +22,31 @@ _AGAIN = "`snapshots export create`, or materialising the manifest, writes it ag
 
 def hint_faults(store: ObjectStore, scan: LogScan) -> Iterator[Fault]:
     """Compare the hints with what the log gives at the manifest's own revision."""
+    shown = _newest_hinted(scan)
     try:
         manifest = store.get(MANIFEST, limit=MAX_DOCUMENT_BYTES)
         revision = parse_json(manifest, MANIFEST).get("revision")
     except ObjectNotFoundError:
         yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} is missing. {_AGAIN}")
-        yield from _sums_faults(store, scan, _newest_hinted(scan))
-        return
     except (DamageError, UnsupportedVersionError) as error:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{error} {_AGAIN}")
-        yield from _sums_faults(store, scan, _newest_hinted(scan))
-        return
-    if any(path == MANIFEST for path, _ in scan.faults):  # it belongs to another location
-        yield from _sums_faults(store, scan, _newest_hinted(scan))
-        return
-    state = _state_at(scan, revision)
-    if state is None:
-        yield from _unknown_revision(store, scan, revision)
-        return
+    else:
+        if not any(path == MANIFEST for path, _ in scan.faults):  # it may belong to another location
+            state = _state_at(scan, revision)
+            if state is None:
+                yield from _unknown_revision(store, scan, revision)
+                return
+            yield from _manifest_faults(scan, state, manifest)
+            shown = state
+    yield from _sums_faults(store, scan, shown)
+
+
+def _manifest_faults(scan: LogScan, state: State, manifest: bytes) -> Iterator[Fault]:
     if manifest != pretty_json(manifest_of(state)):
-        yield Fault(
-            FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} is not what the log gives for revision {revision}. {_AGAIN}"
-        )
+        message = f"{MANIFEST} is not what the log gives for revision {state.revision}. {_AGAIN}"
+        yield Fault(FaultKind.DOCUMENT, MANIFEST, message)
     elif scan.state.sealed and state.revision != scan.state.seals[-1].revision:
-        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {revision}, not the newest seal.")
-    yield from _sums_faults(store, scan, state)
+        yield Fault(FaultKind.STALE, MANIFEST, f"{MANIFEST} shows revision {state.revision}, not the newest seal.")
 
 
 def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> Iterator[Fault]:
@@ -60,11 +60,6 @@ def _unknown_revision(store: ObjectStore, scan: LogScan, revision: object) -> It
     else:
         yield Fault(FaultKind.DOCUMENT, MANIFEST, f"{MANIFEST} names revision {revision!r}, which is unknown. {_AGAIN}")
         yield from _sums_faults(store, scan, _newest_hinted(scan))
-
-
-def _moved_on(store: ObjectStore, scan: LogScan) -> bool:
-    """Return whether others committed since the log was read."""
-    return is_there(store, transaction_path(scan.state.revision + 1))
 
 
 def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fault]:
@@ -82,7 +77,7 @@ def _sums_faults(store: ObjectStore, scan: LogScan, state: State) -> Iterator[Fa
     if any(found == sums_of(other) for other in scan.states()):
         message = f"{CHECKSUMS} is of another revision than {MANIFEST}. {_AGAIN}"
         yield Fault(FaultKind.STALE, CHECKSUMS, message)
-    elif not _moved_on(store, scan):
+    elif not is_there(store, transaction_path(scan.state.revision + 1)):  # else others committed since
         yield Fault(FaultKind.DOCUMENT, CHECKSUMS, f"{CHECKSUMS} is not what the log gives. {_AGAIN}")
 
 

@@ -139,26 +139,13 @@ def _hash_fault(store: ObjectStore, file: DataFile, report: Report) -> Fault | N
 
 def check_documents(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     """Yield the faults of schema documents, receipts and chunk checksums."""
-    yield from _schema_faults(store, state, objects)
-    yield from _receipt_faults(store, state, objects)
-    yield from _chunk_faults(state)
-
-
-def _schema_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     for added in state.schemas.values():
         for ref in added.files:
             for fault in object_faults(store, ref, ref.path in objects):
                 yield replace(fault, message=f"{fault.message} {_AGAIN_FROM_SOURCE}")
-
-
-def _receipt_faults(store: ObjectStore, state: State, objects: Listed) -> Iterator[Fault]:
     for number, known in sorted(state.chunks.items()):
         for ref in known.chunk.receipts:
             yield from object_faults(store, ref, ref.path in objects, number)
-
-
-def _chunk_faults(state: State) -> Iterator[Fault]:
-    for number in sorted(state.chunks):
         if state.completed(number):
             yield from check_chunk_checksum(state, number)
 

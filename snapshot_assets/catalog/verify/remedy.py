@@ -61,7 +61,7 @@ def with_remedy(state: State, fault: Fault) -> Fault:
 def again_with(state: State, chunk: int) -> str:
     """Return in words what exports a completed chunk again."""
     if chunk == UNTIMED_CHUNK:
-        return "by materializing the asset `untimed_tables` with `replace`"
+        return "by materialising the asset `untimed_tables` with `replace: true`"
     window = state.window(chunk)
     return f"with `snapshots export create --replace {time_text(window.start)}/{time_text(window.end)}`"
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from snapshot_assets.catalog.log.scan import LogScan, scan_log
-from snapshot_assets.catalog.manifest import checksum_of, manifest_of, used_schema_files
+from snapshot_assets.catalog.manifest import checksum_of, manifest_of
 from snapshot_assets.catalog.pins.objects import pin_document
 from snapshot_assets.catalog.state.fold import SealState, State, first_version
 from snapshot_assets.catalog.state.pins import PinState
@@ -118,39 +118,24 @@ def _sealed_states(head: State) -> Iterator[tuple[SealState, State]]:
         yield sealed, then
 
 
-def pin_faults(
-    store: ObjectStore,
-    scan: LogScan,
-    verified: State,
-    objects: Listed,
-    *,
-    only: int | None,
-    contents: bool,
-) -> Iterator[Fault]:
-    """Yield the faults of the tags and savepoints at the head.
-
-    A pin's object is read. Of the pinned revision's files, at most the sizes are compared.
+def pin_faults(store: ObjectStore, scan: LogScan, objects: Listed, only: int | None) -> Iterator[Fault]:
+    """Yield the faults of the objects of tags and savepoints at the head.
 
     Args:
         store: The location.
         scan: Its log.
-        verified: The state whose own files were checked before.
         objects: The location's objects by path.
         only: The revision whose pins are checked; None for all.
-        contents: Whether to compare the sizes of the pinned revisions' files; nothing else did.
     """
-    pins = defaultdict(list)
-    for known in scan.state.pins:
-        if only in (None, known.pin.revision):
-            pins[known.pin.revision].append(known)
-    checked = {path for path, _, _ in _needed(verified)}
-    checked.update(ref.path for added in verified.schemas.values() for ref in added.files)
-    for revision, pinning in sorted(pins.items()):
+    pins = [known for known in scan.state.pins if only in (None, known.pin.revision)]
+    for revision, pinning in groupby(sorted(pins, key=_pinned), _pinned):
         state = scan.state.at(revision)
         for known in pinning:
             yield from _pin_faults(store, scan, state, known, objects)
-        if contents:
-            yield from _pinned_file_faults(state, pinning[0], checked, objects)
+
+
+def _pinned(known: PinState) -> int:
+    return known.pin.revision
 
 
 def _pin_faults(store: ObjectStore, scan: LogScan, state: State, known: PinState, objects: Listed) -> Iterator[Fault]:
@@ -170,24 +155,3 @@ def _still_there(store: ObjectStore, scan: LogScan, known: PinState) -> bool:
     if scan.faults:
         return False  # or by an unreadable transaction, which is a fault itself
     return known in scan_log(store).state.pins
-
-
-def _needed(state: State) -> Iterator[tuple[str, int, int | None]]:
-    """Yield path, size and chunk of every file that a state's snapshot consists of."""
-    for file in state.live_files():
-        yield file.file.path, file.file.bytes, file.file.chunk
-    for path, (ref, _) in used_schema_files(state).items():
-        yield path, ref.bytes, None
-
-
-def _pinned_file_faults(state: State, known: PinState, checked: set[str], objects: Listed) -> Iterator[Fault]:
-    needs = f"which {known.pin} needs,"
-    for path, size, chunk in _needed(state):
-        if path in checked:
-            continue
-        checked.add(path)
-        info = objects.get(path)
-        if info is None:
-            yield Fault(FaultKind.MISSING, path, f"{path}, {needs} is missing.", chunk)
-        elif info.size != size:
-            yield Fault(FaultKind.SIZE, path, f"{path}, {needs} has {info.size} bytes; expected {size}.", chunk)

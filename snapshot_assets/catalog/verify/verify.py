@@ -84,30 +84,48 @@ def verify(
     head = scan.state
     state = head if at is None else head.at(at(head))
     report.revision, report.snapshot_id = state.revision, state.snapshot_id
-    if state.header is None:
-        if not report.faults:
-            report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
-        return report
-    report.sealed, report.missing = state.sealed, len(state.missing())
-    only = None if at is None else state.revision
-    faults = [*check_files(store, state, objects, report, progress=progress), *check_documents(store, state, objects)]
-    report.faults += [with_remedy(state, fault) if state is head else fault for fault in faults]
-    report.faults += _seal_faults(state)
-    if depth == "full":
-        report.faults += _checkpoint_faults(store, scan, objects)
-    report.faults += _hint_faults(store, scan, only)
-    older = at is None and _reached_the_head(scan, objects)
-    if older:
-        report.faults += _older_faults(store, head, objects, report, progress)
-    report.faults += pin_faults(store, scan, state, objects, only=only, contents=not older)
-    if at is None:
-        report.faults += _orphans(scan, objects)
-        left = [info.size for info in store.temporaries() if is_temporary(info.path)]
-        report.temporary_files, report.temporary_bytes = len(left), sum(left)
-    if older:
-        report.remedy = remedy_of(head, store.uri, report.faults)
+    if state.header is not None:
+        report.sealed, report.missing = state.sealed, len(state.missing())
+        report.faults += _state_faults(store, scan, state, objects, report, progress)
+        if at is None:
+            report.faults += _location_faults(store, scan, objects, report, progress)
+    elif not report.faults:
+        report.faults.append(Fault(FaultKind.MISSING, "transactions/", f"There is no snapshot at {store.uri}."))
     report.faults.sort(key=lambda fault: (not fault.is_damage, fault.object, fault.kind))
     return report
+
+
+def _state_faults(
+    store: ObjectStore,
+    scan: LogScan,
+    state: State,
+    objects: Listed,
+    report: Report,
+    progress: Callable[[DataFile], None],
+) -> Iterator[Fault]:
+    """Yield the faults of a revision's own objects, of its pins, and of checkpoints and hints."""
+    head, newest = scan.state, scan.state.newest_seal
+    faults = [*check_files(store, state, objects, report, progress=progress), *check_documents(store, state, objects)]
+    yield from (with_remedy(state, fault) if state is head else fault for fault in faults)
+    yield from _seal_faults(state)
+    if report.depth == "full":
+        yield from _checkpoint_faults(store, scan, objects)
+    if state is head or (newest is not None and newest.revision == state.revision):
+        yield from hint_faults(store, scan)
+    yield from pin_faults(store, scan, objects, None if state is head else state.revision)
+
+
+def _location_faults(
+    store: ObjectStore, scan: LogScan, objects: Listed, report: Report, progress: Callable[[DataFile], None]
+) -> list[Fault]:
+    """Return the faults of older readable revisions, and orphans; complete the report's other facts."""
+    faults = list(_orphans(scan, objects))
+    left = [info.size for info in store.temporaries() if is_temporary(info.path)]
+    report.temporary_files, report.temporary_bytes = len(left), sum(left)
+    if _reached_the_head(scan, objects):
+        faults += _older_faults(store, scan.state, objects, report, progress)
+        report.remedy = remedy_of(scan.state, store.uri, [*report.faults, *faults])
+    return faults
 
 
 def _log_faults(scan: LogScan) -> Iterator[Fault]:
@@ -123,13 +141,6 @@ def _log_faults(scan: LogScan) -> Iterator[Fault]:
 def _reached_the_head(scan: LogScan, objects: Listed) -> bool:
     """Return whether the log was read to its end; transactions after a fault may have expired older revisions."""
     return not scan.faults or scan.state.revision >= max(map(log_revision, objects), default=0)
-
-
-def _hint_faults(store: ObjectStore, scan: LogScan, revision: int | None) -> Iterator[Fault]:
-    """Yield the faults of the hints; for one revision, only of its own hints, or of a log that lost its end."""
-    newest = scan.state.newest_seal
-    own = revision is None or (newest is not None and newest.revision == revision)
-    yield from (fault for fault in hint_faults(store, scan) if own or fault.kind is FaultKind.LOG)
 
 
 def _older_faults(

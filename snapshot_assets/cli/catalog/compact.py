@@ -1,30 +1,30 @@
-"""`snapshots catalog compact`."""
+"""`snapshots catalog compact` and `snapshots savepoint create`, which run the same job."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.pins.listing import list_savepoints
+from snapshot_assets.catalog.pins.savepoints import sealed_head
 from snapshot_assets.cli.location import open_catalog
 from snapshot_assets.cli.output import (
     counted,
     human_bytes,
     only_results_on_stdout,
+    plain,
     show,
     show_json,
     show_message,
     show_table,
 )
-from snapshot_assets.engine.compact.plan import (
-    TARGET_BYTES,
-    CompactionPlan,
-    Group,
-    Wanted,
-    plan_compaction,
-)
+from snapshot_assets.engine.compact.plan import TARGET_BYTES, CompactionPlan, Group, Wanted, plan_compaction
+from snapshot_assets.engine.compact.savepoint import compact_and_pin, compactions
 from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import parse_file_size
 from snapshot_assets.plan.configuration import ad_hoc_configuration
 
@@ -44,60 +44,45 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_compaction(catalog.store, catalog.state, wanted)
     if options.dry_run or not plan.groups:
         return _report_plan(options, catalog.store.uri, plan)
-    with only_results_on_stdout():
-        outcomes, run_id = compact(options, plan)
+    outcomes, run_id = _run_job(options, plan)
     return _report(options, Catalog.open(catalog.store), outcomes, run_id)
 
 
-def compact(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
-    """Run the job of a compaction on the location of `--snapshot`.
-
-    Args:
-        options: The call.
-        compaction: The plan to execute.
-
-    Returns:
-        Each chunk's outcome, and the run's id.
-    """
-    fields = {
-        "to": options.snapshot,
-        "source": _NO_SOURCE,
-        "schema_only": True,
-        "single_writer": options.single_writer,
-    }
+def _run_job(options: argparse.Namespace, compaction: CompactionPlan) -> tuple[Sequence[Any], str]:
+    """Compact the location of `--snapshot`; returns each chunk's outcome, and the run's id."""
+    fields = {"to": options.snapshot, "source": _NO_SOURCE, "schema_only": True, "single_writer": options.single_writer}
     configuration = ad_hoc_configuration(options.config, fields)
     # Dagster and Spark are imported only here, when data is about to move.
     from snapshot_assets.cli.progress import progress
     from snapshot_assets.pipeline.execute import open_instance, run_compaction
 
-    instance = open_instance()
-    show_message(f"Runs are recorded in {instance.root_directory}")
     outcomes: list[Any] = []
-    with progress("compacting", len(compaction.chunks)) as advance:
-
-        def note(outcome: Any) -> None:
-            outcomes.append(outcome)
-            advance(sum(file.rows for file in outcome.files), outcome.bytes_after)
-
-        plan = configuration.plans[-1]
+    plan, chunks = configuration.plans[-1], len(compaction.chunks)
+    with only_results_on_stdout(), progress("compacting", chunks, outcomes, _written) as note:
+        instance = open_instance()
+        show_message(f"Runs are recorded in {instance.root_directory}")
         run_id = run_compaction(configuration, plan, compaction, instance=instance, on_compacted=note)
     return outcomes, run_id
+
+
+def _written(outcome: Any) -> tuple[int, int]:
+    return sum(file.rows for file in outcome.files), outcome.bytes_after
 
 
 def _report_plan(options: argparse.Namespace, uri: str, plan: CompactionPlan) -> int:
     if options.json:
         report = {"uri": uri, "dry_run": options.dry_run, "run_id": None, "revision": plan.token.revision}
         sizes = {"files_before": plan.files_before, "files_after": plan.files_after, "bytes_before": plan.bytes_before}
-        show_json(report | sizes | {"groups": groups_json(plan.groups)})
+        show_json(report | sizes | {"groups": _groups_json(plan.groups)})
     elif not plan.groups:
         show("nothing to compact")
     else:
-        show_groups(plan.groups)
+        _show_groups(plan.groups)
         show(f"{counted(plan.files_before, 'file')} would be merged into about {plan.files_after}")
     return 0
 
 
-def groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
+def _groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
     """Return what would be compacted, for JSON."""
     return [
         {
@@ -112,11 +97,11 @@ def groups_json(groups: Iterable[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def show_groups(groups: Iterable[Group]) -> None:
+def _show_groups(groups: Iterable[Group]) -> None:
     """Print what would be compacted."""
     rows = [
         (each["chunk"], each["table"], each["files"], each["bytes"], ", ".join(each["reasons"]))
-        for each in groups_json(groups)
+        for each in _groups_json(groups)
     ]
     show_table(("Chunk", "Table", "Files", "Bytes", "Because of"), rows)
 
@@ -142,3 +127,56 @@ def _report(options: argparse.Namespace, catalog: Catalog, outcomes: Sequence[An
         f"{report['rows_duplicate']:,} duplicates left out"
     )
     return 0
+
+
+def create_savepoint(options: argparse.Namespace) -> int:
+    """Compact everything by the same job as a plan, then pin it. Spark starts only if there is something to compact."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    if options.dry_run:
+        return _show_savepoint_plan(options, catalog)
+    runs: list[str] = []
+    chunks = 0
+
+    def compact_all(plan: CompactionPlan) -> None:
+        nonlocal chunks
+        outcomes, run_id = _run_job(options, plan)
+        runs.append(run_id)
+        chunks += len(outcomes)
+
+    savepoint = compact_and_pin(catalog, compact_all).savepoint
+    if options.json:
+        [listed] = [each for each in list_savepoints(catalog.state) if each.savepoint_id == savepoint.id]
+        show_json({"uri": catalog.store.uri, "run_ids": runs, "chunks_compacted": chunks} | plain(asdict(listed)))
+    else:
+        done = f"{counted(chunks, 'chunk')} compacted by run {', '.join(runs)}" if runs else "nothing to compact"
+        show(f"{catalog.store.uri}: savepoint {savepoint.id} keeps revision {savepoint.revision}; {done}")
+    return 0
+
+
+def _show_savepoint_plan(options: argparse.Namespace, catalog: Catalog) -> int:
+    """Print what would be compacted, and what would be pinned: the newest seal, or the result of the compaction."""
+    sealed = sealed_head(catalog.state)
+    groups = _groups_to_compact(catalog)
+    number, revision = catalog.state.pins.last_savepoint + 1, None if groups else sealed
+    if options.json:
+        facts = {"uri": catalog.store.uri, "dry_run": True, "savepoint_id": number, "saved_snapshot_id": revision}
+        show_json(facts | {"groups": _groups_json(groups)})
+        return 0
+    if groups:
+        _show_groups(groups)
+        size = human_bytes(sum(group.bytes for group in groups))
+        show(f"{counted(sum(len(group.files) for group in groups), 'file')}, {size}, would be rewritten")
+    what = "the result" if revision is None else f"revision {revision}; nothing to compact"
+    show(f"{catalog.store.uri}: savepoint {number} would keep {what}")
+    return 0
+
+
+def _groups_to_compact(catalog: Catalog) -> list[Group]:
+    """Return the groups of all compactions, without those that a later compaction takes whole."""
+    groups: dict[tuple[int, TableName], Group] = {}
+    for plan in compactions(catalog.store, catalog.state):
+        for group in plan.groups:
+            key = group.chunk, group.table.table_name
+            if key not in groups or groups[key].kept:
+                groups[key] = group
+    return [groups[key] for key in sorted(groups)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
@@ -13,7 +12,7 @@ from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgr
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed
-from snapshot_assets.cli.location import grace_of, open_catalog, open_location
+from snapshot_assets.cli.location import duration_of, open_catalog, open_location
 from snapshot_assets.cli.output import counted, human_bytes, show, show_json
 from snapshot_assets.cli.unreferenced import released_json, show_objects, show_reasons, sizes
 
@@ -35,16 +34,10 @@ def checkpoint(options: argparse.Namespace) -> int:
 def prune(options: argparse.Namespace) -> int:
     """Prune a log after a confirmation."""
     catalog = open_catalog(options, writing=not options.dry_run)
-    uri, plan = catalog.store.uri, plan_pruning(catalog, grace=grace_of(options), unsafe=options.unsafe)
+    plan = plan_pruning(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
     what = f"{sizes(plan.released)}, of the log before revision {plan.kept}"
-    question = f"{uri}: {what} will be deleted for ever; retained revisions stay readable."
-    return execute_confirmed(
-        options,
-        plan,
-        partial(execute_pruning, catalog),
-        partial(_report_pruning, options, uri),
-        question=question if plan.released else "",
-    )
+    question = f"{what} will be deleted for ever; retained revisions stay readable." if plan.released else ""
+    return execute_confirmed(options, catalog, plan, execute_pruning, _report_pruning, question=question)
 
 
 def _report_pruning(options: argparse.Namespace, uri: str, plan: PrunePlan, done: bool) -> None:
@@ -67,8 +60,7 @@ def upgrade(options: argparse.Namespace) -> int:
     """Raise the format version of a location."""
     catalog = open_catalog(options, writing=not options.dry_run)
     plan = plan_upgrade(catalog, options.to)
-    report = partial(_report_upgrade, options, catalog.store.uri)
-    return execute_confirmed(options, plan, partial(execute_upgrade, catalog), report)
+    return execute_confirmed(options, catalog, plan, execute_upgrade, _report_upgrade)
 
 
 def _report_upgrade(options: argparse.Namespace, uri: str, plan: UpgradePlan, done: bool) -> None:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from snapshot_assets.catalog.log.listing import log_size
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.metadata_tables import METADATA_TABLES, TableRequest
 from snapshot_assets.catalog.pins.listing import list_savepoints, list_tags
@@ -15,14 +14,15 @@ from snapshot_assets.catalog.state.file_pruning import pending_tombstones
 from snapshot_assets.catalog.state.fold import SealState, State
 from snapshot_assets.catalog.state.totals import chunk_statuses, live_table, table_sizes
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.cli.catalog.describe import plain
 from snapshot_assets.cli.location import open_catalog
-from snapshot_assets.cli.output import human_bytes, show, show_json, show_table
+from snapshot_assets.cli.output import human_bytes, plain, show, show_json, show_table
 from snapshot_assets.errors import PlanError
+from snapshot_assets.format.layout import TRANSACTIONS, checkpointed_revision, revision_of, transaction_path
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.predicate_text import predicate_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
+from snapshot_assets.storage.listed import Listed
 
 _SHOWN_SEALS = 5
 
@@ -57,17 +57,32 @@ def _facts(store: ObjectStore, state: State, *, with_files: bool) -> dict[str, A
         "header": asdict(state.header) | windows,
         "schema_id": state.schema_id,
         "chunks": chunk_statuses(state),
-        "tables": [asdict(size) for size in table_sizes(state)],
+        "tables": table_sizes(state),
         "tombstones": _tombstones(state),
         "tags": [asdict(tag) for tag in list_tags(state)],
         "savepoints": [asdict(savepoint) for savepoint in list_savepoints(state)],
         "seals": [_seal(seal) for seal in state.readable()],
-        "log": asdict(log_size(store)),
+        "log": _log(store),
     }
     if with_files:
         facts["files"] = _files(state)
     document: dict[str, Any] = plain(facts)
     return document
+
+
+def _log(store: ObjectStore) -> dict[str, Any]:
+    """Return the number and sizes of a log's objects, and the revision from which on all transactions exist."""
+    objects = Listed(store, TRANSACTIONS)
+    oldest = max((revision_of(path) or 0 for path in objects), default=0)
+    while oldest > 1 and transaction_path(oldest - 1) in objects:
+        oldest -= 1
+    sizes = [info.size for info in objects.values() if revision_of(info.path)]
+    checkpoints = [
+        {"revision": checkpointed_revision(info.path), "bytes": info.size, "modified": info.modified}
+        for info in objects.values()
+        if checkpointed_revision(info.path)
+    ]
+    return {"transactions": len(sizes), "bytes": sum(sizes), "oldest": oldest, "checkpoints": checkpoints}
 
 
 def _tombstones(state: State) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from snapshot_assets.catalog.verify.hints import damaged_documents
 from snapshot_assets.cli.export import create_request as request
 from snapshot_assets.cli.output import human_bytes, only_results_on_stdout, show, show_json, show_message
 from snapshot_assets.engine.export.chunks import Outcome
-from snapshot_assets.engine.export.start_snapshot import requested_range, skipped_text
+from snapshot_assets.engine.export.start_snapshot import skipped_text
 from snapshot_assets.format.names import table_text
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.format.units import time_text
@@ -67,11 +67,7 @@ def _nothing_done(state: State) -> _Work:
 
 
 def _checked(plan: Plan, store: ObjectStore, state: State) -> tuple[int, list[Fault]]:
-    """Check a finished snapshot as a seal does; returns the bytes hashed, and the damage that an export repairs.
-
-    Raises:
-        IncompleteError: There is damage that only a replace, or a copy, repairs.
-    """
+    """Check a finished snapshot as a seal does; returns the bytes hashed, and the damage that an export repairs."""
     verified = 0 if plan.seal_verify == "full" else verified_revision(state)
     repaired = damaged_documents(store, state)
     report = check_head(store, state, files_to_seal(state, datetime.now(UTC), verified))
@@ -102,18 +98,14 @@ def _export(configuration: Configuration, plan: Plan, state: State, replace: Tim
     instance = open_instance()
     show_message(f"Runs are recorded in {instance.root_directory}")
     for chosen, again in runs:
-        with progress("exporting", len(chosen) + (not again and not plan.schema_only)) as advance:
-
-            def note(outcome: Outcome, advance: Any = advance) -> None:
-                work.outcomes.append(outcome)
-                advance(outcome.rows, outcome.bytes)
-
+        chunks = len(chosen) + (not again and not plan.schema_only)
+        with progress("exporting", chunks, work.outcomes) as note:
             work.run_id = run_plan(
                 configuration.with_plan(resolved),
                 resolved,
                 [key_of(window) for window in chosen],
                 instance=instance,
-                requested=requested_range(plan),
+                written=plan,
                 force=force,
                 replace=again,
                 on_outcome=note,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.rules import check_same_plan
@@ -14,7 +15,6 @@ from snapshot_assets.engine.export.start_snapshot import (
     closed_end,
     exported_schema,
     header_of,
-    requested_range,
     resolve_range,
 )
 from snapshot_assets.errors import LocationDeletedError, PlanError
@@ -42,42 +42,49 @@ _BESIDE_PLAN = ("parallelism", "max_file_size")
 
 
 def plan_of(options: argparse.Namespace) -> tuple[Configuration, Plan]:
-    """Return the plan that a call names or describes, and its configuration.
-
-    Args:
-        options: The call.
-
-    Raises:
-        PlanError: An option is missing, wrong, or contradicts another.
-    """
+    """Return the plan that a call names or describes, and its configuration."""
     if options.force and options.replace:
         raise PlanError("--force starts a new snapshot and --replace changes the existing one; give only one of them.")
     given = {name: getattr(options, name) for name in _FIELDS if getattr(options, name) is not None}
-    if options.plan is None:
-        missing = [f"--{name}" for name in ("source", "to") if name not in given]
-        if missing:
-            raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or --source S --to URI.")
-        configuration = ad_hoc_configuration(options.config, given)
-        plan = configuration.plans[-1]
-    else:
-        clashing = sorted(f"--{name.replace('_', '-')}" for name in given if name not in _BESIDE_PLAN)
-        if clashing:
-            raise PlanError(
-                f"{', '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
-            )
-        configuration = load_configuration(options.config)
-        plan = configuration.plan(options.plan).changed(**given)
+    configuration, plan = named_or_described(options, given, {"source": "--source S", "to": "--to URI"})
     if plan.schema_only and options.replace:
         raise PlanError("--replace exports data again, and a schema-only snapshot has none; remove one of the two.")
     return configuration.with_plan(plan), plan
 
 
-def parse_range(text: str | None, option: str) -> TimeRange | None:
-    """Parse the range of an option; None if it is not given.
+def named_or_described(
+    options: argparse.Namespace, given: Mapping[str, Any], needed: Mapping[str, str], **fixed: Any
+) -> tuple[Configuration, Plan]:
+    """Return the plan of `--plan`, or one made from the call, and its configuration.
+
+    Args:
+        options: The call.
+        given: Fields of the plan that the call gives.
+        needed: Options that a call without `--plan` needs, such as `--source S`, by field.
+        **fixed: More fields of a plan made from the call.
 
     Raises:
-        PlanError: The text is not two RFC 3339 times in order, with a slash between.
+        PlanError: An option is missing, wrong, or contradicts another.
     """
+    names = {field: f"--{field.replace('_', '-')}" for field in given}
+    names |= {field: option.split()[0] for field, option in needed.items()}
+    if options.plan is None:
+        missing = [names[field] for field in needed if field not in given]
+        if missing:
+            raise PlanError(f"{' and '.join(missing)} missing; give --plan NAME, or {' '.join(needed.values())}.")
+        configuration = ad_hoc_configuration(options.config, {**given, **fixed})
+        return configuration, configuration.plans[-1]
+    clashing = [names[field] for field in given if field not in _BESIDE_PLAN]
+    if clashing:
+        raise PlanError(
+            f"{' and '.join(clashing)} cannot be given beside --plan; change the plan in the configuration."
+        )
+    configuration = load_configuration(options.config)
+    return configuration, configuration.plan(options.plan).changed(**given)
+
+
+def parse_range(text: str | None, option: str) -> TimeRange | None:
+    """Parse the range of an option, two RFC 3339 times with a slash between; None if it is not given."""
     if text is None:
         return None
     start, slash, end = text.partition("/")
@@ -110,7 +117,7 @@ def check_location(plan: Plan, state: State, source: str, *, replace: bool, forc
         )
     if state.header is not None and not force:
         now = datetime.now(UTC)
-        check_same_plan(state.header, header_of(plan, state.header.schemas, source, requested_range(plan), now))
+        check_same_plan(state.header, header_of(plan, state.header.schemas, source, plan, now))
     elif replace:
         raise PlanError(f"--replace: there is no snapshot at {plan.to} yet; omit --replace to create one.")
 
@@ -135,11 +142,6 @@ def prepared(configuration: Configuration, plan: Plan, state: State, *, force: b
 
     Returns:
         The plan with a range.
-
-    Raises:
-        UsageError: The source lacks something that the plan names.
-        DatabaseError: The source cannot be read.
-        StorageError: The location cannot be written.
     """
     existing = None if force else state.header
     is_open = plan.kind == "once" and not plan.schema_only and (plan.start_time is None or plan.end_time is None)
@@ -176,11 +178,7 @@ def windows_to_export(plan: Plan, state: State, windows: Sequence[Window], *, fo
 
 
 def windows_to_replace(windows: Sequence[Window], chosen: TimeRange) -> Sequence[Window]:
-    """Return the windows that overlap a range.
-
-    Raises:
-        PlanError: No window overlaps it.
-    """
+    """Return the windows that overlap a range, of which there must be some."""
     overlapping = [window for window in windows if window.start < chosen.end and chosen.start < window.end]
     if not overlapping:
         span = f"[{time_text(windows[0].start)}, {time_text(windows[-1].end)})" if windows else "empty"

@@ -1,12 +1,21 @@
-"""DuckDB database files: as a source opened read-only in each task, as a target with one writer."""
+"""DuckDB database files: as a source opened read-only in each task, as a target with one writer.
+
+A URI is `duckdb:///absolute/path.duckdb[?memory_limit=1GiB]`, the path percent-encoded.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+
 import pyarrow as pa
 
-from snapshot_assets.databases.duckdb.address import default_alias
 from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Definition
+from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
@@ -14,7 +23,67 @@ __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type
 ONE_WRITER = True
 """While a process writes to a file, no other process can open it."""
 
+_FORM = "duckdb:///absolute/path.duckdb"
+_MEMORY = re.compile(r"memory_limit=(\d{1,6}(?:MB|MiB|GB|GiB))")
+
 # The imports are not at the top: an alias can be made from a URI without loading DuckDB.
+
+
+def path_of(uri: str) -> str:
+    """Return the path of the file that a URI names.
+
+    Raises:
+        UnknownSourceError: The URI has no absolute path, another scheme, a host, a fragment or an invalid query.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme.lower() != "duckdb":
+        raise _refused(f"its scheme is {parts.scheme!r}")
+    if parts.netloc:
+        raise _refused("it names a host; an absolute path begins with a third slash")
+    if parts.fragment:
+        raise _refused("it has a fragment; write `%23` for `#` in a file name")
+    memory_limit_of(uri)
+    try:
+        path = unquote(parts.path, errors="strict")
+    except UnicodeDecodeError:
+        raise _refused("its percent-encoding is not UTF-8 text") from None
+    if "\0" in path:
+        raise _refused("its path has a NUL character")
+    if "?" in path:
+        raise _refused("DuckDB takes a `?` in a file's name for the beginning of a query; rename the file")
+    if not os.path.isabs(path) or path.endswith("/"):
+        raise _refused(f"{path!r} is not the absolute path of a file")
+    return path
+
+
+def memory_limit_of(uri: str) -> str | None:
+    """Return the memory that DuckDB may use, in DuckDB's notation; None if the URI does not limit it.
+
+    Raises:
+        UnknownSourceError: The URI has a query that is not `memory_limit=` and a size.
+    """
+    query = urlsplit(uri).query
+    if not query:
+        return None
+    match = _MEMORY.fullmatch(query)
+    if match is None:
+        raise _refused("its query is not understood; the only one is `?memory_limit=`, such as `?memory_limit=1GiB`")
+    return match.group(1)
+
+
+def default_alias(uri: str) -> str:
+    """Return the file's name without its suffix, as an alias.
+
+    Raises:
+        UnknownSourceError: The URI names no file.
+    """
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(path_of(uri)).stem)
+    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
+
+
+def _refused(reason: str) -> UnknownSourceError:
+    # Without the URI: where a host is named, a password may stand beside it.
+    return UnknownSourceError(f"A duckdb: URI is refused because {reason}. Write {_FORM}.")
 
 
 def open(address: DatabaseAddress) -> Database:
@@ -24,7 +93,6 @@ def open(address: DatabaseAddress) -> Database:
         UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file for writing.
         ConsistencyLostError: The file is not in the state that the address demands.
-        DatabaseDeniedError: The file may not be read.
         DatabaseError: There is no such file, or it is not a DuckDB database, or it is damaged.
     """
     from snapshot_assets.databases.duckdb.source import DuckDBDatabase
@@ -32,7 +100,7 @@ def open(address: DatabaseAddress) -> Database:
     return DuckDBDatabase(address)
 
 
-def open_target(address: DatabaseAddress) -> Target:
+def open_target(address: DatabaseAddress) -> SqlTarget:
     """Open a database file for writing, or create it; see `DuckDBTarget`."""
     from snapshot_assets.databases.duckdb.target import DuckDBTarget
 
@@ -40,14 +108,14 @@ def open_target(address: DatabaseAddress) -> Target:
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
-    from snapshot_assets.databases.duckdb.ddl.schema import define as define_schema
+    """Return the statements that create a schema; see `DatabaseModule.define`."""
+    from snapshot_assets.databases.duckdb.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values exactly; see `TargetModule.type_for`."""
-    from snapshot_assets.databases.duckdb.ddl.schema import type_for as type_text
+    """Return the type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`."""
+    from snapshot_assets.databases.duckdb.types import type_for as type_text
 
     return type_text(arrow_type)

@@ -1,25 +1,61 @@
-"""A DuckDB database file behind the interface of all databases."""
+"""A DuckDB database file as a source: one streamed query for each scan, within the memory of a task for any rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import datetime
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.columns import scanned_carrier, unfit_value
 from snapshot_assets.databases.duckdb.introspect.documents import extract_schema
-from snapshot_assets.databases.duckdb.scan import Reader
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
+from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import DatabaseAddress, Estimate, HeldState, Scan, Selection
-from snapshot_assets.databases.time_column import time_range
-from snapshot_assets.format.relations import DatabaseSchema, Table
+from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.time_column import TimedSource
+from snapshot_assets.errors import DatabaseError
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Column, DatabaseSchema, Table
+
+_BATCH_BYTES = 16 * 1024 * 1024
+_VECTOR = 2048  # rows that DuckDB processes at once, and the fewest in a batch
+_ROW_GROUP = 122_880
+_MOST_VECTORS = 8
+_PROBE_ROWS = 16
+_PART = re.compile(r"rowid:(\d+)-(\d+)")
+_DAY = {"us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
-class DuckDBDatabase:
+@dataclass(frozen=True)
+class _Query:
+    """A scan in SQL.
+
+    Attributes:
+        table: Quoted name of the table or view.
+        columns: The select list.
+        where: The predicate of its rows.
+        row_ids: Whether its rows have ids. Rows of a view have none, and a column named `rowid` hides them.
+    """
+
+    table: str
+    columns: str
+    where: str
+    row_ids: bool
+
+    def sql(self, *more: str) -> str:
+        return f"SELECT {self.columns} FROM {self.table} WHERE {' AND '.join((self.where, *more))}"
+
+
+class DuckDBDatabase(TimedSource):
     """An open DuckDB database file, read side. See `Database`.
 
     Args:
@@ -27,46 +63,98 @@ class DuckDBDatabase:
     """
 
     kind = "duckdb"
+    time_column = DuckDBTimeColumn
 
     def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
         self._session = DuckDBSession(address)
-        try:
-            self._schemas = Schemas(self._session)
-            self._reader = Reader(self._session, self._schemas)
-        except BaseException:
-            self._session.close()
-            raise
 
     def extract(self, selection: Selection) -> DatabaseSchema:
         """Describe the selected schemas, tables and views; see `Database.extract`."""
-        return extract_schema(self._session, self._schemas, selection)
+        return extract_schema(self._session, selection)
+
+    @contextmanager
+    def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Stream a scan's rows; see `Database.scan`."""
+        query = self._query(scan)
+        with self._session.cursor() as cursor:
+            batches = self._batches(cursor, query, f"reading {scan.table.table_name}")
+            try:
+                yield _conform(batches, scan.table)
+            finally:
+                batches.close()
 
     def estimate(self, scan: Scan) -> Estimate:
-        """Estimate the size of a scan; see `Database.estimate`."""
-        return self._reader.estimate(scan)
+        """Count the rows, and estimate their size from a few of them; see `Database.estimate`."""
+        query = self._query(scan)
+        rows = int(self._first_row("count(*)", scan.table, query.where)[0])
+        with self._session.cursor() as cursor, self._session.translated(f"reading {scan.table.table_name}"):
+            return Estimate(rows, round(rows * self._row_bytes(cursor, query)))
 
     def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into disjoint scans; see `Database.split`."""
-        return self._reader.split(scan, parts)
+        """Cut a scan by ranges of row ids, at the edges of DuckDB's row groups; a view is not cut. See `Database`."""
+        query = self._query(scan)
+        if not query.row_ids or parts < 2:
+            return [scan]
+        least, greatest = self._first_row("min(rowid), max(rowid)", scan.table, query.where)
+        if least is None:
+            return [scan]
+        groups = range(least // _ROW_GROUP, greatest // _ROW_GROUP + 1)
+        parts = min(parts, len(groups))
+        edges = [groups[0] + len(groups) * part // parts for part in range(parts)] + [groups[-1] + 1]
+        return [
+            replace(scan, part=f"rowid:{start * _ROW_GROUP}-{stop * _ROW_GROUP}") for start, stop in pairwise(edges)
+        ]
 
-    def scan(self, scan: Scan) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
-        """Stream a scan's rows; see `Database.scan`."""
-        return self._reader.scan(scan)
+    def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
+        query = f"SELECT {values} FROM {self._session.relation(table.table_name)} WHERE {where}"
+        row: tuple[Any, ...] = self._session.rows(query, doing=f"reading {table.table_name}")[0]
+        return row
 
-    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
-        """Count the rows with a finite time outside `[start, end)`."""
-        return self._reader.count(table, DuckDBTimeColumn.of(table, zone).outside(start, end))
+    def _query(self, scan: Scan) -> _Query:
+        relation = self._session.relation(scan.table.table_name)
+        kinds = self._session.types(f"FROM {relation}", f"reading the columns of {scan.table.table_name}")
+        columns = [_selected(scan.table, column, kinds) for column in scan.table.columns]
+        where = DuckDBTimeColumn.predicate(scan.table, scan.rows)
+        if scan.part is not None:
+            where = f"{where} AND {_part(scan.part)}"
+        row_ids = "view" not in scan.table.options and "rowid" not in map(str.lower, kinds)
+        return _Query(relation, ", ".join(columns), where, row_ids)
 
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest finite time over the timed tables; see `Database.time_bounds`."""
-        bounds: list[int | None] = []
-        for table in tables:
-            if table.time_index is not None:
-                column = DuckDBTimeColumn.of(table, zone)
-                relation = self._schemas.relation(table.table_name)
-                bounds += self._session.rows(f"SELECT {column.bounds()} FROM {relation} WHERE {column.finite}")[0]
-        return time_range(bounds)
+    def _batches(
+        self, cursor: duckdb.DuckDBPyConnection, query: _Query, doing: str
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with self._session.translated(doing):
+            width = self._row_bytes(cursor, query)
+            vectors = int(_BATCH_BYTES / (width * _VECTOR)) if width else _MOST_VECTORS
+            if vectors or not query.row_ids:
+                yield from _stream(cursor, query.sql(), min(max(vectors, 1), _MOST_VECTORS) * _VECTOR)
+                return
+            # A single vector of rows as large as these is too large, so each query reads a few row ids. Not too few,
+            # because some compressions unpack a whole vector for any of its rows.
+            step = max(int(4 * _BATCH_BYTES / width), 1)
+            for rows in self._occupied(cursor, query, step):
+                yield from _stream(cursor, query.sql(rows), _VECTOR)
+
+    def _occupied(self, cursor: duckdb.DuckDBPyConnection, query: _Query, step: int) -> Iterator[str]:
+        slices = cursor.sql(
+            f"SELECT rowid // {step} AS slice FROM {query.table} WHERE {query.where} GROUP BY slice ORDER BY slice"
+        ).fetchall()
+        yield from (_row_range(slice_ * step, (slice_ + 1) * step) for (slice_,) in slices)
+
+    def _row_bytes(self, cursor: duckdb.DuckDBPyConnection, query: _Query) -> float:
+        """Estimate the Arrow bytes of a row from a few rows at the beginning, the middle and the end."""
+        if not query.row_ids:
+            sample = cursor.sql(f"{query.sql()} LIMIT {_PROBE_ROWS}").to_arrow_table()
+            return sample.nbytes / sample.num_rows if sample.num_rows else 0.0
+        least, greatest = cursor.sql(
+            f"SELECT min(rowid), max(rowid) FROM {query.table} WHERE {query.where}"
+        ).fetchall()[0]
+        if least is None:
+            return 0.0
+        starts = (least, (least + greatest) // 2, max(greatest - _PROBE_ROWS + 1, 0))
+        samples = [cursor.sql(query.sql(_row_range(start, start + _PROBE_ROWS))).to_arrow_table() for start in starts]
+        return max((sample.nbytes / sample.num_rows for sample in samples if sample.num_rows), default=0.0)
 
     def fence(self) -> dict[str, str]:
         """Return the state of the file, `inode:bytes:modified`, and the version of DuckDB."""
@@ -84,3 +172,77 @@ class DuckDBDatabase:
     def close(self) -> None:
         """Close the connection; the file is released with the last one of this process."""
         self._session.close()
+
+
+def _stream(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> Iterator[pa.RecordBatch]:
+    reader = cursor.sql(query).to_arrow_reader(rows)
+    try:
+        yield from reader
+    finally:
+        reader.close()
+
+
+def _row_range(start: int, stop: int) -> str:
+    return f"(rowid >= {start} AND rowid < {stop})"
+
+
+def _part(text: str) -> str:
+    match = _PART.fullmatch(text)
+    if match is None:
+        raise DatabaseError(f"{text!r} is not a part of a DuckDB scan, such as rowid:0-122880.")
+    return _row_range(int(match.group(1)), int(match.group(2)))
+
+
+def _selected(table: Table, column: Column, kinds: Mapping[str, DuckDBPyType]) -> str:
+    where = column_text(ColumnPath(table.table_name, column.name))
+    quoted = identifier(column.name)
+    found = str(kinds[column.name]) if column.name in kinds else None
+    carried = scanned_carrier(table, column, found, lambda override: carry(kinds[column.name], override, where))
+    return f"{carried.select(quoted)} AS {quoted}"
+
+
+def _conform(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield DuckDB's batches, of bounded size, in the schema of the table's document; refuse values that do not fit."""
+    schema = table.arrow_schema()
+    for batch in batches:
+        for array, column in zip(batch.columns, table.columns, strict=True):
+            _check(array, column, table)
+        # The cast renames the members of lists and maps, for which DuckDB has other names. It copies no values.
+        exact = pa.RecordBatch.from_arrays(
+            [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)], schema=schema
+        )
+        yield from _cut(exact)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    pieces = min(batch.num_rows, -(-batch.nbytes // _BATCH_BYTES)) or 1
+    rows = -(-batch.num_rows // pieces)
+    if rows:
+        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
+
+
+def _check(array: pa.Array, column: Column, table: Table) -> None:
+    kind = array.type
+    if pa.types.is_list(kind):
+        _check(array.values, column, table)
+    elif pa.types.is_map(kind):
+        _check(array.keys, column, table)
+        _check(array.items, column, table)
+    elif pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            _check(array.field(index), column, table)
+    elif pa.types.is_time64(kind):
+        if _ends(array.view(pa.int64()))[1] >= _DAY[kind.unit]:
+            raise unfit_value(table, column, "the time 24:00:00")
+    elif pa.types.is_temporal(kind):
+        bits = kind.bit_width
+        infinite = 2 ** (bits - 1) - 1  # DuckDB's infinity; Arrow treats it as an ordinary time
+        least, greatest = _ends(array.view(pa.int32() if bits == 32 else pa.int64()))
+        if least == -infinite or greatest == infinite:
+            raise unfit_value(table, column, "an infinite time")
+
+
+def _ends(numbers: pa.Array) -> tuple[int, int]:
+    """Return the least and the greatest number; zeros if there is none."""
+    ends = pc.min_max(numbers).as_py()
+    return (ends["min"] or 0, ends["max"] or 0)

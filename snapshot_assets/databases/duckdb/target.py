@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.duckdb.address import limits_memory, path_of
+from snapshot_assets.databases.duckdb import memory_limit_of, path_of
 from snapshot_assets.databases.duckdb.ddl.checked_sql import check_statement
-from snapshot_assets.databases.duckdb.ddl.foreign_keys import Repeated
 from snapshot_assets.databases.duckdb.ddl.tables import TARGET
-from snapshot_assets.databases.duckdb.failures import translated
-from snapshot_assets.databases.duckdb.ingest import ingest
-from snapshot_assets.databases.duckdb.session import named_rows, session_config
-from snapshot_assets.databases.duckdb.sql import Schemas
+from snapshot_assets.databases.duckdb.session import DuckDBConnection, session_config, translated
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
+from snapshot_assets.databases.duckdb.types import ingest
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
 from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseDeniedError, DatabaseError
 from snapshot_assets.format.relations import Table, TableName
 
-_LOG = logging.getLogger(__name__)
 _STREAM = "snapshot_assets_stream"
 _COLUMNS = """
     SELECT c.schema_oid, c.table_name, c.column_name, v.view_oid IS NOT NULL FROM duckdb_columns() c
@@ -45,8 +38,8 @@ _FOREIGN_KEYS = """
 """
 
 
-class DuckDBTarget(SqlTarget):
-    """A database file that is written to; see `Target`.
+class DuckDBTarget(DuckDBConnection, SqlTarget):
+    """A database file that is written to; see `RestoreTarget`.
 
     The first write creates the file or opens it for writing. Until then it is open read-only, which does not change it
     or its write-ahead log.
@@ -57,35 +50,28 @@ class DuckDBTarget(SqlTarget):
     Raises:
         UnknownSourceError: The URI is invalid.
         DatabaseLockedError: A process holds the file.
-        DatabaseDeniedError: The file, or its folder, may not be written to.
-        DatabaseError: Its folder does not exist, or it is not a DuckDB database, or it is damaged.
+        DatabaseDeniedError: The file, or its folder, may not be written to, or its folder does not exist.
+        DatabaseError: It is not a DuckDB database, or it is damaged.
     """
 
     kind = "duckdb"
     database = TARGET
     deletes_parents = False
+    _own_rows = DuckDBConnection.relation
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.alias = address.alias
         self._address = address
         self._path = path_of(address.uri)
-        self._changed = 0
         self._writes = False
         self._opened: duckdb.DuckDBPyConnection | None = None
+        folder = os.path.dirname(self._path)
         if os.path.exists(self._path):
             self._opened = self._open(writes=False)
-        else:
-            self._check_folder()
-
-    def _check_folder(self) -> None:
-        folder = os.path.dirname(self._path)
-        if not os.path.isdir(folder):
-            raise DatabaseError(
-                f"DuckDB {self.alias!r}: {self._path!r} cannot be created: there is no folder {folder!r}."
-            )
-        if not os.access(folder, os.W_OK | os.X_OK):
+        elif not os.access(folder, os.W_OK | os.X_OK):
             raise DatabaseDeniedError(
-                f"DuckDB {self.alias!r}: {self._path!r} may not be created: {folder!r} is read-only."
+                f"DuckDB {self.alias!r}: {self._path!r} cannot be created: there is no folder {folder!r} that this"
+                " process may write to."
             )
 
     def _open(self, *, writes: bool = True, indexing: bool = False) -> duckdb.DuckDBPyConnection:
@@ -93,11 +79,9 @@ class DuckDBTarget(SqlTarget):
             raise DatabaseDeniedError(f"DuckDB {self.alias!r}: {self._path!r} may not be written to.")
         # ATTACH needs external access, so that is switched off afterwards.
         config = {**session_config(self._address.uri), "enable_external_access": True, "preserve_insertion_order": True}
-        if indexing and not limits_memory(self._address.uri):
+        if indexing and not memory_limit_of(self._address.uri):
             del config["memory_limit"]
         self._writes, mode = writes, "" if writes else ", READ_ONLY"
-        if not os.path.exists(self._path):
-            self._make()
         with translated(f"Opening DuckDB {self.alias!r} ({self._path}) for {'writing' if writes else 'reading'}"):
             connection = duckdb.connect(config=config)
             try:
@@ -111,20 +95,6 @@ class DuckDBTarget(SqlTarget):
                 raise
         return connection
 
-    def _make(self) -> None:
-        """Create an empty file under another name, and link it: DuckDB cannot open a partly created file."""
-        new = f"{self._path}.{secrets.token_hex(4)}.new"
-        try:
-            with translated(f"Creating DuckDB {self.alias!r} ({self._path})"):
-                duckdb.connect(new, config=session_config(self._address.uri)).close()
-            with suppress(FileExistsError):  # another process created it
-                os.link(new, self._path)
-        except OSError as error:  # a file system without links; then DuckDB creates the file when it opens it
-            _LOG.warning("%s cannot be linked (%s): an import killed at its start may leave a torn file", new, error)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(new)
-
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._opened is None:
@@ -132,36 +102,29 @@ class DuckDBTarget(SqlTarget):
         return self._opened
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe the tables that exist; see `Target`."""
+        """Describe the tables that exist; see `RestoreTarget`."""
         if self._opened is None or not tables:
             return {}
-        schemas = Schemas(self)
+        schemas = self.schema_names()
         wanted = {(name.schema.lower(), name.table.lower()): name for name in tables}  # DuckDB ignores case in names
-        columns: dict[TableName, list[str]] = {}
-        views: set[TableName] = set()
+        found: dict[TableName, tuple[bool, list[str]]] = {}
         for schema, table, column, is_view in self.rows(_COLUMNS, [TARGET]):
-            name = wanted.get((schemas.names[schema].lower(), table.lower()))
+            name = wanted.get((schemas[schema].lower(), table.lower()))
             if name is not None:
-                columns.setdefault(name, []).append(column)
-                if is_view:
-                    views.add(name)
+                found.setdefault(name, (is_view, []))[1].append(column)
         return {
-            name: ExistingTable(tuple(names), False, "view")
-            if name in views
-            else ExistingTable(tuple(names), self._has_rows(name))
-            for name, names in columns.items()
+            name: ExistingTable(tuple(columns), not is_view and self._has_rows(name), "view" if is_view else "table")
+            for name, (is_view, columns) in found.items()
         }
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type in the target differs from the tables' type; see `Target`."""
+        """Return the columns whose type in the target differs from the tables' type; see `RestoreTarget`."""
         existing = self.existing([table.table_name for table in tables])
         present = [table for table in tables if table.table_name in existing]
         return [other for table in present for other in _others(table, self._kinds(table.table_name))]
 
     def _kinds(self, name: TableName) -> dict[str, DuckDBPyType]:
-        with self._translated(f"reading the columns of {name}"):
-            relation = self._connection.sql(f"FROM {self._qualified(name)}")
-            return dict(zip(relation.columns, relation.types, strict=True))
+        return self.types(f"FROM {self.relation(name)}", f"reading the columns of {name}")
 
     def close(self) -> None:
         """Close the file."""
@@ -172,7 +135,7 @@ class DuckDBTarget(SqlTarget):
             self._opened = None
 
     def finish(self, record: RestoreRecord, statements: Sequence[Statement]) -> None:
-        """Run the last statements and mark the import as finished; see `Target`.
+        """Run the last statements and mark the import as finished; see `RestoreTarget`.
 
         DuckDB builds indexes in memory. This does not run in a task, so DuckDB's own limit of memory applies.
         """
@@ -181,47 +144,33 @@ class DuckDBTarget(SqlTarget):
             self._opened = self._open(indexing=True)
         super().finish(record, statements)
 
-    def rows(self, query: str, parameters: Sequence[object] = (), doing: str = "reading the catalog") -> list[Any]:
-        """Return all rows of a query of this package."""
-        with self._translated(doing):
-            return self._connection.execute(query, list(parameters)).fetchall()
+    def cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """Return the connection itself, for all statements of a transaction."""
+        return nullcontext(self._connection)
 
     def _execute(self, sql: str, doing: str) -> None:
         check_statement(self._connection, sql, f"The SQL for {doing}")
-        with self._translated(doing):
-            rows = self._connection.execute(sql).fetchall()
-        self._changed = int(rows[0][0]) if sql.startswith("INSERT") and rows else 0
+        with self.translated(doing):
+            self._connection.execute(sql).fetchall()
 
     def _rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        with self._translated(doing):
-            return named_rows(self._connection.execute(sql))
-
-    def _run(self, statements: Sequence[Statement]) -> None:
-        for statement in statements:
-            super()._run([statement])
-            while isinstance(statement, Repeated) and self._changed:
-                super()._run([statement])
+        return self.records(sql, doing=doing)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         if not self._writes:
             self.close()
             self._opened = self._open()
-        with self._translated("starting a transaction"):
+        with self.translated("starting a transaction"):
             self._connection.begin()
         try:
             yield
-            with self._translated("committing"):
+            with self.translated("committing"):
                 self._connection.commit()
         except BaseException:
             with suppress(duckdb.Error):  # a failed commit has ended the transaction
                 self._connection.rollback()
             raise
-
-    @contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
-        with translated(f"DuckDB {self.alias!r}: {doing}"):
-            yield
 
     def _insert(self, table: Table, batches: Iterable[pa.RecordBatch]) -> int:
         name = table.table_name
@@ -234,36 +183,27 @@ class DuckDBTarget(SqlTarget):
             )
         stored = (column for column in table.columns if column.generated is None)
         how = {column.name: ingest(name, column, kinds[column.name]) for column in stored}
-        feed = Feed(batches, pa.schema([(column, each.arrow_type) for column, each in how.items()]))
-        into, values = ", ".join(map(identifier, how)), ", ".join(each.value for each in how.values())
+        feed = Feed(batches, pa.schema([(column, arrow_type) for column, (arrow_type, _) in how.items()]))
+        into, values = ", ".join(map(identifier, how)), ", ".join(value for _, value in how.values())
         self._connection.register(_STREAM, feed.reader())
         try:
-            with feed.errors(), self._translated(f"loading {name}"):
+            with feed.errors(), self.translated(f"loading {name}"):
                 self._connection.execute(
-                    f"INSERT INTO {self._qualified(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
+                    f"INSERT INTO {self.relation(name)} ({into}) SELECT {values} FROM {identifier(_STREAM)}"
                 )
         finally:
             with suppress(duckdb.Error):  # the transaction failed; the next stream replaces this one
                 self._connection.unregister(_STREAM)
         return feed.rows
 
-    def _qualified(self, name: TableName) -> str:
-        return Schemas(self).relation(name)
-
     def _predicate(self, table: Table, rows: Rows) -> str:
         return DuckDBTimeColumn.predicate(table, rows)
 
-    def _lock(self, tables: Sequence[TableName] = ()) -> None:
-        """Do nothing: no other process has the file open."""
-
-    def _lock_imports(self) -> None:
-        """Do nothing: no other process has the file open."""
-
     def _references(self, tables: Sequence[TableName]) -> list[Reference]:
-        schemas, wanted = Schemas(self), set(tables)
+        schemas, wanted = self.schema_names(), set(tables)
         references = []
         for schema, name, table, parent, columns, referred in self.rows(_FOREIGN_KEYS, [TARGET]):
-            child, parent_name = (TableName(schemas.names[schema], each) for each in (table, parent))
+            child, parent_name = (TableName(schemas[schema], each) for each in (table, parent))
             if parent_name in wanted:
                 pairs = zip(referred, columns, strict=True)
                 match = " AND ".join(f"p.{identifier(there)} = c.{identifier(here)}" for there, here in pairs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from snapshot_assets.databases.sql import identifier, literal
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.time_column import AFTER_ALL, TimeColumn, first_date, known_zone, utc_text
 
 _UNITS: dict[str, timedelta] = {
@@ -21,6 +21,8 @@ _UNITS: dict[str, timedelta] = {
     "TIMESTAMPTZ_NS": timedelta(microseconds=1),
 }
 """Types that a time index may have, and the unit that its bounds are rounded up to."""
+
+TIMESTAMPS = frozenset(_UNITS) - {"DATE"}
 
 _ZONED = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,10 +46,6 @@ class DuckDBTimeColumn(TimeColumn):
         infinite = " OR ".join(f"{self.name} = {self._constant(end)}" for end in ("infinity", "-infinity"))
         return f"({self.name} IS NULL OR {infinite})"
 
-    @staticmethod
-    def _quoted(name: str) -> str:
-        return identifier(name)
-
     @property
     def _shifts(self) -> bool:
         return self.zone != "UTC" and self.type not in _ZONED and self.type != "DATE"
@@ -57,23 +55,12 @@ class DuckDBTimeColumn(TimeColumn):
         return self.type.endswith("_NS")
 
     def _between(self, start: datetime, end: datetime) -> str:
-        return f"({self._lower(start)} AND {self._upper(end)})"
-
-    def _lower(self, bound: datetime) -> str:
-        if self._nanoseconds and bound < _NANOSECONDS_FROM:
-            return f"{self.name} > {self._constant('-infinity')}"
-        if self._nanoseconds and bound > _NANOSECONDS_TO:
-            return "false"
-        return f"{self.name} >= {self._bound(bound)}"
-
-    def _upper(self, bound: datetime) -> str:
-        if self._nanoseconds and bound > _NANOSECONDS_TO:
-            return f"{self.name} < {self._constant('infinity')}"
-        if self._nanoseconds and bound < _NANOSECONDS_FROM:
-            return "false"
-        return f"{self.name} < {self._bound(bound)}"
+        between = f"{self.name} >= {self._bound(start)} AND {self.name} < {self._bound(end)}"
+        return f"({between} AND {self.finite})" if self._nanoseconds else f"({between})"
 
     def _bound(self, bound: datetime) -> str:
+        if self._nanoseconds and not _NANOSECONDS_FROM <= bound <= _NANOSECONDS_TO:
+            return self._constant("-infinity" if bound < _NANOSECONDS_FROM else "infinity")
         if self.type == "DATE":
             return self._constant(first_date(bound, known_zone(self.zone)))
         try:

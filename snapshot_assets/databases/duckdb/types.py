@@ -10,25 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from snapshot_assets.databases.carriers import unsupported_type
+from snapshot_assets.databases.columns import Carried, recorded_carrier, refused_carrier, unsupported_type
 from snapshot_assets.databases.sql import identifier
-from snapshot_assets.errors import PlanError
-from snapshot_assets.format.relations import Carrier
+from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, TableName
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """How a type that is not nested travels.
-
-    Attributes:
-        arrow: The Arrow type.
-        via: The DuckDB type to cast to for export, where DuckDB's Arrow output is not `arrow`.
-        carrier: Native, or the database's own text.
-    """
+    """How a type that is not nested travels; it is cast to `via` where DuckDB's Arrow output is not `arrow`."""
 
     arrow: pa.DataType
     via: str | None = None
@@ -81,41 +78,12 @@ REFUSED: dict[str, str] = {
     "type": "it is a pseudo-type",
 }
 
-TIMESTAMPS = frozenset(
-    ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone", "timestamptz_ns")
-)
 _DEEPEST = 16
+_WIDEST_DECIMAL = 38
 _NESTED = frozenset(("list", "array", "struct", "tuple", "map", "union"))
 
 
-@dataclass(frozen=True)
-class DuckDBCarried:
-    """How a column travels.
-
-    Attributes:
-        arrow: The Arrow type of its values in the data files.
-        carrier: `text` if any part of it is text.
-        via: DuckDB type that the column is cast to for export; its own type if no cast is needed.
-        json: Whether the cast value is converted to JSON text.
-    """
-
-    arrow: pa.DataType
-    carrier: Carrier
-    via: str
-    json: bool = False
-
-    def select(self, column: str) -> str:
-        """Return the SQL expression that yields the carried value of a quoted column."""
-        cast = f"CAST({column} AS {self.via})"
-        return f"CAST(to_json({cast}) AS VARCHAR)" if self.json else cast
-
-    def restore(self, column: str, type_text: str) -> str:
-        """Return the SQL expression that restores a column's value from its carried value."""
-        cast = f"CAST(CAST({column} AS JSON) AS {self.via})" if self.json else column
-        return f"CAST({cast} AS {type_text})"
-
-
-def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarried:
+def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> Carried:
     """Choose how a column travels.
 
     Args:
@@ -128,23 +96,78 @@ def carry(kind: DuckDBPyType, wanted: Carrier | None, where: str) -> DuckDBCarri
         PlanError: The plan wants a native carrier, and the type has only text.
     """
     _refuse(kind, kind, where)
-    if _contains(kind, "union"):
-        chosen = DuckDBCarried(pa.string(), Carrier.TEXT, _Form(text=True).sql(kind), json=True)
-    elif wanted is Carrier.TEXT and not _is_text(kind):
-        form = _Form(text=True)
-        chosen = DuckDBCarried(form.arrow(kind), Carrier.TEXT, form.sql(kind))
-    else:
-        form = _Form(text=False)
-        carrier = Carrier.TEXT if _is_text(kind) else Carrier.NATIVE
-        chosen = DuckDBCarried(form.arrow(kind), carrier, form.sql(kind))
-    if wanted is Carrier.NATIVE and chosen.carrier is not Carrier.NATIVE:
-        raise PlanError(
-            f"The plan wants column {where} of type {kind} carried natively, but only text holds all its values."
-            " Leave the override out.",
-            column=where,
-            type=str(kind),
+    union = _contains(kind, "union")
+    own_text = union or _is_text(kind)
+    if wanted is Carrier.NATIVE and own_text:
+        raise refused_carrier(where, str(kind), wanted, "only text holds all its values")
+    text = union or (wanted is Carrier.TEXT and not own_text)
+    arrow_type = pa.string() if union else _arrow(kind, text)
+    carrier = Carrier.TEXT if own_text or text else Carrier.NATIVE
+    return Carried(arrow_type, carrier, _via(kind, text), json=union)
+
+
+def ingest(table: TableName, column: Column, kind: DuckDBPyType) -> tuple[pa.DataType, str]:
+    """Return how a column is loaded: the Arrow type of the stream, and the SQL expression of the value.
+
+    The file's type casts to that Arrow type without loss. The expression names the streamed column as the table does.
+
+    Args:
+        table: Its table, for messages.
+        column: Its document, with the carrier and Arrow type of the file.
+        kind: Its type in the target.
+
+    Raises:
+        DatabaseError: Values of that carrier do not fit the type.
+    """
+    arrow_type, quoted, type_text = column.arrow_field().type, identifier(column.name), str(kind)
+    where = column_text(ColumnPath(table, column.name))
+    carried = recorded_carrier(column, lambda override: carry(kind, override, where))
+    if carried is not None:
+        return (arrow_type, carried.restore(quoted, type_text))
+    if column.carrier is Carrier.TEXT:
+        raise DatabaseError(
+            f"Column {where} is {type_text} in the target; its values travelled as {column.arrow_type}, which cannot be"
+            " read back into that type. Drop the table and let the import create it.",
+            column=column.name,
         )
-    return chosen
+    return _foreign(arrow_type, quoted, type_text)
+
+
+def _foreign(arrow_type: pa.DataType, quoted: str, type_text: str) -> tuple[pa.DataType, str]:
+    """Return how values from another kind of database are loaded."""
+    if pa.types.is_fixed_size_binary(arrow_type) and type_text == "UUID":
+        return (pa.binary(), f"CAST(lower(hex({quoted})) AS UUID)")
+    if type_text == "VARCHAR" and not pa.types.is_nested(arrow_type):
+        return (pa.string(), quoted)
+    return (arrow_type, f"CAST({quoted} AS {type_text})")
+
+
+@cache
+def type_for(arrow_type: pa.DataType) -> str:
+    """Return the DuckDB type that holds an Arrow type's values exactly; see `DatabaseModule.type_for`.
+
+    Raises:
+        UnsupportedTypeError: DuckDB has no such type.
+    """
+    if pa.types.is_list(arrow_type):
+        return f"{type_for(arrow_type.value_type)}[]"
+    if pa.types.is_map(arrow_type):
+        return f"MAP({type_for(arrow_type.key_type)}, {type_for(arrow_type.item_type)})"
+    if pa.types.is_struct(arrow_type) and arrow_type.num_fields:
+        members = (f"{identifier(member.name)} {type_for(member.type)}" for member in arrow_type)
+        return f"STRUCT({', '.join(members)})"
+    if pa.types.is_decimal(arrow_type):
+        fits = 0 <= arrow_type.scale <= arrow_type.precision <= _WIDEST_DECIMAL
+        return f"DECIMAL({arrow_type.precision},{arrow_type.scale})" if fits else "VARCHAR"
+    if arrow_type == pa.binary(16):
+        return "UUID"  # the only type of 16 bytes
+    try:
+        if arrow_type in (pa.duration("ns"), pa.struct([])):
+            raise duckdb.NotImplementedException("intervals have microseconds, and a struct has members")
+        with duckdb.connect() as connection:
+            return str(connection.from_arrow(pa.schema([("value", arrow_type)]).empty_table()).types[0])
+    except duckdb.Error as error:
+        raise UnsupportedTypeError(f"DuckDB has no type that holds {arrow_type} exactly: {error}") from None
 
 
 def _children(kind: DuckDBPyType) -> Sequence[tuple[str, DuckDBPyType]]:
@@ -181,42 +204,39 @@ def _refuse(kind: DuckDBPyType, column: DuckDBPyType, where: str, depth: int = 0
         _refuse(child, column, where, depth + 1)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A type whose leaves are replaced: by their carriers, or all by text."""
+def _leaf(kind: DuckDBPyType, text: bool) -> Leaf:
+    """Return how a leaf travels: by its own carrier, or as text."""
+    if text:
+        return _TEXT
+    if kind.id == "decimal":
+        precision, scale = (size for _, size in kind.children if isinstance(size, int))
+        return Leaf(pa.decimal128(precision, scale))
+    return LEAVES[kind.id]
 
-    text: bool
 
-    def leaf(self, kind: DuckDBPyType) -> Leaf:
-        if self.text:
-            return _TEXT
-        if kind.id == "decimal":
-            precision, scale = (size for _, size in kind.children if isinstance(size, int))
-            return Leaf(pa.decimal128(precision, scale))
-        return LEAVES[kind.id]
+def _via(kind: DuckDBPyType, text: bool) -> str:
+    """Return the DuckDB type to cast to."""
+    members = [(name, _via(child, text)) for name, child in _children(kind)]
+    match kind.id:
+        case "list" | "array":
+            return f"{members[0][1]}[]"
+        case "map":
+            return f"MAP({members[0][1]}, {members[1][1]})"
+        case "struct" | "union":
+            return f"{kind.id.upper()}({', '.join(f'{identifier(name)} {member}' for name, member in members)})"
+        case "tuple":
+            return f"TUPLE({', '.join(member for _, member in members)})"
+    return _leaf(kind, text).via or str(kind)
 
-    def sql(self, kind: DuckDBPyType) -> str:
-        """Return the DuckDB type to cast to."""
-        members = [(name, self.sql(child)) for name, child in _children(kind)]
-        match kind.id:
-            case "list" | "array":
-                return f"{members[0][1]}[]"
-            case "map":
-                return f"MAP({members[0][1]}, {members[1][1]})"
-            case "struct" | "union":
-                return f"{kind.id.upper()}({', '.join(f'{identifier(name)} {member}' for name, member in members)})"
-            case "tuple":
-                return f"TUPLE({', '.join(member for _, member in members)})"
-        return self.leaf(kind).via or str(kind)
 
-    def arrow(self, kind: DuckDBPyType) -> pa.DataType:
-        """Return the Arrow type of the cast value."""
-        members = [(name, self.arrow(child)) for name, child in _children(kind)]
-        match kind.id:
-            case "list" | "array":
-                return pa.list_(members[0][1])
-            case "map":
-                return pa.map_(members[0][1], members[1][1])
-            case "struct" | "tuple":
-                return pa.struct([pa.field(name, member) for name, member in members])
-        return self.leaf(kind).arrow
+def _arrow(kind: DuckDBPyType, text: bool) -> pa.DataType:
+    """Return the Arrow type of the cast value."""
+    members = [(name, _arrow(child, text)) for name, child in _children(kind)]
+    match kind.id:
+        case "list" | "array":
+            return pa.list_(members[0][1])
+        case "map":
+            return pa.map_(members[0][1], members[1][1])
+        case "struct" | "tuple":
+            return pa.struct([pa.field(name, member) for name, member in members])
+    return _leaf(kind, text).arrow

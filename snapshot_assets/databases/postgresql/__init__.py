@@ -7,40 +7,14 @@ from urllib.parse import parse_qs, unquote
 
 from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.source import PostgresqlDatabase
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.postgresql.types import type_for
-from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.target import Target
 
 __all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
 
 ONE_WRITER = False
-
-
-def open(address: DatabaseAddress) -> Database:
-    """Connect to a server.
-
-    Args:
-        address: A `postgresql://` URI with any options that libpq takes, such as `sslmode`.
-
-    Raises:
-        DatabaseUnavailableError: It cannot be reached.
-        DatabaseDeniedError: It refused the user, the password or the database.
-        ConsistencyLostError: The snapshot `address.consistency` is gone.
-    """
-    return PostgresqlDatabase(address)
-
-
-def open_target(address: DatabaseAddress) -> Target:
-    """Connect to a server for writing.
-
-    Raises:
-        DatabaseUnavailableError: It cannot be reached.
-        DatabaseDeniedError: It refused the user, the password or the database.
-    """
-    # Imported here because an export needs no target.
-    from snapshot_assets.databases.postgresql.target import PostgresqlTarget
-
-    return PostgresqlTarget(address)
+open = PostgresqlDatabase
+open_target = PostgresqlTarget
 
 
 def default_alias(uri: str) -> str:

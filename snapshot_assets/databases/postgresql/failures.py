@@ -38,7 +38,7 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
     """Return the error to raise for an error of an established connection.
 
     Args:
-        error: The driver's error. For a broken stream it is an `OSError` without an SQLSTATE.
+        error: The driver's error; that of a broken stream has no SQLSTATE.
         doing: The operation that failed, such as `PostgreSQL 'shop': reading public.orders`.
         secrets: Values that the message must not contain.
         alive: Whether the connection is still usable.
@@ -51,9 +51,8 @@ def translated(error: BaseException, doing: str, secrets: Iterable[str], alive: 
             " did not fail again. Look for the error in the server's log."
         )
     if state is None:
-        if not alive or _TRANSIENT_TEXT.search(str(error)):
-            return DatabaseUnavailableError(message)
-        return DatabaseError(message)
+        lost = not alive or _TRANSIENT_TEXT.search(str(error))
+        return DatabaseUnavailableError(message) if lost else DatabaseError(message)
     kind: type[SnapshotError] = DatabaseError
     if state.startswith(_TRANSIENT):
         kind = DatabaseUnavailableError

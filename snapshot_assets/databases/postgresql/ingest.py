@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -67,7 +68,9 @@ def ingest(column: Column) -> PostgresqlIngest:
     """
     name, arrow_type = identifier(column.name), column.arrow_field().type
     if column.carrier is Carrier.TEXT:
-        return PostgresqlIngest(pa.string(), "text", restored(name, column.type), True)
+        function = _INPUTS.get(column.type)
+        value = f"pg_catalog.{function}(pg_catalog.textout({name}))" if function else f"{name}::{column.type}"
+        return PostgresqlIngest(pa.string(), "text", value, True)
     if pa.types.is_nested(arrow_type):
         value = f"{name}::{column.type}"
         if column.type.endswith("[]"):
@@ -91,35 +94,20 @@ def _scalar(arrow_type: pa.DataType, type_text: str, name: str) -> PostgresqlIng
     return PostgresqlIngest(_WIDENED.get(arrow_type, arrow_type), type_text, name, False)
 
 
-def restored(value: str, type_text: str) -> str:
-    """Return the SQL expression that converts text to a column's type.
-
-    Args:
-        value: SQL of the text.
-        type_text: The type in the column's document.
-    """
-    if function := _INPUTS.get(type_text):
-        return f"pg_catalog.{function}(pg_catalog.textout({value}))"
-    return f"{value}::{type_text}"
-
-
 def with_json(batch: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
     """Return a batch whose given columns are JSON text."""
     arrays = [
-        json_texts(array) if name in columns else array
+        _json_texts(array) if name in columns else array
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def json_texts(array: pa.Array) -> pa.Array:
+def _json_texts(array: pa.Array) -> pa.Array:
     """Return each value as JSON text; NULL stays NULL."""
+    dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     values = array.cast(_with_text_leaves(array.type)).to_pylist()
-    return pa.array([None if value is None else _json(value) for value in values], pa.string())
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return pa.array([None if value is None else dumps(_plain(value)) for value in values], pa.string())
 
 
 def _with_text_leaves(kind: pa.DataType) -> pa.DataType:

@@ -1,9 +1,13 @@
-"""Reads the rows of tables: the query of a scan, the planner's estimate, and its division into parts."""
+"""Reads the rows of tables: the query of a scan, the planner's estimate, and its division into parts.
+
+The driver shifts dates and timestamps from the epoch 2000 to 1970 without a check. `infinity` and every time beyond 64
+bits then overflow to values below PostgreSQL's smallest one, so the minimum of a batch reveals them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,18 +15,17 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from snapshot_assets.databases.postgresql.batches import BatchShaper
+from snapshot_assets.databases.columns import unfit_value
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, read_columns
-from snapshot_assets.databases.postgresql.introspect.relations import relation_lock
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.postgresql.types import expression
 from snapshot_assets.databases.source import AllRows, Estimate, Rows, Scan, WindowRows
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.sql import literal, qualified
 from snapshot_assets.errors import ConsistencyLostError, DatabaseError, UnknownRelationError
-from snapshot_assets.format.relations import Table, TableName
+from snapshot_assets.format.relations import Column, Table, TableName
 
 _RELATION = """
 SELECT c.oid::int8 AS oid, c.relkind::text AS kind, (
@@ -49,6 +52,10 @@ SELECT c.oid::regclass::text AS name FROM pg_class c JOIN read ON read.oid = c.o
 WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid)
 """
 
+_FIRST_DAY = -2440588  # 4714-11-24 BC, Julian day 0: PostgreSQL's first date
+_FIRST_MICROSECOND = _FIRST_DAY * 86_400_000_000
+_DAY_MICROSECONDS = 86_400_000_000
+
 
 @dataclass(frozen=True)
 class _LockedRelation:
@@ -61,11 +68,7 @@ class _LockedRelation:
 
 
 class Scanner:
-    """Reads tables in one session.
-
-    Args:
-        session: The session. It keeps its locks until it ends, or until an error.
-    """
+    """Reads tables in one session, which keeps its locks until it ends, or until an error."""
 
     def __init__(self, session: PostgresqlSession) -> None:
         self._session = session
@@ -75,9 +78,8 @@ class Scanner:
     @contextmanager
     def scan(self, scan: Scan) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a scan's rows; see `Database`."""
-        shaper = BatchShaper(scan.table)
         with self._session.stream(self.query(scan), f"reading {scan.table.table_name}") as batches:
-            yield (shaper.shape(batch) for batch in batches if batch.num_rows)
+            yield _shaped((batch for batch in batches if batch.num_rows), scan.table)
 
     def query(self, scan: Scan) -> str:
         """Return the SQL of a scan."""
@@ -163,7 +165,12 @@ class Scanner:
                 table=str(name),
             )
         oid, kind = rows[0]["oid"], rows[0]["kind"]
-        self._session.execute(relation_lock(name, kind), f"locking {name}")
+        # LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
+        plain, other = (
+            f"LOCK TABLE {qualified(name)} IN ACCESS SHARE MODE",
+            f"SELECT FROM {qualified(name)} WHERE false",
+        )
+        self._session.execute(plain if kind in "rp" else other, f"locking {name}")
         if rewritten := self._session.rows(_REWRITTEN.format(oid=oid), f"checking {name}"):
             raise ConsistencyLostError(
                 f"{rewritten[0]['name']} was truncated or rewritten (TRUNCATE, VACUUM FULL, CLUSTER, ALTER TABLE,"
@@ -215,3 +222,51 @@ def _blocks(part: str | None) -> str | None:
     low, _, high = part.removeprefix("blocks ").partition("-")
     predicate = f"ctid >= '({int(low)},0)'::pg_catalog.tid"
     return f"{predicate} AND ctid < '({int(high)},0)'::pg_catalog.tid" if high else predicate
+
+
+def _shaped(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield batches of exactly the table's schema, whose columns share the driver's buffers if they have their type."""
+    schema = table.arrow_schema()
+    for batch in batches:
+        if not table.columns:  # a table without columns can have rows
+            yield batch.replace_schema_metadata(None)
+            continue
+        arrays = [
+            _shaped_column(array, field.type, table, column)
+            for array, field, column in zip(batch.columns, schema, table.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _shaped_column(array: pa.Array, arrow_type: pa.DataType, table: Table, column: Column) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    try:
+        array = array if array.type == arrow_type else array.cast(arrow_type)
+        unfit = _out_of_range(array)
+    except pa.ArrowInvalid:
+        if not pa.types.is_decimal(arrow_type):
+            raise
+        odd = array.filter(pc.is_in(array, pa.array(["NaN", "Infinity", "-Infinity"])))
+        unfit = str(odd[0]) if len(odd) else "a number of another precision"
+    if unfit:
+        raise unfit_value(table, column, unfit)
+    return array
+
+
+def _out_of_range(array: pa.Array) -> str | None:
+    """Return the kind of values in an array that Arrow cannot represent, or None."""
+    if pa.types.is_timestamp(array.type):
+        if _extreme(array, pa.int64(), pc.min, _FIRST_MICROSECOND) < _FIRST_MICROSECOND:
+            return "infinity, -infinity or a time after the year 294246"
+    elif pa.types.is_date32(array.type):
+        if _extreme(array, pa.int32(), pc.min, _FIRST_DAY) < _FIRST_DAY:
+            return "infinity or -infinity"
+    elif pa.types.is_time64(array.type) and _extreme(array, pa.int64(), pc.max, 0) >= _DAY_MICROSECONDS:
+        return "24:00:00"
+    return None
+
+
+def _extreme(array: pa.Array, numbers: pa.DataType, extreme: Callable[[pa.Array], pa.Scalar], default: int) -> int:
+    value = extreme(array.view(numbers)).as_py()
+    return default if value is None else int(value)

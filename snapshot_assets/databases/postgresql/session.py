@@ -2,13 +2,15 @@
 
 A session is one read-only REPEATABLE READ transaction, so all that one `Database` reads belongs to one state. A
 savepoint at its start lets it keep that state after an error.
+
+Statements contain their values: with bound parameters the driver would not use COPY, but a much slower protocol.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -18,8 +20,8 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql.failures import connect_failure, is_headless, translated
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError, SnapshotError
 
 SETTINGS = {
@@ -74,6 +76,11 @@ def secrets_of(uri: str) -> tuple[str, ...]:
     return tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
 
+def oid_array(oids: Iterable[int]) -> str:
+    """Return an `oid[]` constant."""
+    return f"'{{{','.join(map(str, oids))}}}'::pg_catalog.oid[]"
+
+
 class PostgresqlConnection:
     """A connection with pinned settings.
 
@@ -106,22 +113,12 @@ class PostgresqlConnection:
             raise
 
     def execute(self, sql: str, doing: str) -> None:
-        """Run a statement without a result.
-
-        Args:
-            sql: One statement.
-            doing: Its purpose, for messages.
-        """
+        """Run a statement without a result; `doing` is its purpose, for messages."""
         with self._executed(sql, doing):
             pass
 
     def rows(self, sql: str, doing: str) -> list[dict[str, Any]]:
-        """Return a query's rows by column name.
-
-        Args:
-            sql: One query.
-            doing: Its purpose, for messages.
-        """
+        """Return a query's rows by column name; `doing` is its purpose, for messages."""
         with self._executed(sql, doing) as cursor:
             rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
             return rows
@@ -135,14 +132,27 @@ class PostgresqlConnection:
             yield cursor
 
     @contextmanager
-    def _translating(self, doing: str) -> Iterator[None]:
+    def _translating(self, doing: str, streamed: str = "") -> Iterator[None]:
+        """Translate the driver's errors; that of a `streamed` query may be lost, so the query runs again."""
         try:
             yield
         except _DRIVER_ERRORS as error:
-            raise self._translated(error, doing) from None
+            failure = translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
+            if streamed and is_headless(error):
+                self._fail_again(streamed, doing)
+            raise failure from None
 
-    def _translated(self, error: BaseException, doing: str) -> SnapshotError:
-        return translated(error, f"{self._name}: {doing}", self._secrets, alive=self._recover())
+    def _fail_again(self, query: str, doing: str) -> None:
+        """Run a query again in the same state, to get the error that the driver lost.
+
+        EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first row
+        is read too, outside COPY. Only read-only transactions stream, so nothing changes.
+
+        Raises:
+            SnapshotError: The query failed again, with the server's own error.
+        """
+        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
+        self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
 
     def _recover(self) -> bool:
         """Make the connection usable after an error, and return whether it is."""
@@ -165,9 +175,7 @@ class PostgresqlSession(PostgresqlConnection):
         recoveries: Number of errors after which the session went back to its start and lost its locks.
 
     Raises:
-        DatabaseUnavailableError: The server cannot be reached.
-        DatabaseDeniedError: It refused the user or password.
-        ConsistencyLostError: The exported snapshot is gone.
+        ConsistencyLostError: The exported snapshot is gone. See `PostgresqlConnection` for others.
     """
 
     def __init__(self, address: DatabaseAddress, *, exports: bool = False) -> None:
@@ -200,7 +208,7 @@ class PostgresqlSession(PostgresqlConnection):
     def stream(self, query: str, doing: str) -> Iterator[Iterator[pa.RecordBatch]]:
         """Stream a query's batches as the driver returns them; leaving early cancels the query."""
         with self._connection.cursor() as cursor:
-            with self._streaming(query, doing):
+            with self._translating(doing, query):
                 cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
                 cursor.execute(query)
                 reader = cursor.fetch_record_batch()
@@ -213,33 +221,11 @@ class PostgresqlSession(PostgresqlConnection):
 
     def _batches(self, reader: pa.RecordBatchReader, query: str, doing: str) -> Generator[pa.RecordBatch, None, None]:
         while True:
-            with self._streaming(query, doing):
+            with self._translating(doing, query):
                 batch = next(reader, None)
             if batch is None:
                 return
             yield batch
-
-    @contextmanager
-    def _streaming(self, query: str, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except _DRIVER_ERRORS as error:
-            failure = self._translated(error, doing)
-            if is_headless(error):
-                self._fail_again(query, doing)
-            raise failure from None
-
-    def _fail_again(self, query: str, doing: str) -> None:
-        """Run a query again in the same state, to get the error that the driver lost.
-
-        EXPLAIN ANALYZE runs COPY's plan, but neither fetches long values nor prints any. If it succeeds, the first row
-        is read too, outside COPY. The transaction is read-only, so nothing changes.
-
-        Raises:
-            SnapshotError: The query failed again, with the server's own error.
-        """
-        self.rows(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}", doing)
-        self.execute(f"SELECT * FROM ({query}) AS again LIMIT 1", doing)
 
     def _cancel(self, cursor: adbc.Cursor, reader: pa.RecordBatchReader) -> None:
         """Cancel a query; otherwise the next statement would first read its remaining rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -20,7 +20,12 @@ class PostgresqlDatabase(Scanner):
     """One connection, which reads one state of the database until it is closed; see `Database`.
 
     Args:
-        address: Where to connect.
+        address: A `postgresql://` URI with any options that libpq takes, such as `sslmode`.
+
+    Raises:
+        DatabaseUnavailableError: The server cannot be reached.
+        DatabaseDeniedError: It refused the user, the password or the database.
+        ConsistencyLostError: The snapshot `address.consistency` is gone.
     """
 
     kind = "postgresql"
@@ -72,11 +77,8 @@ class PostgresqlDatabase(Scanner):
     @contextmanager
     def hold(self) -> Iterator[HeldState]:
         """Hold the present state on another connection; see `Database`."""
-        session = PostgresqlSession(replace(self._address, consistency=None), exports=True)
-        try:
+        with closing(PostgresqlSession(replace(self._address, consistency=None), exports=True)) as session:
             yield _ExportedSnapshot(session, self._address.alias)
-        finally:
-            session.close()
 
     def close(self) -> None:
         """Close the connection."""
@@ -90,12 +92,7 @@ class _ExportedSnapshot:
         self._session = session
         self._alias = alias
         row = session.rows("SELECT pg_catalog.pg_export_snapshot() AS token", "exporting the snapshot")[0]
-        self._token: str = row["token"]
-
-    @property
-    def token(self) -> str | None:
-        """The id of the exported snapshot."""
-        return self._token
+        self.token: str = row["token"]
 
     def check(self) -> None:
         """Check that the session is still open.
@@ -107,7 +104,7 @@ class _ExportedSnapshot:
             self._session.rows("SELECT 1 AS alive", "checking the held snapshot")
         except DatabaseError as cause:
             raise ConsistencyLostError(
-                f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self._token!r} has ended:"
+                f"PostgreSQL {self._alias!r}: the session that held the exported snapshot {self.token!r} has ended:"
                 f" {cause} Nothing more is exported in this run; start a new one.",
-                token=self._token,
+                token=self.token,
             ) from None

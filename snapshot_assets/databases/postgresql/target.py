@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.ddl.existing_columns import other_type, other_types_query
 from snapshot_assets.databases.postgresql.ingest import PostgresqlIngest, ingest, with_json
 from snapshot_assets.databases.postgresql.session import SETTINGS, PostgresqlConnection
-from snapshot_assets.databases.postgresql.sql import literal
 from snapshot_assets.databases.postgresql.time_predicates import PostgresqlTimeColumn
 from snapshot_assets.databases.references import Reference
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.sql import identifier, qualified
-from snapshot_assets.databases.sql_target import SqlTarget
-from snapshot_assets.databases.streams import Feed
+from snapshot_assets.databases.sql import identifier, literal, qualified
+from snapshot_assets.databases.sql_target import Feed, SqlTarget
 from snapshot_assets.databases.target import ExistingTable, OtherType
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Table, TableName
@@ -24,12 +23,13 @@ from snapshot_assets.format.relations import Table, TableName
 _STAGE = "snapshot_assets_stage"
 _PORTION_BYTES = 8 << 20
 _EXISTING = """
-SELECT n.nspname AS schema, c.relname AS name, a.attname AS column_name, CASE c.relkind
+SELECT n.nspname AS schema, c.relname AS name, ARRAY(
+        SELECT a.attname::text FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) AS columns, CASE c.relkind
     WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type'
     WHEN 'i' THEN 'index' WHEN 'I' THEN 'index' ELSE 'table' END AS what
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname, a.attnum
+WHERE (n.nspname, c.relname) IN ({names}) ORDER BY n.nspname, c.relname
 """
 # The rows of a partitioned table are in its partitions; those of a hypertable are in its chunks, which inherit from it.
 _HAS_OWN_ROWS_ONLY = """
@@ -74,9 +74,34 @@ WHERE (parent.schema, parent.name) IN ({names}) AND child.schema <> '_timescaled
 ORDER BY own.schema, own.name, key.conname
 """
 
+_LIMITS = re.compile(r"\((\d+)(?:,\s*(-?\d+))?\)")
+_MOST_PRECISE = 6
+"""Decimal digits of a second in a type without a precision."""
+
+_TYPES = """
+WITH RECURSIVE base (of, id) AS (
+    SELECT t.oid, t.oid FROM pg_catalog.pg_type t WHERE t.typtype <> 'd'
+    UNION ALL SELECT d.oid, base.id FROM pg_catalog.pg_type d JOIN base ON base.of = d.typbasetype WHERE d.typtype = 'd'
+), wanted (schema, name, "column", type, made_of) AS (VALUES {rows}
+), compared AS (
+    SELECT w.*, pg_catalog.format_type(a.atttypid, a.atttypmod) AS found, a.attgenerated <> '' AS generated,
+        a.atttypmod >= 0 AS limited,
+        CASE f.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE f.id END AS found_id,
+        CASE e.id WHEN 'varchar'::pg_catalog.regtype THEN 'text'::pg_catalog.regtype ELSE e.id END AS wanted_id
+    FROM wanted w JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = w."column" AND a.attnum > 0
+    JOIN base f ON f.of = a.atttypid
+    LEFT JOIN base e ON e.of = coalesce(pg_catalog.to_regtype(w.type), pg_catalog.to_regtype(w.made_of))
+)
+SELECT schema, name, "column", found, type AS expected, made_of, found_id IS NOT DISTINCT FROM wanted_id AS same,
+    generated
+FROM compared WHERE found_id IS DISTINCT FROM wanted_id OR generated OR limited ORDER BY schema, name, "column"
+"""
+
 
 class PostgresqlTarget(PostgresqlConnection, SqlTarget):
-    """One connection that writes; see `Target`.
+    """One connection that writes; see `RestoreTarget`.
 
     Args:
         address: Where to connect.
@@ -94,27 +119,36 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
         super().__init__(address, SETTINGS | {"temp_buffers": "64MB"})
 
     def existing(self, tables: Sequence[TableName]) -> dict[TableName, ExistingTable]:
-        """Describe those of the tables that exist; see `Target`."""
+        """Describe those of the tables that exist; see `RestoreTarget`."""
         if not tables:
             return {}
-        columns: dict[TableName, list[str]] = {}
-        kinds: dict[TableName, str] = {}
+        existing = {}
         for row in self.rows(_EXISTING.format(names=_names(tables)), "looking up tables"):
-            name = TableName(row["schema"], row["name"])
-            kinds[name] = row["what"]
-            names = columns.setdefault(name, [])
-            if row["column_name"] is not None:
-                names.append(row["column_name"])
-        return {
-            name: ExistingTable(tuple(columns[name]), kind == "table" and self._has_rows(name), kind)
-            for name, kind in kinds.items()
-        }
+            name, what = TableName(row["schema"], row["name"]), row["what"]
+            existing[name] = ExistingTable(tuple(row["columns"]), what == "table" and self._has_rows(name), what)
+        return existing
 
     def other_types(self, tables: Sequence[Table]) -> list[OtherType]:
-        """Return the columns whose type differs from that in the tables; see `Target`."""
-        query = other_types_query(tables)
-        rows = self.rows(query, "comparing types") if query else []
-        return [other for row in rows if (other := other_type(row)) is not None]
+        """Return the columns to which values of the tables' types cannot be written; see `RestoreTarget`.
+
+        COPY's binary stream carries no types: the eight bytes of a bigint would become some double precision number.
+        The server resolves the text of types, so spellings do not matter, and a domain counts as its base type. Lengths
+        do not matter either, because the server refuses a value that is too long. But a smaller scale or precision
+        would silently round.
+        """
+        rows = []
+        for table in tables:
+            domains = _domains(table)
+            for column in table.columns:
+                if column.generated is None:
+                    values = (table.schema_name, table.name, column.name, column.type, _base_type(column.type, domains))
+                    rows.append(f"({', '.join(map(literal, values))})")
+        others = []
+        for row in self.rows(_TYPES.format(rows=", ".join(rows)), "comparing types") if rows else ():
+            if row["generated"] or not row["same"] or _rounds(row["found"], row["made_of"]):
+                found = f"{row['found']}, generated" if row["generated"] else row["found"]
+                others.append(OtherType(TableName(row["schema"], row["name"]), row["column"], found, row["expected"]))
+        return others
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -170,9 +204,6 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
             self.execute(f"TRUNCATE pg_temp.{_STAGE}", f"emptying the staging table of {name}")
         self.execute(f"DROP TABLE pg_temp.{_STAGE}", f"dropping the staging table of {name}")
 
-    def _qualified(self, name: TableName) -> str:
-        return qualified(name)
-
     def _own_rows(self, name: TableName) -> str:
         query = _HAS_OWN_ROWS_ONLY.format(schema=literal(name.schema), name=literal(name.table))
         alone = any(row["alone"] for row in self.rows(query, f"looking up {name}"))
@@ -201,3 +232,32 @@ class PostgresqlTarget(PostgresqlConnection, SqlTarget):
 
 def _names(tables: Iterable[TableName]) -> str:
     return ", ".join(f"({literal(name.schema)}, {literal(name.table)})" for name in tables)
+
+
+def _rounds(found: str, expected: str) -> bool:
+    """Return whether a type rounds values of the expected type."""
+    existing, wanted = _LIMITS.search(found), _LIMITS.search(expected)
+    if existing is None:
+        return False
+    if found.startswith("numeric"):
+        return wanted is None or int(existing[2] or 0) < int(wanted[2] or 0)
+    if found.startswith(("time", "interval")):
+        return int(existing[1]) < (int(wanted[1]) if wanted else _MOST_PRECISE)
+    return False
+
+
+def _domains(table: Table) -> dict[str, str]:
+    """Return the base types of a table's domains, by every spelling of their names."""
+    bases = {}
+    for kind in table.types:
+        if kind.kind == "domain":
+            for schema, name in product(*((each, identifier(each)) for each in (kind.schema_name, kind.name))):
+                bases[f"{schema}.{name}"] = str(kind.definition.get("base"))
+    return bases
+
+
+def _base_type(type_text: str, domains: Mapping[str, str]) -> str:
+    """Return the base type of a domain, which the target may not have yet; other types do not change."""
+    for _ in domains:
+        type_text = domains.get(type_text, type_text)
+    return type_text

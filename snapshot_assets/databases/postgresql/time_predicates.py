@@ -8,8 +8,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from snapshot_assets.databases.postgresql.sql import instant, literal
-from snapshot_assets.databases.sql import identifier
+from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.databases.time_column import TimeColumn, known_zone
 from snapshot_assets.format.relations import Table
 
@@ -33,16 +32,7 @@ class PostgresqlTimeColumn(TimeColumn):
 
     @classmethod
     def typed(cls, name: str, kind: str, zone: str) -> Self:
-        """Return a time index.
-
-        Args:
-            name: The column.
-            kind: Its base type, one of `types`.
-            zone: IANA zone in which a time without a zone is read.
-
-        Raises:
-            PlanError: There is no such zone.
-        """
+        """Return a time index of a base type, one of `types`; see `of`."""
         known_zone(zone)
         return cls(identifier(name), kind, zone)
 
@@ -57,11 +47,7 @@ class PostgresqlTimeColumn(TimeColumn):
         return f"({self.name} IS NULL OR NOT {self.finite})"
 
     def bounds_query(self, source: str) -> str:
-        """Return the query of the least and greatest finite time, in microseconds since 1970.
-
-        Args:
-            source: The FROM item of the table.
-        """
+        """Return the query of the least and greatest finite time of a FROM item, in microseconds since 1970."""
         finite = f"{self.name} > '-infinity' AND {self.name} < 'infinity'"
         least, greatest = f"pg_catalog.min({self.name})", f"pg_catalog.max({self.name})"
         ends = f"SELECT {least} AS low, {greatest} AS high FROM {source} WHERE {finite}"
@@ -77,10 +63,6 @@ class PostgresqlTimeColumn(TimeColumn):
             f" WHERE {finite} AND ({self.name} <= ends.low + {near} OR {self.name} >= ends.high - {near})"
         )
 
-    @staticmethod
-    def _quoted(name: str) -> str:
-        return identifier(name)
-
     @property
     def _shifts(self) -> bool:
         return self.type != "timestamptz" and self.zone != "UTC"
@@ -91,7 +73,7 @@ class PostgresqlTimeColumn(TimeColumn):
     def _bound(self, moment: datetime) -> str:
         """Return a moment as a constant of the column's type; for a date, the first one that is not before it."""
         if self.type == "timestamptz":
-            return instant(moment)
+            return self._instant_constant(moment)
         local = moment.astimezone(UTC).replace(tzinfo=None)
         if self.type == "timestamp":
             return f"{literal(local.isoformat())}::pg_catalog.timestamp"
@@ -105,7 +87,7 @@ class PostgresqlTimeColumn(TimeColumn):
 
     @staticmethod
     def _instant_constant(moment: datetime) -> str:
-        return instant(moment)
+        return f"{literal(moment.isoformat())}::pg_catalog.timestamptz"
 
     @staticmethod
     def _microseconds(instant: str) -> str:

@@ -37,35 +37,28 @@ NATIVE: dict[str, pa.DataType] = {
 """Types of pg_catalog with a native carrier. Besides them: enums as strings, and numeric(p, s) as decimal128 where
 p is at most 38 and s lies between 0 and p."""
 
-_FOR_ARROW: dict[pa.DataType, str] = {
-    pa.null(): "text",
-    pa.bool_(): "boolean",
-    pa.int8(): "smallint",
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
-    pa.uint8(): "smallint",
-    pa.uint16(): "integer",
-    pa.uint32(): "bigint",
-    pa.uint64(): "numeric(20,0)",
-    pa.float32(): "real",
-    pa.float64(): "double precision",
-    pa.string(): "text",
-    pa.large_string(): "text",
-    pa.binary(): "bytea",
-    pa.large_binary(): "bytea",
-    pa.date32(): "date",
-    # PostgreSQL stores microseconds; nanoseconds become text.
-    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us")), "time without time zone"),
-    pa.time64("ns"): "text",
-    **{pa.timestamp(unit): "timestamp without time zone" for unit in ("s", "ms", "us")},
-    **{pa.timestamp(unit, "UTC"): "timestamp with time zone" for unit in ("s", "ms", "us")},
-    **{pa.timestamp("ns", zone): "text" for zone in (None, "UTC")},
-    **{pa.duration(unit): "interval" for unit in ("s", "ms", "us")},
-    pa.duration("ns"): "text",
+_NANOSECONDS = (pa.time64("ns"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"), pa.duration("ns"))
+"""PostgreSQL stores microseconds; these become text."""
+
+_ARROW_TYPES: dict[str, tuple[pa.DataType, ...]] = {
+    "boolean": (pa.bool_(),),
+    "smallint": (pa.int8(), pa.int16(), pa.uint8()),
+    "integer": (pa.int32(), pa.uint16()),
+    "bigint": (pa.int64(), pa.uint32()),
+    "numeric(20,0)": (pa.uint64(),),
+    "real": (pa.float32(),),
+    "double precision": (pa.float64(),),
+    "bytea": (pa.binary(), pa.large_binary()),
+    "date": (pa.date32(),),
+    "time without time zone": (pa.time32("s"), pa.time32("ms"), pa.time64("us")),
+    "timestamp without time zone": tuple(map(pa.timestamp, ("s", "ms", "us"))),
+    "timestamp with time zone": tuple(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us")),
+    "interval": tuple(map(pa.duration, ("s", "ms", "us"))),
+    "text": (pa.null(), pa.string(), pa.large_string(), *_NANOSECONDS),
 }
 """Types for Arrow types of tables that come from another kind of database."""
 
+_FOR_ARROW = {arrow_type: name for name, arrow_types in _ARROW_TYPES.items() for arrow_type in arrow_types}
 TIMESTAMPS = ("timestamp", "timestamptz")
 _MAX_PRECISION = 38
 
@@ -100,12 +93,7 @@ class SourceType:
 
 
 def carried(source: SourceType, override: Carrier | None, column: str) -> tuple[pa.DataType, Carrier]:
-    """Return the Arrow type and the carrier of a column.
-
-    Args:
-        source: The column's type.
-        override: Carrier that the plan asks for, if any.
-        column: `schema.table.column`, for messages.
+    """Return the Arrow type and the carrier of a column; `override` is the carrier that the plan asks for.
 
     Raises:
         UnsupportedTypeError: The type is a pseudo-type.
@@ -136,11 +124,6 @@ def expression(column: str, source: SourceType, carrier: Carrier) -> str:
 
     Decimals and enums are read as text too: the driver reads numeric slowly, and knows only the enums that existed when
     it connected.
-
-    Args:
-        column: The column's name.
-        source: The column's type.
-        carrier: The carrier in its document.
     """
     value = identifier(column)
     if source.domain:
@@ -172,7 +155,7 @@ def _decimal(modifier: int) -> pa.DataType | None:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values; see `TargetModule`.
+    """Return the type that holds an Arrow type's values; see `DatabaseModule`.
 
     Flat lists become arrays. All other nested types become JSON: arrays must be rectangular, and composite types need
     names.

@@ -1,58 +1,84 @@
-"""Tables of any Spark catalog, as a source or target: rows are DataFrames, and tasks have no connection."""
+"""Tables of any Spark catalog, as a source or target: rows are DataFrames, and tasks have no connection.
+
+A URI is `spark:<catalog>[.<namespace>]`, each part percent-encoded where it holds a dot.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import NoReturn
+from urllib.parse import unquote
+
 import pyarrow as pa
 
-from snapshot_assets.databases.source import Database, DatabaseAddress
-from snapshot_assets.databases.spark.address import default_alias
-from snapshot_assets.databases.target import Definition, Target
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.target import Definition
 from snapshot_assets.errors import UnknownSourceError
 from snapshot_assets.format.relations import DatabaseSchema
 
-__all__ = ["ONE_WRITER", "default_alias", "define", "open", "open_target", "type_for"]
+__all__ = ["ONE_WRITER", "catalog_path", "default_alias", "define", "open", "open_target", "type_for"]
 
 ONE_WRITER = True
 """Concurrent writes into one table may conflict, and each write is a job that uses the whole cluster."""
 
+_PART = re.compile(r"(?:[^\s.%/?#]|%[0-9A-Fa-f]{2})+")
+
 # The imports are not at the top: an alias can be made from a URI without loading Spark.
 
 
-def open(address: DatabaseAddress) -> Database:
-    """Refuse: a Spark catalog is reached through a session, which no address carries.
+def catalog_path(uri: str) -> tuple[str, tuple[str, ...]]:
+    """Return the catalog and the namespace that a URI names; without a namespace, all namespaces are meant.
+
+    Raises:
+        UnknownSourceError: The URI is invalid.
+    """
+    scheme, _, rest = uri.partition(":")
+    parts = rest.split(".")
+    if scheme.lower() != "spark" or not all(_PART.fullmatch(part) for part in parts):
+        raise UnknownSourceError(
+            "A spark: URI is refused because it does not name a catalog. Write spark:<catalog> or"
+            " spark:<catalog>.<namespace>, such as spark:spark_catalog.sales; a dot in a name is %2E."
+        )
+    catalog, *namespace = map(unquote, parts)
+    return catalog, tuple(namespace)
+
+
+def default_alias(uri: str) -> str:
+    """Return the catalog and namespace as an alias.
+
+    Raises:
+        UnknownSourceError: The URI is invalid.
+    """
+    catalog, namespace = catalog_path(uri)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", ".".join((catalog, *namespace)))
+    return (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:100]
+
+
+def open(address: DatabaseAddress) -> NoReturn:
+    """Refuse: a Spark catalog is reached through a session, which no address carries; `SparkTarget` takes one.
 
     Raises:
         UnknownSourceError: Always.
     """
-    raise _no_session("Source", address)
-
-
-def open_target(address: DatabaseAddress) -> Target:
-    """Refuse, as `open` does: `SparkTarget` takes the session.
-
-    Raises:
-        UnknownSourceError: Always.
-    """
-    raise _no_session("Target", address)
-
-
-def _no_session(role: str, address: DatabaseAddress) -> UnknownSourceError:
-    return UnknownSourceError(
-        f"{role} {address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
+    raise UnknownSourceError(
+        f"{address.alias!r} is a Spark catalog, which cannot be opened without a Spark session. Here a database"
         " is needed: postgresql://… or duckdb:///….",
         alias=address.alias,
     )
 
 
+open_target = open
+
+
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`."""
+    """Return the statements that create a schema; see `DatabaseModule.define`."""
     from snapshot_assets.databases.spark.ddl import define as define_schema
 
     return define_schema(schema, expressions=expressions)
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the type that holds an Arrow type's values; see `TargetModule.type_for`."""
+    """Return the type that holds an Arrow type's values; see `DatabaseModule.type_for`."""
     from snapshot_assets.databases.spark.ddl import type_for as type_text
 
     return type_text(arrow_type)

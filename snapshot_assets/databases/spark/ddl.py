@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
 from snapshot_assets.databases.spark.sql import identifier, literal
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema, type_text
@@ -27,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return the statements that create a schema; see `TargetModule.define`. `expressions` changes nothing.
+    """Return the statements that create a schema; see `DatabaseModule.define`. `expressions` changes nothing.
 
     Raises:
         UnsupportedTypeError: A table has no column.
@@ -40,7 +41,7 @@ def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
 
 
 def type_for(arrow_type: pa.DataType) -> str:
-    """Return the Spark type that holds an Arrow type's values; see `TargetModule.type_for`.
+    """Return the Spark type that holds an Arrow type's values; see `DatabaseModule.type_for`.
 
     Raises:
         UnsupportedTypeError: Spark has no such type.
@@ -49,12 +50,8 @@ def type_for(arrow_type: pa.DataType) -> str:
         return "string"  # a column of type void cannot be stored
     try:
         return type_text(spark_schema(batch_schema([pa.field("value", arrow_type)]))["value"].dataType)
-    except (TypeError, ValueError, pa.ArrowException) as error:
+    except (TypeError, ValueError, pa.ArrowException, PySparkException) as error:
         raise UnsupportedTypeError(f"Spark has no type for {arrow_type}: {error}") from error
-    except Exception as error:
-        if type(error).__module__.startswith("pyspark."):
-            raise UnsupportedTypeError(f"Spark has no type for {arrow_type}: {error}") from error
-        raise
 
 
 def _create(table: Table) -> Statement:
@@ -81,9 +78,9 @@ def _checked(column: Column) -> str:
         mark = match["mark"] if match else None
         depth += (mark == "<") - (mark == ">")
         if match is None or depth < 0 or (depth == 0 and (match["name"] or mark in (",", ":"))):
-            raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
+            break
         place = match.end()
-    if depth or not column.type:
+    if place < len(column.type) or depth or not column.type:
         raise DocumentError(f"Column {column.name!r} has the type {column.type!r}, which is no type of Spark.")
     return column.type
 

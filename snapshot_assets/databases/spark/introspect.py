@@ -1,38 +1,36 @@
-"""Reads a Spark catalog: namespaces, tables and views, by SQL that also works through Spark Connect."""
+"""Reads a Spark catalog, by SQL that also works through Spark Connect, and turns Spark's schemas into documents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Row, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructField, StructType
 
+from snapshot_assets.databases.columns import choose_time_index, scanned_carrier
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.spark.failures import translated
-from snapshot_assets.databases.spark.sql import qualified
+from snapshot_assets.databases.spark.sql import identifier, qualified
+from snapshot_assets.databases.spark.types import TIMESTAMPS, carry, collation, column_type_text
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import UnknownRelationError
-from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.arrow_types import arrow_type_text
+from snapshot_assets.format.names import ColumnPath, column_text
+from snapshot_assets.format.relations import Carrier, Column, Table, TableName
 
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND")
 _DETAILS = "# Detailed Table Information"
 _ALIAS = "SubqueryAlias "
-
-
-@dataclass(frozen=True)
-class SparkRelation:
-    """A table or view of the catalog."""
-
-    name: TableName
-    path: tuple[str, ...]
-    is_view: bool
+_DEFAULT = "CURRENT_DEFAULT"
+_COMMENT = "comment"
 
 
 class SparkRelations:
     """A catalog, or a namespace of it, through a session.
 
     Attributes:
-        relations: Its tables and views, temporary ones left out.
+        relations: Its tables and views, temporary ones left out; whether each is a view.
         namespaces: Its namespaces, by the names that documents use.
     """
 
@@ -41,7 +39,7 @@ class SparkRelations:
         self._alias = alias
         self._catalog = catalog
         self.namespaces: dict[str, tuple[str, ...]] = {}
-        self.relations: dict[TableName, SparkRelation] = {}
+        self.relations: dict[TableName, bool] = {}
         for path in [namespace] if namespace else self._top_level():
             if path == (LEDGER_SCHEMA,):
                 continue  # the ledger of imports into this catalog is no table of a user
@@ -54,16 +52,14 @@ class SparkRelations:
 
     def _list(self, path: tuple[str, ...]) -> None:
         where = qualified((self._catalog, *path))
+        tables = self.rows(f"SHOW TABLES IN {where}", f"listing {where}")
+        names = {row["tableName"] for row in tables if not row["isTemporary"]} - {LEDGER_SCHEMA}
         views = {row["viewName"] for row in self._views(where) if not row["isTemporary"]}
-        for row in self.rows(f"SHOW TABLES IN {where}", f"listing {where}"):
-            if not row["isTemporary"] and row["tableName"] != LEDGER_SCHEMA:
-                self._add(path, row["tableName"], row["tableName"] in views)
-        for view in views:  # some catalogs do not list them among their tables
-            self._add(path, view, True)
+        for name in names | views:  # some catalogs do not list views among their tables
+            self.relations[TableName(".".join(path), name)] = name in views
 
-    def _add(self, path: tuple[str, ...], table: str, is_view: bool) -> None:
-        name = TableName(".".join(path), table)
-        self.relations[name] = SparkRelation(name, (self._catalog, *path, table), is_view)
+    def _path(self, name: TableName) -> tuple[str, ...]:
+        return (self._catalog, *self.namespaces[name.schema], name.table)
 
     def _views(self, where: str) -> list[Row]:
         try:
@@ -90,7 +86,7 @@ class SparkRelations:
                 f"Spark catalog {self._alias!r}: {name} no longer exists. Export into a new snapshot.",
                 table=str(name),
             )
-        return qualified(self.relations[name].path)
+        return qualified(self._path(name))
 
     def schema(self, name: TableName) -> StructType:
         """Return a relation's schema, column metadata included."""
@@ -114,11 +110,70 @@ class SparkRelations:
         return tuple(
             sorted(
                 name
-                for name, relation in self.relations.items()
-                if name != view and (".".join(relation.path) in aliases or qualified(relation.path) in aliases)
+                for name in self.relations
+                if name != view and aliases & {".".join(self._path(name)), qualified(self._path(name))}
             )
         )
 
 
 def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") and name.endswith("`") else name
+
+
+def schema_table(name: TableName, schema: StructType, selection: Selection) -> Table:
+    """Describe a Spark table from its schema; see `Database.extract` for the errors."""
+    kinds = {field.name: column_type_text(field) for field in schema}
+    return Table(
+        schema_name=name.schema,
+        name=name.table,
+        columns=schema_columns(name, schema, selection),
+        time_index=choose_time_index(
+            name,
+            selection.time_columns,
+            timestamps=[column for column, kind in kinds.items() if kind in TIMESTAMPS],
+            dates=[column for column, kind in kinds.items() if kind == "date"],
+        ),
+    )
+
+
+def schema_columns(name: TableName, schema: StructType, selection: Selection) -> tuple[Column, ...]:
+    """Describe the columns of a schema."""
+    return tuple(_column(name, field, selection.carriers.get((name, field.name))) for field in schema)
+
+
+def exact_frame(frame: DataFrame, table: Table) -> DataFrame:
+    """Return a DataFrame's columns in the types and the order of a table's document.
+
+    In Arrow, nested types still have Spark's own names and nullability: cast each batch to `table.arrow_schema()`,
+    which copies nothing.
+
+    Raises:
+        DatabaseError: A column is missing, or has another type than in the document.
+    """
+    fields = {field.name: field for field in frame.schema}
+    return frame.selectExpr(*(_selected(table, column, fields) for column in table.columns))
+
+
+def _selected(table: Table, column: Column, fields: Mapping[str, StructField]) -> str:
+    where = column_text(ColumnPath(table.table_name, column.name))
+    quoted = identifier(column.name)
+    found = column_type_text(fields[column.name]) if column.name in fields else None
+    carried = scanned_carrier(
+        table, column, found, lambda override: carry(fields[column.name].dataType, override, where)
+    )
+    return f"{carried.select(quoted)} AS {quoted}"
+
+
+def _column(name: TableName, field: StructField, wanted: Carrier | None) -> Column:
+    carried = carry(field.dataType, wanted, column_text(ColumnPath(name, field.name)))
+    metadata = field.metadata or {}
+    return Column(
+        name=field.name,
+        type=column_type_text(field),
+        arrow_type=arrow_type_text(carried.arrow),
+        carrier=carried.carrier,
+        nullable=field.nullable,
+        default=metadata.get(_DEFAULT),
+        collation=collation(field.dataType),
+        comment=metadata.get(_COMMENT),
+    )

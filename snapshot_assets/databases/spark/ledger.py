@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
@@ -81,6 +81,11 @@ class LedgerEvent:
     event: str
     subject: str
     facts: str = ""
+
+    @classmethod
+    def of(cls, event: str, subject: RestoreRecord | Claim) -> Self:
+        """Return the event that begins an import, or that makes a claim."""
+        return cls(event, subject.id, json.dumps(asdict(subject)))
 
 
 @dataclass
@@ -180,16 +185,6 @@ class Ledger:
         """Drop the ledger."""
         with translated(self._doing):
             self._spark.sql(f"DROP TABLE IF EXISTS {self._name}")
-
-
-def restore_event(record: RestoreRecord) -> LedgerEvent:
-    """Return the event of an import that starts."""
-    return LedgerEvent("begun", record.id, json.dumps(asdict(record)))
-
-
-def claim_event(claim: Claim) -> LedgerEvent:
-    """Return the event of a claim."""
-    return LedgerEvent("claimed", claim.id, json.dumps(asdict(claim)))
 
 
 def _record(facts: dict[str, Any]) -> RestoreRecord:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import DatabaseAddress, Scan, Selection
-from snapshot_assets.databases.spark.address import catalog_path
+from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
-from snapshot_assets.databases.spark.introspect import SparkRelations
-from snapshot_assets.databases.spark.tables import exact_frame, schema_columns, schema_table
+from snapshot_assets.databases.spark.introspect import SparkRelations, exact_frame, schema_columns, schema_table
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
-from snapshot_assets.databases.time_column import time_range
+from snapshot_assets.databases.time_column import TimedSource
 from snapshot_assets.errors import DatabaseError, UnknownRelationError, UnsupportedTypeError
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, TableName, View
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 
-class SparkCatalogDatabase:
+class SparkCatalogDatabase(TimedSource):
     """The tables of a catalog, or of a namespace of it. See `SchemaSource`.
 
     No state is held: each scan reads the state of its time.
@@ -35,6 +34,7 @@ class SparkCatalogDatabase:
     """
 
     kind = "spark"
+    time_column = SparkTimeColumn
 
     def __init__(self, address: DatabaseAddress, spark: SparkSession) -> None:
         zone = spark.conf.get(_TIME_ZONE)
@@ -50,10 +50,10 @@ class SparkCatalogDatabase:
         relations = self._catalog.relations
         # Reading a table's columns costs a round trip: only the tables that the plan configures are read.
         special = {*selection.time_columns, *(name for name, _ in selection.carriers)}
-        columns = {name: self._column_names(name) if name in special else () for name in relations}
+        columns = {name: self._catalog.schema(name).names if name in special else () for name in relations}
         check_selection(selection, self._catalog.namespaces, columns)
         selected = sorted(name for name in relations if selects(selection, name))
-        tables = [name for name in selected if not relations[name].is_view or name in selection.tables]
+        tables = [name for name in selected if not relations[name] or name in selection.tables]
         names = selected_schemas(selection, selected, self._catalog.namespaces)
         return DatabaseSchema(
             database=self.kind,
@@ -75,24 +75,6 @@ class SparkCatalogDatabase:
             frame = self._spark.table(self._catalog.sql_name(name))
             return exact_frame(frame.where(SparkTimeColumn.predicate(scan.table, scan.rows)), scan.table)
 
-    def count_outside(self, table: Table, start: datetime, end: datetime, zone: str = "UTC") -> int:
-        """Count the rows with a time outside `[start, end)`."""
-        outside = SparkTimeColumn.of(table, zone).outside(start, end)
-        name = self._catalog.sql_name(table.table_name)
-        rows = self._catalog.rows(f"SELECT count(*) FROM {name} WHERE {outside}", f"counting {table.table_name}")
-        return int(rows[0][0])
-
-    def time_bounds(self, tables: tuple[Table, ...], zone: str = "UTC") -> tuple[datetime, datetime] | None:
-        """Return the least and greatest time over the timed tables, or None if there is no row."""
-        bounds: list[int | None] = []
-        for table in tables:
-            if table.time_index is not None:
-                query = (
-                    f"SELECT {SparkTimeColumn.of(table, zone).bounds()} FROM {self._catalog.sql_name(table.table_name)}"
-                )
-                bounds += self._catalog.rows(query, f"reading {table.table_name}")[0]
-        return time_range(bounds)
-
     def fence(self) -> dict[str, str]:
         """Return the catalog and Spark's version; catalogs have no common identifier of their state."""
         return {"spark_catalog": ".".join((self._path, *self._namespace)), "spark": self._spark.version}
@@ -100,14 +82,15 @@ class SparkCatalogDatabase:
     def close(self) -> None:
         """Do nothing: the session belongs to the caller."""
 
-    def _column_names(self, name: TableName) -> tuple[str, ...]:
-        return tuple(self._catalog.schema(name).names)
+    def _first_row(self, values: str, table: Table, where: str) -> tuple[Any, ...]:
+        query = f"SELECT {values} FROM {self._catalog.sql_name(table.table_name)} WHERE {where}"
+        return self._catalog.rows(query, f"reading {table.table_name}")[0]
 
     def _table(self, name: TableName, selection: Selection) -> Table:
         table = schema_table(name, self._catalog.schema(name), selection)
         details = self._catalog.details(name)
         options: dict[str, object] = {"provider": details["Provider"]} if "Provider" in details else {}
-        if self._catalog.relations[name].is_view:
+        if self._catalog.relations[name]:
             options = {"view": True}
         return table.model_copy(update={"options": options, "comment": details.get("Comment")})
 

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from snapshot_assets.databases.ledger import not_renewable, superseded
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
-from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent, claim_event, restore_event
+from snapshot_assets.databases.spark.failures import translated
+from snapshot_assets.databases.spark.ledger import Claim, Contents, Ledger, LedgerEvent
 from snapshot_assets.databases.spark.target_tables import TargetTables
 from snapshot_assets.databases.target import (
     LEDGER_SCHEMA,
@@ -38,8 +39,6 @@ class SparkTarget(TargetTables):
         home = self._namespace or (LEDGER_SCHEMA,)
         self._ledger = Ledger(spark, address.alias, (self._catalog, *home, LEDGER_SCHEMA))
 
-    # Imports
-
     def imports(self) -> list[RestoreRecord]:
         """Return the imports of the ledger; see `RestoreTarget`."""
         return list(self._ledger.read().imports.values())
@@ -55,7 +54,7 @@ class SparkTarget(TargetTables):
             return before[-1]
         self._create(statements)
         self._ledger.create()
-        self._ledger.append([restore_event(record)])
+        self._ledger.append([LedgerEvent.of("begun", record)])
         # Of runs that start at once, each finds all others here, or only the last does: at most one goes on.
         if others := [each for each in self._overlapping(record) if each not in before and each.id != record.id]:
             self._ledger.append([LedgerEvent("withdrawn", record.id)])
@@ -77,8 +76,6 @@ class SparkTarget(TargetTables):
     def close(self) -> None:
         """Do nothing: the session belongs to the caller."""
 
-    # Rows
-
     def claim(self, claims: Sequence[Claim], import_id: str) -> Contents:
         """Claim the rows of some chunks, before any of them is written.
 
@@ -94,7 +91,7 @@ class SparkTarget(TargetTables):
             OtherImportError: The import is no longer the newest one into a table; nothing was claimed.
         """
         with _claiming:
-            self._ledger.append([claim_event(claim) for claim in claims])
+            self._ledger.append([LedgerEvent.of("claimed", claim) for claim in claims])
             _running.update(claim.id for claim in claims)
         contents = self._ledger.read()
         for claim in claims:
@@ -216,7 +213,8 @@ class SparkTarget(TargetTables):
         """Delete a chunk's rows; the ledger records it first, so that a later run knows that they may be deleted."""
         if not isinstance(rows, AllRows):
             try:
-                self._check_deletes(claim.table)
+                with translated(self._doing(f"deleting from {claim.table}")):
+                    self._spark.sql(f"DELETE FROM {self._sql_name(claim.table)} WHERE false")
             except TransientError:
                 raise
             except SnapshotError as error:

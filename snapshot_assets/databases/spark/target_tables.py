@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import lit
 
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows
-from snapshot_assets.databases.spark.address import catalog_path
+from snapshot_assets.databases.spark import catalog_path
 from snapshot_assets.databases.spark.failures import translated
 from snapshot_assets.databases.spark.sql import qualified
 from snapshot_assets.databases.spark.time_predicates import SparkTimeColumn
@@ -98,11 +98,6 @@ class TargetTables:
                     makes=statement.makes,
                 ) from error
             created.append(statement.table)
-
-    def _check_deletes(self, name: TableName) -> None:
-        """Check that a table accepts DELETE."""
-        with translated(self._doing(f"deleting from {name}")):
-            self._spark.sql(f"DELETE FROM {self._sql_name(name)} WHERE false")
 
     def _delete(self, table: Table, rows: Rows, doing: str) -> None:
         name = self._sql_name(table.table_name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from snapshot_assets.databases.spark.sql import identifier, literal
+from snapshot_assets.databases.spark.sql import literal
 from snapshot_assets.databases.time_column import TimeColumn, first_date, known_zone, utc_text
 
 
@@ -15,6 +15,7 @@ class SparkTimeColumn(TimeColumn):
     """A table's time index in Spark SQL; see `TimeColumn`."""
 
     types = ("timestamp", "timestamp_ntz", "date")
+    quote = "`"
 
     @property
     def finite(self) -> str:
@@ -25,10 +26,6 @@ class SparkTimeColumn(TimeColumn):
     def timeless(self) -> str:
         """The predicate of rows without a time."""
         return f"{self.name} IS NULL"
-
-    @staticmethod
-    def _quoted(name: str) -> str:
-        return identifier(name)
 
     @property
     def _shifts(self) -> bool:

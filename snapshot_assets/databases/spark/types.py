@@ -7,15 +7,14 @@ Parquet and back. Every other leaf is cast to string, which Spark casts back. Ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from operator import methodcaller
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
-from snapshot_assets.databases.carriers import unsupported_type
+from snapshot_assets.databases.columns import Carried, refused_carrier, unsupported_type
 from snapshot_assets.databases.spark.sql import identifier
-from snapshot_assets.errors import PlanError
 from snapshot_assets.format.relations import Carrier
 
 NATIVE: dict[str, pa.DataType] = {
@@ -55,26 +54,7 @@ _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _DEEPEST = 16
 
 
-@dataclass(frozen=True)
-class SparkCarried:
-    """How a column travels.
-
-    Attributes:
-        arrow: The Arrow type of its values in the data files.
-        carrier: `text` if any part of it is text.
-        via: Spark type that the column is cast to for export; None if no cast is needed.
-    """
-
-    arrow: pa.DataType
-    carrier: Carrier
-    via: str | None
-
-    def select(self, column: str) -> str:
-        """Return the SQL expression that yields the carried value of a quoted column."""
-        return column if self.via is None else f"CAST({column} AS {self.via})"
-
-
-def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
+def carry(kind: DataType, wanted: Carrier | None, where: str) -> Carried:
     """Choose how a column travels.
 
     Args:
@@ -89,24 +69,20 @@ def carry(kind: DataType, wanted: Carrier | None, where: str) -> SparkCarried:
     _refuse(kind, type_text(kind), where)
     own_text = _contains(kind, TEXT)
     if wanted is Carrier.TEXT and _contains(kind, frozenset(("BinaryType",))):
-        raise _wrong_carrier(kind, wanted, where, "a cast from binary to text loses bytes")
+        raise refused_carrier(where, type_text(kind), wanted, "a cast from binary to text loses bytes")
     if wanted is Carrier.NATIVE and own_text:
-        raise _wrong_carrier(kind, wanted, where, "only text holds all its values")
+        raise refused_carrier(where, type_text(kind), wanted, "only text holds all its values")
     everything = wanted is Carrier.TEXT and not own_text
     if not own_text and not everything:
-        return SparkCarried(_arrow(kind, everything), Carrier.NATIVE, None)
+        return Carried(_arrow(kind, everything), Carrier.NATIVE)
 
     def cast(leaf: DataType) -> str:
         return "string" if _is_text(leaf, everything) else leaf.simpleString()
 
-    return SparkCarried(_arrow(kind, everything), Carrier.TEXT, type_text(kind, cast))
+    return Carried(_arrow(kind, everything), Carrier.TEXT, type_text(kind, cast))
 
 
-def _own_text(kind: DataType) -> str:
-    return kind.simpleString()
-
-
-def type_text(kind: DataType, leaf: Callable[[DataType], str] = _own_text) -> str:
+def type_text(kind: DataType, leaf: Callable[[DataType], str] = methodcaller("simpleString")) -> str:
     """Return a type in Spark SQL, with quoted member names; PySpark's own text does not quote them.
 
     Args:
@@ -166,15 +142,6 @@ def _refuse(kind: DataType, text: str, where: str, depth: int = 0) -> None:
         raise unsupported_type(where, text, kind.simpleString(), reason)
     for child in _children(kind):
         _refuse(child, text, where, depth + 1)
-
-
-def _wrong_carrier(kind: DataType, wanted: Carrier, where: str, reason: str) -> PlanError:
-    return PlanError(
-        f"The plan wants column {where} of type {type_text(kind)} carried as {wanted.value}, but {reason}."
-        " Leave the override out.",
-        column=where,
-        type=type_text(kind),
-    )
 
 
 def _is_text(kind: DataType, everything: bool) -> bool:

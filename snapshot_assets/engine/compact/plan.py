@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.file_pruning import Deletions, deletions, written_schemas
 from snapshot_assets.catalog.state.fold import State
@@ -42,11 +42,6 @@ class Wanted:
     chunks: tuple[int, ...] = ()
     tables: tuple[TableName, ...] = ()
     dedupe: Dedupe = ""
-
-    @property
-    def named(self) -> bool:
-        """Whether chunks or tables are named; these are compacted whole."""
-        return bool(self.chunks or self.tables)
 
 
 @dataclass(frozen=True)
@@ -100,6 +95,11 @@ class ChunkCompaction:
     groups: tuple[Group, ...]
 
     @property
+    def files(self) -> int:
+        """Number of files that are merged."""
+        return sum(len(group.files) for group in self.groups)
+
+    @property
     def bytes(self) -> int:
         """Bytes of the files that are merged."""
         return sum(group.bytes for group in self.groups)
@@ -127,7 +127,7 @@ class CompactionPlan:
     @property
     def files_before(self) -> int:
         """Files that are merged."""
-        return sum(len(group.files) for group in self.groups)
+        return sum(chunk.files for chunk in self.chunks)
 
     @property
     def files_after(self) -> int:
@@ -137,49 +137,7 @@ class CompactionPlan:
     @property
     def bytes_before(self) -> int:
         """Bytes of the files that are merged. Those that replace them take about as many, or fewer."""
-        return sum(group.bytes for group in self.groups)
-
-
-class SchemaDocuments:
-    """The schemas of a state; each document is read once, when it is first needed.
-
-    Args:
-        store: The location.
-        state: The state.
-    """
-
-    def __init__(self, store: ObjectStore, state: State) -> None:
-        self._store = store
-        self._state = state
-        self._documents: dict[int, DatabaseSchema] = {}
-
-    def table(self, schema_id: int, name: TableName) -> Table | None:
-        """Return a table of a schema; None if the schema lacks it."""
-        tables = {table.table_name: table for table in self._document(schema_id).tables}
-        return tables.get(name)
-
-    def deletions(self) -> dict[TableName, Deletions]:
-        """Return what tombstones delete, by table; documents are read only if there is a tombstone."""
-        names = {TableName(each.schema, each.table) for each in self._state.tombstones.values()}
-        documents = {number: self._document(number) for number in self._state.schemas} if names else {}
-        return {name: deletions(self._state, name, written_schemas(documents, name)) for name in names}
-
-    def _document(self, schema_id: int) -> DatabaseSchema:
-        if schema_id not in self._documents:
-            self._documents[schema_id] = read_schema(self._store, self._state.schemas[schema_id])
-        return self._documents[schema_id]
-
-    def newest(self, name: TableName, files: Iterable[DataFile]) -> tuple[int, Table]:
-        """Return the newest schema that contains a table, which may have been dropped since, and the table there.
-
-        Raises:
-            DocumentError: Not even the schemas that its files were written with contain it.
-        """
-        for schema_id in sorted({max(self._state.schemas), *(file.schema_id for file in files)}, reverse=True):
-            table = self.table(schema_id, name)
-            if table is not None:
-                return schema_id, table
-        raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
+        return sum(chunk.bytes for chunk in self.chunks)
 
 
 def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> CompactionPlan:
@@ -202,10 +160,11 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     """
     if state.header is None:
         raise NoSnapshotError(f"There is no snapshot at {store.uri}.", uri=store.uri)
-    documents = SchemaDocuments(store, state)
+    documents = read_schemas(store, state)
     _check_named(state, documents, wanted)
     chunks = wanted.chunks or [chunk for chunk in state.files.chunks() if state.completed(chunk)]
-    deleted = documents.deletions()
+    names = {TableName(each.schema, each.table) for each in state.tombstones.values()}
+    deleted = {name: deletions(state, name, written_schemas(documents, name)) for name in names}
     planned: list[ChunkCompaction] = []
     for chunk in sorted(set(chunks)):
         groups = tuple(_groups(state, documents, wanted, deleted, chunk))
@@ -215,7 +174,7 @@ def plan_compaction(store: ObjectStore, state: State, wanted: Wanted) -> Compact
     return CompactionPlan(Token(state.snapshot_id, state.revision, state.schema_id), wanted, tuple(planned))
 
 
-def _check_named(state: State, documents: SchemaDocuments, wanted: Wanted) -> None:
+def _check_named(state: State, documents: Mapping[int, DatabaseSchema], wanted: Wanted) -> None:
     for chunk in wanted.chunks:
         if chunk not in (known := state.expected_chunks()) and not state.completed(chunk):
             last = f"the last one is {known[-1]}" if known else "it has none"
@@ -225,11 +184,15 @@ def _check_named(state: State, documents: SchemaDocuments, wanted: Wanted) -> No
                 f"Chunk {chunk} is {state.status(chunk).value}; only completed chunks can be compacted.", chunk=chunk
             )
     for name in wanted.tables:
-        table = documents.table(state.schema_id, name)
+        table = _table(documents[state.schema_id], name)
         if table is None and not any(_name(known.file) == name for known in state.live_files()):
             raise UnknownRelationError(f"The snapshot has no table {name}.", table=str(name))
         if wanted.dedupe and table is not None and table.primary_key is None:
             raise PlanError(f"Table {name} has no primary key to find duplicates by.", table=str(name))
+
+
+def _table(schema: DatabaseSchema, name: TableName) -> Table | None:
+    return next((table for table in schema.tables if table.table_name == name), None)
 
 
 def _name(file: DataFile) -> TableName:
@@ -237,26 +200,30 @@ def _name(file: DataFile) -> TableName:
 
 
 def _groups(
-    state: State, documents: SchemaDocuments, wanted: Wanted, deleted: Mapping[TableName, Deletions], chunk: int
+    state: State,
+    documents: Mapping[int, DatabaseSchema],
+    wanted: Wanted,
+    deleted: Mapping[TableName, Deletions],
+    chunk: int,
 ) -> Iterator[Group]:
     by_table: defaultdict[TableName, list[FileState]] = defaultdict(list)
     for known in state.live_files(chunk):
         by_table[_name(known.file)].append(known)
     for name, files in sorted(by_table.items()):
         if not wanted.tables or name in wanted.tables:
-            group = _group(documents, wanted, name, files, deleted.get(name, _NONE))
+            group = _group(documents, wanted, files, deleted.get(name, _NONE))
             if group is not None:
                 yield group
 
 
 def _group(
-    documents: SchemaDocuments, wanted: Wanted, name: TableName, known: Sequence[FileState], deleted: Deletions
+    documents: Mapping[int, DatabaseSchema], wanted: Wanted, known: Sequence[FileState], deleted: Deletions
 ) -> Group | None:
     files = [each.file for each in sorted(known, key=lambda each: (each.added, each.file.path))]
     deleting = {file.path: found for file in files if (found := deleted.of(file.path))}
-    schema_id, table = documents.newest(name, files)
+    schema_id, table = _newest(documents, files)
     reasons = {
-        "asked for": files if wanted.named else [],
+        "asked for": files if wanted.chunks or wanted.tables else [],
         "duplicates": files if wanted.dedupe and table.primary_key and _attempts(files) > 1 else [],
         "small files": _small(files, wanted.target_size),
         "tombstones": [file for file in files if file.path in deleting],
@@ -275,6 +242,16 @@ def _group(
         schema_id=schema_id,
         dedupe=bool(wanted.dedupe and table.primary_key and not kept),
     )
+
+
+def _newest(documents: Mapping[int, DatabaseSchema], files: Sequence[DataFile]) -> tuple[int, Table]:
+    """Return the newest schema that contains a table, which may have been dropped since, and the table there."""
+    name = _name(files[0])
+    for schema_id in sorted(documents, reverse=True):
+        table = _table(documents[schema_id], name)
+        if table is not None:
+            return schema_id, table
+    raise DocumentError(f"No schema that files of {name} were written with has that table.", table=str(name))
 
 
 def _attempts(files: Sequence[DataFile]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.manifest import write_hints
@@ -17,9 +16,9 @@ from snapshot_assets.catalog.operations.compact import CompactedChunk, compact_c
 from snapshot_assets.catalog.receipts.receipts import CompactedTable, Compaction, Receipt, write_young_receipt
 from snapshot_assets.catalog.rules import check_unchanged
 from snapshot_assets.engine.compact.plan import ChunkCompaction, CompactionPlan, Group
-from snapshot_assets.engine.compact.tasks import Input, Merge, Merged, merge_files
-from snapshot_assets.engine.export.side_by_side import side_by_side
-from snapshot_assets.engine.export.tasks import Provenance
+from snapshot_assets.engine.compact.tasks import Merge, Merged, merge_files
+from snapshot_assets.engine.export.tasks import ChunkResult, Provenance
+from snapshot_assets.engine.jobs import MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     CompactionFailedError,
@@ -32,21 +31,7 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.actions import Header, SchemaAdded
 from snapshot_assets.format.files import DataFile
-from snapshot_assets.format.layout import new_attempt
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.format.scrub import scrub
-
-JOB_BYTES = 64 << 20
-"""Chunks share a Spark job while the files to merge stay below this many bytes."""
-JOB_CHUNKS = 32
-
-
-class CompactRunner(Protocol):
-    """Calls functions with items somewhere; see `engine.runner`."""
-
-    def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
-        """Call a function with every item and return all that the calls yielded."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -55,33 +40,21 @@ class Compacted:
 
     Attributes:
         status: `compacted`, or `failed`.
-        groups: The files that the plan merges.
+        planned: The files that the plan merges.
         files: The new files.
         rows_deleted: Rows left out because tombstones had deleted them.
         rows_duplicate: Rows left out because a newer row has their primary key.
         revision: The revision that added the new files.
-        seconds: Time of the slowest task, reading and writing.
     """
 
     chunk: int
     status: str
-    groups: tuple[Group, ...]
+    planned: ChunkCompaction
     files: tuple[DataFile, ...] = ()
     rows_deleted: int = 0
     rows_duplicate: int = 0
     revision: int | None = None
-    seconds: float = 0.0
     error: SnapshotError | None = None
-
-    @property
-    def files_before(self) -> int:
-        """Number of files that the plan merges."""
-        return sum(len(group.files) for group in self.groups)
-
-    @property
-    def bytes_before(self) -> int:
-        """Bytes of the files that the plan merges."""
-        return sum(group.bytes for group in self.groups)
 
     @property
     def bytes_after(self) -> int:
@@ -101,7 +74,7 @@ class CompactRun:
     """
 
     catalog: Catalog
-    runner: CompactRunner
+    runner: MapRunner
     run_id: str
     parallelism: int = 1
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -117,13 +90,15 @@ class CompactRun:
         header = check_unchanged(self.catalog.refresh(), plan.token)
         work = _Work(self, plan, self._origin(plan, header), dict(self.catalog.state.schemas))
         failed: dict[int, str] = {}
-        for outcome in side_by_side(work.run_batch, _batches(plan.chunks), self.parallelism, "compact"):
-            if outcome.error is not None:
-                failed[outcome.chunk] = scrub(str(outcome.error))
-            yield outcome
+        jobs = shared_jobs(plan.chunks, lambda chunk: chunk.bytes)
+        yield from side_by_side(work.run_job, jobs, self.parallelism, "compact", failed)
         write_hints(self.catalog.store, self.catalog.state, self.catalog.refresh)
         if failed:
-            raise _failure(failed, len(plan.chunks))
+            raise CompactionFailedError(
+                f"{len(failed)} of {len(plan.chunks)} chunks were not compacted: {first_failures(failed)}. The others"
+                " are; run again to retry these.",
+                chunks=failed,
+            )
 
     def _origin(self, plan: CompactionPlan, header: Header) -> Provenance:
         state, token = self.catalog.state, plan.token
@@ -141,37 +116,16 @@ class CompactRun:
         )
 
 
-def _batches(chunks: Sequence[ChunkCompaction]) -> list[list[ChunkCompaction]]:
-    """Group small chunks, in order."""
-    batches: list[list[ChunkCompaction]] = []
-    size = 0
-    for chunk in chunks:
-        size += chunk.bytes
-        if not batches or size > JOB_BYTES or len(batches[-1]) == JOB_CHUNKS:
-            batches.append([])
-            size = chunk.bytes
-        batches[-1].append(chunk)
-    return batches
-
-
 def totals_of(outcomes: Sequence[Compacted]) -> dict[str, int]:
     """Return the sums over chunks as reports show them."""
     return {
-        "files_before": sum(each.files_before for each in outcomes),
+        "files_before": sum(each.planned.files for each in outcomes),
         "files_after": sum(len(each.files) for each in outcomes),
-        "bytes_before": sum(each.bytes_before for each in outcomes),
+        "bytes_before": sum(each.planned.bytes for each in outcomes),
         "bytes_after": sum(each.bytes_after for each in outcomes),
         "rows_deleted": sum(each.rows_deleted for each in outcomes),
         "rows_duplicate": sum(each.rows_duplicate for each in outcomes),
     }
-
-
-def _failure(failed: Mapping[int, str], chunks: int) -> CompactionFailedError:
-    some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
-    return CompactionFailedError(
-        f"{len(failed)} of {chunks} chunks were not compacted: {some}. The others are; run again to retry these.",
-        chunks=failed,
-    )
 
 
 @dataclass(frozen=True)
@@ -187,18 +141,14 @@ class _Work:
     origin: Provenance
     schemas: Mapping[int, SchemaAdded]
 
-    @property
-    def catalog(self) -> Catalog:
-        return self.run.catalog
-
-    def run_batch(self, batch: Sequence[ChunkCompaction], stop: threading.Event) -> list[Compacted]:
+    def run_job(self, job: Sequence[ChunkCompaction], stop: threading.Event) -> list[Compacted]:
         """Compact some chunks; transient failures are retried from the start.
 
         Raises:
             SupersededError: Another snapshot was started: nothing of this run can be committed any more.
             LocationDeletedError: The snapshot was deleted.
         """
-        return attempt_chunks(batch, self._attempt, self.run.retry, stop)
+        return attempt_chunks(job, self._attempt, self.run.retry, stop)
 
     def _attempt(self, jobs: Sequence[ChunkCompaction]) -> Iterator[tuple[ChunkCompaction, Compacted]]:
         for job, parts in zip(jobs, self._merged(jobs), strict=True):
@@ -215,15 +165,12 @@ class _Work:
 
     def _merge(self, job: ChunkCompaction, group: Group) -> Merge:
         return Merge(
-            store=self.catalog.store,
+            store=self.run.catalog.store,
             provenance=self._provenance(group.schema_id),
-            chunk=group.chunk,
+            group=group,
             window=job.window,
-            table=group.table,
-            inputs=tuple(Input(file, group.deleting.get(file.path, ())) for file in group.files),
-            max_file_size=self.plan.wanted.target_size,
-            dedupe=group.dedupe,
             zone=job.zone,
+            max_file_size=self.plan.wanted.target_size,
         )
 
     def _provenance(self, schema_id: int) -> Provenance:
@@ -237,10 +184,10 @@ class _Work:
         except (SupersededError, LocationDeletedError):
             raise
         except SnapshotError as error:
-            return Compacted(job.chunk.id, "failed", job.groups, error=error)
+            return Compacted(job.chunk.id, "failed", job, error=error)
 
     def _commit(self, job: ChunkCompaction, parts: Sequence[Merged]) -> Compacted:
-        catalog, files = self.catalog, tuple(file for part in parts for file in part.files)
+        catalog, files = self.run.catalog, tuple(file for part in parts for file in part.files)
         older = receipts_of(catalog.store, job.chunk)
         receipt = self._receipt(job, parts, older.values())
         compacted = CompactedChunk(
@@ -258,12 +205,11 @@ class _Work:
         return Compacted(
             job.chunk.id,
             "compacted",
-            job.groups,
+            job,
             files,
             sum(part.rows_deleted for part in parts),
             sum(part.rows_duplicate for part in parts),
             revision,
-            max(part.seconds for part in parts),
         )
 
     def _receipt(self, job: ChunkCompaction, parts: Sequence[Merged], older: Iterable[Receipt]) -> Receipt:
@@ -278,22 +224,12 @@ class _Work:
         files = (*(known[path] for path in kept), *(file for part in parts for file in part.files))
         tables = (CompactedTable(*part.table, part.rows_deleted, part.rows_duplicate) for part in parts)
         newest = max(group.schema_id for group in job.groups)
-        return Receipt(
-            snapshot_id=self.origin.snapshot_id,
-            base_revision=self.origin.base_revision,
-            schema_sha256=self.schemas[newest].sha256,
-            chunk=job.chunk.id,
-            attempt=new_attempt(),
-            opened_at=min(part.opened_at for part in parts),
-            fence=dict(job.chunk.fence),
-            files=tuple(sorted(files, key=lambda file: file.path)),
-            supersedes=tuple(sorted({file.attempt for group in job.groups for file in group.files})),
-            run=self.run.run_id,
-            location_id=self.origin.location_id,
-            header=self.origin.header,
-            version=self.origin.version,
-            compaction=Compaction(self.plan.wanted.dedupe, tuple(tables)),
-        )
+        origin = replace(self._provenance(newest), fence=job.chunk.fence)
+        opened_at = min(part.opened_at for part in parts)
+        result = ChunkResult(job.chunk.id, opened_at, tuple(sorted(files, key=lambda file: file.path)))
+        supersedes = tuple(sorted({file.attempt for group in job.groups for file in group.files}))
+        compaction = Compaction(self.plan.wanted.dedupe, tuple(tables))
+        return replace(origin.receipt(result, supersedes), compaction=compaction)
 
 
 def _checked(job: ChunkCompaction, parts: Sequence[Merged]) -> list[Merged]:

@@ -1,6 +1,5 @@
 """Export: start or resume a snapshot, run the tasks of its chunks, and commit each chunk as one transaction.
 
 `run` is one export run of a plan, from opening the location to the seal. `start_snapshot` starts or resumes a snapshot,
-`source` opens the database, `planning` divides chunks into tasks, `tasks` runs one task, and `chunks` commits the
-results.
+`planning` opens the database and divides chunks into tasks, `tasks` runs one task, and `chunks` commits the results.
 """

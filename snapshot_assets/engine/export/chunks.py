@@ -19,8 +19,8 @@ from snapshot_assets.catalog.receipts.receipts import Receipt, write_young_recei
 from snapshot_assets.catalog.receipts.selection import find_adoptable
 from snapshot_assets.catalog.state.file_columns import FileState
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.engine.export.side_by_side import side_by_side
 from snapshot_assets.engine.export.tasks import ChunkResult, ChunkWork, Provenance, Task
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import (
     ExportFailedError,
@@ -108,7 +108,7 @@ class Export:
     """Settings of one run.
 
     Attributes:
-        make_task: Makes a task of works.
+        task: A task without works: where the run's tasks read and write, and the origin of their files.
         parallelism: Most Spark jobs at a time.
         replace: Whether completed chunks are exported again.
         replaced: With `replace`, the files of each chunk when the run planned.
@@ -116,13 +116,17 @@ class Export:
 
     catalog: Catalog
     token: Token
-    provenance: Provenance
+    task: Task
     runner: Runner
-    make_task: Callable[[Sequence[ChunkWork]], Task]
     parallelism: int = 1
     replace: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     replaced: Mapping[int, tuple[FileState, ...]] = field(default_factory=dict)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Origin of the run's files."""
+        return self.task.provenance
 
     def supersedes(self, chunk: int) -> tuple[str, ...]:
         """Return the attempts whose files a replace of the chunk removes."""
@@ -130,19 +134,15 @@ class Export:
 
 
 SMALL_CHUNK = 8 << 20
-"""Chunks estimated below this many bytes share a task: a Python task costs about 100 ms."""
-TASK_BYTES = 64 << 20
-TASK_CHUNKS = 32
+"""Chunks estimated below this many bytes share a task."""
 
 
-def export_chunks(
-    export: Export, plans: Callable[[Sequence[int]], Iterable[ChunkPlan]], chunks: Sequence[int]
-) -> Iterator[Outcome]:
+def export_chunks(export: Export, plan: Callable[[int], ChunkPlan], chunks: Sequence[int]) -> Iterator[Outcome]:
     """Export chunks; yields each outcome once it is committed.
 
     Args:
         export: The run.
-        plans: Plans the chunks that have to be read: those that are neither completed nor adoptable.
+        plan: Plans a chunk that has to be read: one that is neither completed nor adoptable.
         chunks: Chunk ids, in order.
 
     Raises:
@@ -162,17 +162,13 @@ def export_chunks(
         if export.replace:
             state = export.catalog.state
             export = replace(export, replaced={chunk: tuple(state.live_files(chunk)) for chunk in pending})
-        batches = _batches(plans(pending), export.parallelism)
+        batches = _batches([plan(chunk) for chunk in pending], export.parallelism)
         export.catalog.commit(rules.in_progress(export.token, pending, export.provenance.run))
-        for outcome in _read(export, batches):
-            if outcome.error is not None:
-                failed[outcome.chunk] = scrub(f"{outcome.error}")
-            yield outcome
+        yield from side_by_side(partial(_run_batch, export), batches, export.parallelism, "export", failed)
     if failed:
-        some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
         raise ExportFailedError(
-            f"{len(failed)} of {len(chunks)} chunks failed: {some}. The others are committed; run again to retry "
-            "the failed ones.",
+            f"{len(failed)} of {len(chunks)} chunks failed: {first_failures(failed)}. The others are committed; run"
+            " again to retry the failed ones.",
             chunks=failed,
         )
 
@@ -212,30 +208,17 @@ def _adopt(export: Export, receipt: Receipt, ref: ObjectRef) -> Outcome:
         StaleReceiptError: The receipt can no longer be adopted.
     """
     result = ChunkResult(receipt.chunk, datetime.now(UTC), receipt.files, ref)
-    adopting = replace(export, provenance=replace(export.provenance, fence=dict(receipt.fence)))
-    return _commit(adopting, result, "adopted", receipt.base_revision)
+    return _commit(export, result, "adopted", receipt)
 
 
-def _batches(plans: Iterable[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
+def _batches(plans: Sequence[ChunkPlan], parallelism: int) -> list[list[ChunkPlan]]:
     """Group small chunks, in order; a large chunk is a batch of its own."""
-    plans = list(plans)
-    most = max(1, min(TASK_CHUNKS, -(-len(plans) // parallelism)))
-    batches: list[list[ChunkPlan]] = []
-    shared: list[ChunkPlan] = []
-    for plan in plans:
-        if plan.size >= SMALL_CHUNK or len(plan.works) != 1:
-            batches.append([plan])
-            shared = []
-        elif shared and len(shared) < most and sum(each.size for each in shared) + plan.size <= TASK_BYTES:
-            shared.append(plan)
-        else:
-            shared = [plan]
-            batches.append(shared)
-    return batches
 
+    def size(plan: ChunkPlan) -> int:
+        small = plan.size < SMALL_CHUNK and len(plan.works) == 1
+        return plan.size if small else JOB_BYTES + 1
 
-def _read(export: Export, batches: Sequence[Sequence[ChunkPlan]]) -> Iterator[Outcome]:
-    return side_by_side(partial(_run_batch, export), batches, export.parallelism, "export")
+    return shared_jobs(plans, size, min(JOB_CHUNKS, -(-len(plans) // parallelism)))
 
 
 def _run_batch(export: Export, batch: Sequence[ChunkPlan], stop: threading.Event) -> list[Outcome]:
@@ -265,14 +248,14 @@ def _attempt(export: Export, plans: Sequence[ChunkPlan]) -> list[ChunkResult]:
 def _run(export: Export, plans: Sequence[ChunkPlan]) -> Iterable[ChunkResult]:
     works = [replace(work, supersedes=export.supersedes(work.chunk)) for plan in plans for work in plan.works]
     if len(plans) == 1:
-        yield from export.runner.run([export.make_task([work]) for work in works])
+        yield from export.runner.run([replace(export.task, works=(work,)) for work in works])
     elif works:
-        yield from export.runner.run([export.make_task(works)])
+        yield from export.runner.run([replace(export.task, works=tuple(works))])
     for plan in plans:
         if plan.check is not None:
             plan.check()
         if plan.frames:
-            yield from export.runner.run_frames(export.make_task([]), plan.chunk, plan.window, plan.frames)
+            yield from export.runner.run_frames(export.task, plan.chunk, plan.window, plan.frames)
 
 
 def _joined(plan: ChunkPlan, parts: Sequence[ChunkResult], now: datetime) -> ChunkResult:
@@ -321,7 +304,7 @@ def _commit_replacing(export: Export, result: ChunkResult) -> Outcome:
             result = replace(result, receipt=None)  # it names the attempts that are replaced
 
 
-def _commit(export: Export, result: ChunkResult, status: str, base_revision: int | None = None) -> Outcome:
+def _commit(export: Export, result: ChunkResult, status: str, adopted: Receipt | None = None) -> Outcome:
     catalog = export.catalog
     receipt = result.receipt or write_young_receipt(
         catalog.store, export.provenance.receipt(result, export.supersedes(result.chunk)), catalog.now()
@@ -331,10 +314,10 @@ def _commit(export: Export, result: ChunkResult, status: str, base_revision: int
         files=result.files,
         receipts=(receipt,),
         opened_at=result.opened_at,
-        fence=export.provenance.fence,
+        fence=adopted.fence if adopted else export.provenance.fence,
         run=export.provenance.run,
         replaces=tuple(each.file.path for each in export.replaced[result.chunk]) if export.replace else None,
-        base_revision=base_revision,
+        base_revision=adopted.base_revision if adopted else None,
     )
     revision = catalog.commit(rules.complete_chunk(export.token, finished, catalog.now))
     if revision is None:

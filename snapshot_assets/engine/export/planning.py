@@ -1,4 +1,4 @@
-"""Plans chunks: the scans of each, and how many tasks run them.
+"""Opens the source of a run, and plans its chunks: the scans of each, and how many tasks run them.
 
 Sizes are estimates. Where an estimate fails, for example on a view, the chunk becomes one task.
 """
@@ -6,20 +6,30 @@ Sizes are estimates. Where an estimate fails, for example on a view, the chunk b
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
 
 from snapshot_assets.catalog.state.fold import State
-from snapshot_assets.databases.source import AllRows, Database, Rows, Scan, TimelessRows, WindowRows
+from snapshot_assets.databases.open import kind_of, open_database
+from snapshot_assets.databases.source import (
+    AllRows,
+    Database,
+    DatabaseAddress,
+    Rows,
+    Scan,
+    SchemaSource,
+    TimelessRows,
+    WindowRows,
+)
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, Frame
 from snapshot_assets.engine.export.tasks import ChunkWork, timeless_rows_error
-from snapshot_assets.engine.session import spark_errors
+from snapshot_assets.engine.session import Session, spark_errors
 from snapshot_assets.errors import (
     ConsistencyLostError,
     DatabaseDeniedError,
-    NoSnapshotError,
     SnapshotError,
     TransientError,
     UnknownRelationError,
@@ -38,17 +48,9 @@ SLICE_BYTES = 128 << 20
 """Approximate size of the slices of a table's scan, each a Spark task."""
 
 
-class Planner(Protocol):
-    """Plans chunks of one snapshot."""
-
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order."""
-        ...
-
-
 @dataclass(frozen=True)
-class _ChunkScans:
-    """The scans of a snapshot's chunks.
+class Planner:
+    """Plans chunks of one snapshot.
 
     Attributes:
         state: The head's state, for header and windows.
@@ -61,9 +63,12 @@ class _ChunkScans:
     @property
     def header(self) -> Header:
         """The snapshot's header."""
-        if self.state.header is None:
-            raise NoSnapshotError("There is no snapshot at this location.")
+        assert self.state.header is not None
         return self.state.header
+
+    def plan(self, chunk: int) -> ChunkPlan:
+        """Return how a chunk is read."""
+        raise NotImplementedError
 
     def scans(self, chunk: int) -> tuple[Scan, ...]:
         """Return a chunk's scans: every timed table's window; for chunk 0, untimed tables and rows without a time."""
@@ -83,7 +88,7 @@ class _ChunkScans:
 
 
 @dataclass(frozen=True)
-class ScanPlanner(_ChunkScans):
+class ScanPlanner(Planner):
     """Plans tasks that read a database, each over its own connection.
 
     Attributes:
@@ -94,8 +99,8 @@ class ScanPlanner(_ChunkScans):
     database: Database
     most_parts: int = 1
 
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order.
+    def plan(self, chunk: int) -> ChunkPlan:
+        """Return how a chunk is read.
 
         Raises:
             ConsistencyLostError: The state that the run reads is lost.
@@ -103,25 +108,23 @@ class ScanPlanner(_ChunkScans):
             DatabaseDeniedError: The source denies access.
             UnknownRelationError: A table is gone.
         """
-        for chunk in chunks:
-            scans, window = self.scans(chunk), self.window_text(chunk)
-            work = ChunkWork(chunk, window, scans, timeless_allowed=self.header.null_time == "chunk0")
-            try:
-                yield self._sized(work)
-            except _OF_THE_SOURCE:
-                raise
-            except SnapshotError as error:
-                _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, scrub(str(error)))
-                yield ChunkPlan(chunk, (work,), SMALL_CHUNK, window)
+        allowed = self.header.null_time == "chunk0"
+        work = ChunkWork(chunk, self.window_text(chunk), self.scans(chunk), timeless_allowed=allowed)
+        try:
+            return self._sized(work)
+        except _OF_THE_SOURCE:
+            raise
+        except SnapshotError as error:
+            _LOG.warning("Chunk %s is one task, because its size cannot be estimated: %s", chunk, scrub(str(error)))
+            return ChunkPlan(chunk, (work,), SMALL_CHUNK)
 
     def _sized(self, work: ChunkWork) -> ChunkPlan:
-        chunk, scans, window = work.chunk, work.scans, work.window
-        sizes = [self.database.estimate(scan).bytes for scan in scans]
+        sizes = [self.database.estimate(scan).bytes for scan in work.scans]
         if sum(sizes) < SMALL_CHUNK:
-            return ChunkPlan(chunk, (work,), sum(sizes), window)
-        parts = [part for scan, size in zip(scans, sizes, strict=True) for part in self._slices(scan, size)]
+            return ChunkPlan(work.chunk, (work,), sum(sizes))
+        parts = [part for scan, size in zip(work.scans, sizes, strict=True) for part in self._slices(scan, size)]
         works = tuple(replace(work, scans=(part,), whole=len(parts) == 1) for part in parts)
-        return ChunkPlan(chunk, works, sum(sizes), window)
+        return ChunkPlan(work.chunk, works, sum(sizes))
 
     def _slices(self, scan: Scan, size: int) -> list[Scan]:
         parts = min(self.most_parts, -(-size // SLICE_BYTES))
@@ -129,7 +132,7 @@ class ScanPlanner(_ChunkScans):
 
 
 @dataclass(frozen=True)
-class GivenFrames(_ChunkScans):
+class GivenFrames(Planner):
     """Plans chunks whose DataFrames a user's own asset returned.
 
     Attributes:
@@ -138,14 +141,13 @@ class GivenFrames(_ChunkScans):
 
     frames: Mapping[int, tuple[Frame, ...]]
 
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order."""
-        for chunk in chunks:
-            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=self.frames[chunk])
+    def plan(self, chunk: int) -> ChunkPlan:
+        """Return how a chunk is read."""
+        return ChunkPlan(chunk, window=self.window_text(chunk), frames=self.frames[chunk])
 
 
 @dataclass(frozen=True)
-class FramePlanner(_ChunkScans):
+class FramePlanner(Planner):
     """Plans DataFrames of a Spark catalog's tables.
 
     Attributes:
@@ -154,15 +156,14 @@ class FramePlanner(_ChunkScans):
 
     catalog: SparkCatalogDatabase
 
-    def plans(self, chunks: Iterable[int]) -> Iterator[ChunkPlan]:
-        """Yield the plan of each chunk, in order. Nothing is read yet.
+    def plan(self, chunk: int) -> ChunkPlan:
+        """Return how a chunk is read. Nothing is read yet.
 
         Raises:
             SnapshotError: The catalog cannot be reached, or a table is gone or changed.
         """
-        for chunk in chunks:
-            check = self._refuse_timeless if chunk == UNTIMED_CHUNK and self.header.null_time == "fail" else None
-            yield ChunkPlan(chunk, window=self.window_text(chunk), frames=self._frames(chunk), check=check)
+        check = self._refuse_timeless if chunk == UNTIMED_CHUNK and self.header.null_time == "fail" else None
+        return ChunkPlan(chunk, window=self.window_text(chunk), frames=self._frames(chunk), check=check)
 
     def _frames(self, chunk: int) -> tuple[Frame, ...]:
         return tuple((scan.table, self.catalog.dataframe(scan)) for scan in self.scans(chunk))
@@ -173,3 +174,45 @@ class FramePlanner(_ChunkScans):
                 refused = table.time_index is not None and not frame.isEmpty()
             if refused:
                 raise timeless_rows_error(table)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open source.
+
+    Attributes:
+        address: The database that tasks connect to; it names the held state, if the database supports one.
+        database: The connection for planning and counting.
+        make_planner: Makes the planner of a snapshot's chunks from its state and schema.
+        check: Raises `ConsistencyLostError` if the held state is lost.
+        held: Whether all tasks read one state of the source.
+    """
+
+    address: DatabaseAddress
+    database: SchemaSource
+    make_planner: Callable[[State, DatabaseSchema], Planner]
+    check: Callable[[], None]
+    held: bool
+
+
+@contextmanager
+def open_source(address: DatabaseAddress, session: Session, most_parts: int) -> Iterator[Source]:
+    """Open a source, and hold its current state until the context ends, if it supports that.
+
+    Args:
+        address: Alias and URI.
+        session: Returns the Spark session; called only for a Spark catalog.
+        most_parts: Most slices of one table's scan.
+
+    Raises:
+        DatabaseError: It cannot be opened; see `open_database`.
+    """
+    if kind_of(address.uri) == "spark":
+        with closing(SparkCatalogDatabase(address, session())) as catalog:
+            yield Source(address, catalog, partial(FramePlanner, catalog=catalog), lambda: None, held=False)
+        return
+    with closing(open_database(address)) as holder, holder.hold() as held:
+        held_address = replace(address, consistency=held.token)
+        with closing(open_database(held_address)) as database:
+            make_planner = partial(ScanPlanner, database=database, most_parts=most_parts)
+            yield Source(held_address, database, make_planner, held.check, held=True)

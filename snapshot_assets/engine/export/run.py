@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -19,21 +20,19 @@ from snapshot_assets.catalog.rules import SchemaContent, schema_id_of
 from snapshot_assets.catalog.schemas import describe_schema, read_schema
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.databases.spark.tables import exact_frame, schema_table
+from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.engine.export.chunks import Export, Outcome, Runner, export_chunks
-from snapshot_assets.engine.export.planning import GivenFrames, Planner
-from snapshot_assets.engine.export.source import Session, Source, open_source
+from snapshot_assets.engine.export.planning import GivenFrames, Planner, Source, open_source
 from snapshot_assets.engine.export.start_snapshot import (
-    RequestedRange,
     exported_schema,
     header_of,
-    requested_range,
     skipped_tables,
     start_snapshot,
 )
-from snapshot_assets.engine.export.tasks import ChunkWork, Provenance, Task
+from snapshot_assets.engine.export.tasks import Provenance, Task
 from snapshot_assets.engine.parquet.frames import FrameChunk, merged_schema
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import ConflictError
 from snapshot_assets.format.actions import Header, RowsOutside
 from snapshot_assets.format.layout import UNTIMED_CHUNK
@@ -52,7 +51,7 @@ class ExportRun:
         store: The location.
         runner: Runs the tasks; called only when there is something to read.
         run_id: Name of the run, in fences and receipts.
-        requested: The ends as the user wrote them; by default the plan's own.
+        written: The plan as the user wrote it, if its range was not resolved there.
         force: Whether `open` starts a new snapshot in place of the existing one.
         session: Returns the Spark session, for a source that is a Spark catalog.
         most_parts: Most slices of one table's scan.
@@ -63,7 +62,7 @@ class ExportRun:
     store: ObjectStore
     runner: Runner
     run_id: str
-    requested: RequestedRange | None = None
+    written: Plan | None = None
     force: bool = False
     session: Session = SparkSession.active
     most_parts: int = 2
@@ -84,8 +83,7 @@ class ExportRun:
 
     def header(self, schemas: Sequence[str]) -> Header:
         """Return the header of a snapshot that this run starts."""
-        requested = self.requested or requested_range(self.plan)
-        return header_of(self.plan, schemas, self.address.alias, requested, datetime.now(UTC))
+        return header_of(self.plan, schemas, self.address.alias, self.written or self.plan, datetime.now(UTC))
 
     @contextmanager
     def open(self, catalog: Catalog | None = None, *, extend: bool = True) -> Iterator[OpenExport]:
@@ -114,21 +112,10 @@ class ExportRun:
             else:
                 content, _ = describe_schema(schema)
             source.check()
-            yield OpenExport(
-                run=self,
-                catalog=catalog,
-                schema=schema,
-                content=content,
-                token=catalog.token(),
-                base_revision=base_revision,
-                address=source.address,
-                fence=fence,
-                make_planner=source.make_planner,
-                source=source,
-                skipped=skipped_tables(self.plan, extracted),
-            )
+            started = (self, catalog, schema, content, catalog.token(), base_revision)
+            yield OpenExport(*started, source.make_planner, fence, source, skipped_tables(self.plan, extracted))
 
-    def open_frames(self, chunks: Sequence[FrameChunk]) -> StartedExport:
+    def open_frames(self, chunks: Sequence[FrameChunk]) -> OpenExport:
         """Start the snapshot, or resume it, for a user's own DataFrames; the source is not opened.
 
         The tables' documents come from the DataFrames and join those of the snapshot.
@@ -146,17 +133,8 @@ class ExportRun:
             chunk.chunk: tuple((tables[name], exact_frame(frame, tables[name])) for name, frame in chunk.frames.items())
             for chunk in chunks
         }
-        return StartedExport(
-            run=self,
-            catalog=catalog,
-            schema=schema,
-            content=self._start(catalog, schema),
-            token=catalog.token(),
-            base_revision=base_revision,
-            address=self.address,
-            fence={},
-            make_planner=lambda state, schema: GivenFrames(state, schema, frames),
-        )
+        content, make_planner = self._start(catalog, schema), partial(GivenFrames, frames=frames)
+        return OpenExport(self, catalog, schema, content, catalog.token(), base_revision, make_planner)
 
     def _writable_catalog(self) -> Catalog:
         return Catalog.open_for_writing(self.store, single_writer=self.plan.single_writer)
@@ -171,9 +149,6 @@ class ExportRun:
         """Seal the existing snapshot as it is; see `OpenExport.seal`.
 
         The source is opened only to count the rows outside the range, which a sealed snapshot has recorded.
-
-        Raises:
-            IncompleteError: Chunks are missing or damaged.
         """
         state = self.read_catalog().state
         if state.newest_seal and state.sealed and not self.force and self.plan.seal_verify != "full":
@@ -188,7 +163,7 @@ class ExportRun:
 
 
 @dataclass(frozen=True)
-class StartedExport:
+class OpenExport:
     """A snapshot that a run started or resumed, and all that chunks are exported to it with.
 
     Attributes:
@@ -198,9 +173,10 @@ class StartedExport:
         content: The documents of that schema.
         token: The snapshot; nothing is committed to another one.
         base_revision: The newest revision before the source was opened.
-        address: The database that tasks connect to.
-        fence: The state of the database that tasks read.
         make_planner: Makes the planner of the chunks from the head's state and the schema.
+        fence: The state of the database that tasks read.
+        source: The open source; None for a user's own DataFrames.
+        skipped: Tables of the source that are not exported because they have no time index.
     """
 
     run: ExportRun
@@ -209,9 +185,10 @@ class StartedExport:
     content: SchemaContent
     token: Token
     base_revision: int
-    address: DatabaseAddress
-    fence: Mapping[str, str]
     make_planner: Callable[[State, DatabaseSchema], Planner]
+    fence: Mapping[str, str] = field(default_factory=dict)
+    source: Source | None = None
+    skipped: tuple[TableName, ...] = ()
 
     def export(self, chunks: Sequence[int], *, replace_completed: bool = False) -> Iterator[Outcome]:
         """Export chunks that are not completed, or all of them; yields each outcome once it is committed.
@@ -225,25 +202,17 @@ class StartedExport:
             SupersededError: Another snapshot was started since this run did.
         """
         rules.check_unchanged(self.catalog.refresh(), self.token)
-        planner = self.make_planner(self.catalog.state, self.schema)
-        yield from export_chunks(self._settings(replace_completed), planner.plans, chunks)
-
-    def _settings(self, replace_completed: bool) -> Export:
-        provenance = self._provenance()
-
-        def make_task(works: Sequence[ChunkWork]) -> Task:
-            return Task(self.address, self.catalog.store, provenance, tuple(works), self.run.plan.max_file_size)
-
-        return Export(
+        run, address = self.run, self.source.address if self.source else self.run.address
+        export = Export(
             catalog=self.catalog,
             token=self.token,
-            provenance=provenance,
-            runner=self.run.runner,
-            make_task=make_task,
-            parallelism=self.run.plan.parallelism,
+            task=Task(address, self.catalog.store, self._provenance(), (), run.plan.max_file_size),
+            runner=run.runner,
+            parallelism=run.plan.parallelism,
             replace=replace_completed,
-            retry=self.run.retry,
+            retry=run.retry,
         )
+        yield from export_chunks(export, self.make_planner(self.catalog.state, self.schema).plan, chunks)
 
     def _provenance(self) -> Provenance:
         state = self.catalog.state
@@ -262,23 +231,10 @@ class StartedExport:
             run=self.run.run_id,
             tombstones_through=self.base_revision,
             fence=self.fence,
-            metadata={"database": self.address.alias, "writer": self.catalog.writer_id},
+            metadata={"database": self.run.address.alias, "writer": self.catalog.writer_id},
             header=state.header,
             version=state.format_version,
         )
-
-
-@dataclass(frozen=True)
-class OpenExport(StartedExport):
-    """A started or resumed snapshot with its open source.
-
-    Attributes:
-        source: The open source.
-        skipped: Tables of the source that are not exported because they have no time index.
-    """
-
-    source: Source
-    skipped: tuple[TableName, ...]
 
     def seal(self) -> Sealed:
         """Count the rows outside the range, verify the snapshot, seal it, and write the hints.
@@ -295,13 +251,14 @@ class OpenExport(StartedExport):
         return seal(self.catalog, token=self.token, rows_outside=rows_outside, seal_verify=self.run.plan.seal_verify)
 
     def _rows_outside(self) -> list[RowsOutside]:
-        self.source.check()
-        header = self.catalog.state.header
+        source, header = self.source, self.catalog.state.header
+        assert source is not None
         assert header is not None
+        source.check()
         if header.start is None or header.end is None or header.schema_only:
             return []
         counts = (
-            (table.table_name, self.source.database.count_outside(table, header.start, header.end, header.time_zone))
+            (table.table_name, source.database.count_outside(table, header.start, header.end, header.time_zone))
             for table in self.schema.tables
             if table.time_index
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from snapshot_assets.catalog import rules
@@ -19,21 +18,6 @@ from snapshot_assets.format.windows import TimeRange, closed_count, window_at
 from snapshot_assets.plan.plan import Plan
 
 _MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True)
-class RequestedRange:
-    """The ends of the range as the user wrote them, RFC 3339; "" if omitted."""
-
-    start: str = ""
-    end: str = ""
-
-
-def requested_range(plan: Plan) -> RequestedRange:
-    """Return the ends that a plan names."""
-    return RequestedRange(
-        time_text(plan.start_time) if plan.start_time else "", time_text(plan.end_time) if plan.end_time else ""
-    )
 
 
 def exported_schema(plan: Plan, schema: DatabaseSchema) -> DatabaseSchema:
@@ -69,14 +53,14 @@ def skipped_text(tables: Sequence[TableName]) -> str:
     return f"not exported, without a time index (untimed_tables: skip): {named}"
 
 
-def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: RequestedRange, now: datetime) -> Header:
+def header_of(plan: Plan, schemas: Sequence[str], source: str, written: Plan, now: datetime) -> Header:
     """Return the header of a snapshot that a plan starts.
 
     Args:
         plan: The plan, its range resolved.
         schemas: The source's schemas.
         source: Alias of the source.
-        requested: The ends as the user wrote them.
+        written: The plan as the user wrote it, which may omit its ends.
         now: The current time, for the last closed window of a continuous plan.
     """
     end = plan.end_time if plan.kind == "once" else closed_end(plan, now)
@@ -97,8 +81,8 @@ def header_of(plan: Plan, schemas: Sequence[str], source: str, requested: Reques
         grace=plan.grace // _MICROSECOND,
         requested_schemas=tuple(sorted(plan.schemas)),
         requested_tables=tuple(sorted(map(table_text, plan.tables))),
-        requested_start=requested.start,
-        requested_end=requested.end,
+        requested_start=time_text(written.start_time) if written.start_time else "",
+        requested_end=time_text(written.end_time) if written.end_time else "",
     )
 
 

@@ -70,23 +70,14 @@ def load_frames(
         if any((chunk == UNTIMED_CHUNK) is (table.time_index is None) for chunk in chunks):
             files.setdefault(table.table_name, [])
     prepare_session(spark)
-    zone = state.header.time_zone if state.header else "UTC"
-    return {
-        name: _frame(spark, store, schema.table(name), found, zone)
-        for name, found in sorted(_with_deletions(store, state, files).items())
-    }
-
-
-def _with_deletions(
-    store: ObjectStore, state: State, files: Mapping[TableName, Sequence[DataFile]]
-) -> dict[TableName, list[tuple[DataFile, tuple[Predicate, ...]]]]:
-    """Return files with the predicates that delete their rows, without files that are deleted whole."""
     documents = read_schemas(store, state) if state.tombstones else {}
-    gone = {name: deletions(state, name, written_schemas(documents, name)) for name in files}
-    return {
-        name: [(file, gone[name].of(file.path)) for file in some if file.path not in gone[name].dropped]
-        for name, some in files.items()
-    }
+    frames = {}
+    for name, some in sorted(files.items()):
+        gone = deletions(state, name, written_schemas(documents, name))
+        left = [(file, gone.of(file.path)) for file in some if file.path not in gone.dropped]
+        zone = state.header.time_zone if state.header else "UTC"
+        frames[name] = _frame(spark, store, schema.table(name), left, zone)
+    return frames
 
 
 def _frame(

@@ -65,7 +65,7 @@ def read_batches(
     zone: str = "UTC",
     deleted: Sequence[Predicate] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows in the given schema: missing columns are NULL, dropped ones ignored, others cast safely.
+    """Yield a data file's rows in a schema: missing columns are NULL, dropped ones ignored, others cast safely.
 
     Args:
         store: The location.
@@ -151,16 +151,7 @@ class _RowGroup:
         self.closed = False
 
     def batches(self, wanted: Sequence[str], leaves: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
-
-        Args:
-            wanted: Names of the columns.
-            leaves: Numbers of their Parquet columns.
-
-        Raises:
-            DocumentError: The footer has another number of rows.
-            LimitExceededError: They unpack to far more than the writer makes.
-        """
+        """Yield the rows in the named columns, given the numbers of their Parquet columns."""
         texts, rows = self._check(leaves), 0
         with pq.ParquetFile(self, metadata=self._footer, read_dictionary=texts) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, [self._number], columns=wanted):
@@ -172,18 +163,10 @@ class _RowGroup:
             )
 
     def _check(self, leaves: Sequence[int]) -> list[str]:
-        """Read the wanted columns and check that they can be unpacked.
-
-        Args:
-            leaves: Numbers of the Parquet columns.
-
-        Returns:
-            Paths of columns with values of any length in a dictionary.
-        """
+        """Read columns, check that they can be unpacked, and return those with a dictionary of texts."""
         chunks = {leaf: self._metadata.column(leaf) for leaf in leaves}
-        self._limited(
-            max(self._metadata.total_byte_size, sum(each.total_uncompressed_size for each in chunks.values()))
-        )
+        unpacked = sum(each.total_uncompressed_size for each in chunks.values())
+        self._limited(max(self._metadata.total_byte_size, unpacked))
         self._limited(sum(each.total_compressed_size for each in chunks.values()), "is packed into")
         unpacked, texts = 0, []
         for leaf, chunk in chunks.items():
@@ -209,11 +192,7 @@ class _RowGroup:
         return self._chunks[start]
 
     def _unpacked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with values in place of dictionaries.
-
-        Raises:
-            LimitExceededError: They would be larger than the writer makes.
-        """
+        """Return a batch with values in place of dictionaries, unless they would be larger than the limit."""
         size = sum(map(_text_bytes, batch.columns))
         self._limited(size)
         columns = [array.cast(_without_dictionaries(array.type)) for array in batch.columns]

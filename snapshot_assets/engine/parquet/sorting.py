@@ -22,7 +22,7 @@ RUN_BYTES = 64 << 20
 PIECE_BYTES = 1 << 20
 """Most bytes of rows read from a run at a time."""
 FAN_IN = 64
-"""Most runs merged at a time; more runs are merged in several passes."""
+"""Most runs on disk; before another one is written, they are merged into one."""
 
 _LAST = np.iinfo(np.int64).max
 
@@ -52,15 +52,10 @@ def sorted_batches(
         place = Path(folder)
         paths = [_spill([first], place / "0"), _spill([second], place / "1")]
         del first, second
-        for run in runs:
-            paths.append(_spill([run], place / f"{len(paths)}"))
-        level = 0
-        while len(paths) > FAN_IN:
-            level += 1
-            paths = [
-                _joined(paths[start : start + FAN_IN], column, place / f"{level}-{start}")
-                for start in range(0, len(paths), FAN_IN)
-            ]
+        for number, run in enumerate(runs, start=2):
+            if len(paths) == FAN_IN:
+                paths = [_joined(paths, column, place / f"joined-{number}")]
+            paths.append(_spill([run], place / f"{number}"))
         yield from _merged(paths, column)
 
 

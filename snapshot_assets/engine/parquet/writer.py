@@ -92,12 +92,6 @@ def write_files(
     files: list[DataFile] = []
     encodings: Encodings | None = None
     for first in groups:
-        if not schema.names:
-            raise DatabaseError(
-                f"{target.schema}.{target.table} has rows and no columns, and a data file cannot store such rows. Omit"
-                " the table from the plan: name the others under `tables`.",
-                table=f"{target.schema}.{target.table}",
-            )
         encodings = encodings or choose_encodings(first.rows)
         path = target.path(len(files))
         files.append(_write_file(store, target, path, encodings, chain([first], groups), max_file_size))
@@ -120,6 +114,12 @@ def _checked(batches: Iterable[pa.RecordBatch], target: FileTarget, schema: pa.S
             raise DatabaseError(
                 f"A batch of {target.schema}.{target.table} has the columns {_text(batch.schema)}; expected"
                 f" {_text(schema)}. Extract the schema again: the table may have changed meanwhile.",
+                table=f"{target.schema}.{target.table}",
+            )
+        if batch.num_rows and not schema.names:
+            raise DatabaseError(
+                f"{target.schema}.{target.table} has rows and no columns, and a data file cannot store such rows. Omit"
+                " the table from the plan: name the others under `tables`.",
                 table=f"{target.schema}.{target.table}",
             )
         if batch.num_rows:

@@ -54,19 +54,13 @@ def plan_federated(root: ObjectStore, open_below: OpenBelow, options: ReadOption
     schema = batch_schema(chosen)
     if found.deduplicated:
         return _plan_deduplicated(federation, found, schema, options)
-    read = MemberRows(
-        tuple(
-            FileRows(
-                member.store, found.table, schema, time_range_of(options, member.state), options.verify, _zone(member)
-            )
-            for member in federation.members
-        )
-    )
+    rows: list[FileRows] = []
     work: list[Work] = []
     for number, member in enumerate(federation.members):
         time_range = time_range_of(options, member.state)
+        rows.append(FileRows(member.store, found.table, schema, time_range, options.verify, _zone(member)))
         work += [[(number, group)] for group in grouped(_parts(member, found.table, time_range))]
-    return PlannedRead(spark_schema(schema), read, work)
+    return PlannedRead(spark_schema(schema), _MemberRows(tuple(rows)), work)
 
 
 def _parts(member: Member, table: Table, time_range: TimeFilter | None, *, dropped: bool = False) -> list[FilePart]:
@@ -80,17 +74,12 @@ def _zone(member: Member) -> str:
 
 
 @dataclass(frozen=True)
-class MemberRows:
-    """Reads parts of members' files, in Spark's processes.
-
-    Attributes:
-        members: How the files of each member are read.
-    """
+class _MemberRows:
+    """Reads parts of members' files, in Spark's processes."""
 
     members: tuple[FileRows, ...]
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of some parts."""
         for number, parts in work:
             yield from self.members[number](parts)
 
@@ -117,7 +106,7 @@ def _plan_deduplicated(
         FileRows(member.store, table, pa.schema(wide), None, options.verify, _zone(member))
         for member in federation.members
     )
-    read = DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
+    read = _DistinctRows(rows, table, tuple(schema.names), table.primary_key.columns, tuple(ranges))
     groups = [group for group in found.groups if ranges[0] is None or _may_hold(group, ranges[0])]
     parts = [
         {part.file.path: part for part in _parts(member, table, None, dropped=True)} for member in federation.members
@@ -141,7 +130,7 @@ def _work(federation: Federation, group: Sequence[Span], parts: Sequence[Mapping
 
 
 @dataclass(frozen=True)
-class DistinctRows:
+class _DistinctRows:
     """Reads groups of files, and of rows with one key only those of the member of the highest rank.
 
     Duplicates within one member stay. A row that a member's tombstone deletes hides those of lower ranks too: these are
@@ -161,7 +150,6 @@ class DistinctRows:
     ranges: tuple[TimeFilter | None, ...]
 
     def __call__(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a group."""
         known: set[Key] = set()  # keys of members of higher ranks
         for place, (number, parts) in enumerate(work):
             own: set[Key] = set()

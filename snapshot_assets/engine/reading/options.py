@@ -75,35 +75,41 @@ def parse_options(given: Mapping[str, str], storage: Mapping[str, StoreOptions])
         raise PlanError("the location is missing: name it in load(), such as .load('s3://backups/shop')")
     federation = _switch("federation", given.get("federation", "false"))
     location = parse_location(given["path"], allow_root=federation)
-    table = _table(given.get("table"))
-    start, end = (_time(name, given.get(name)) for name in ("start", "end"))
-    TimeFilter(start, end)  # refuses an empty range
-    if isinstance(table, str) and (start or end):
-        raise PlanError(f"{table} has no rows in time: leave start and end out")
-    if isinstance(table, str) and "version" in given and not METADATA_TABLES[table].versioned:
-        raise PlanError(f"{table} shows the whole location: leave version out")
-    if "since" in given and table != "$diff":
-        raise PlanError(f"table {table} shows no changes: leave since out, or read the table $diff")
-    if table == "$diff" and "since" not in given:
-        raise PlanError("$diff shows what changed since a version: name it in the option since, such as rev:12")
-    if federation and isinstance(table, str):
-        raise PlanError(f"{table} is a table of one writer's location: load <root>/<writer id>/<database>")
-    if not federation and (alone := [name for name in _FEDERATED if name in given and name != "federation"]):
-        raise PlanError(f"option {alone[0]} is for a read with option federation")
-    return ReadOptions(
+    options = ReadOptions(
         location=location,
         store=_store(given, storage.get(location.scheme)),
-        table=table,
+        table=_table(given.get("table")),
         columns=_columns(given["columns"]) if "columns" in given else (),
         version=given.get("version"),
         since=given.get("since"),
-        start=start,
-        end=end,
+        start=_time("start", given.get("start")),
+        end=_time("end", given.get("end")),
         verify=_switch("verify", given.get("verify", "true")),
         federation=federation,
         database=given.get("database"),
         dedupe=given.get("dedupe"),
     )
+    _check_together(options)
+    return options
+
+
+def _check_together(options: ReadOptions) -> None:
+    """Refuse options that have no effect beside each other."""
+    table = options.table
+    TimeFilter(options.start, options.end)  # refuses an empty range
+    if isinstance(table, str) and (options.start or options.end):
+        raise PlanError(f"{table} has no rows in time: leave start and end out")
+    if isinstance(table, str) and options.version is not None and not METADATA_TABLES[table].versioned:
+        raise PlanError(f"{table} shows the whole location: leave version out")
+    if options.since is not None and table != "$diff":
+        raise PlanError(f"table {table} shows no changes: leave since out, or read the table $diff")
+    if table == "$diff" and options.since is None:
+        raise PlanError("$diff shows what changed since a version: name it in the option since, such as rev:12")
+    if options.federation and isinstance(table, str):
+        raise PlanError(f"{table} is a table of one writer's location: load <root>/<writer id>/<database>")
+    for name in ("database", "dedupe"):
+        if not options.federation and getattr(options, name) is not None:
+            raise PlanError(f"option {name} is for a read with option federation")
 
 
 def _table(text: str | None) -> TableName | str:

@@ -1,7 +1,6 @@
 """Selects the files and row groups that may contain rows of a table in a time range.
 
-The log selects files, and row groups whose statistics it still has. Otherwise the task that reads a file selects row
-groups from its footer.
+The log selects files; the task that reads a file selects row groups from its footer.
 """
 
 from __future__ import annotations
@@ -31,14 +30,12 @@ class FilePart:
 
     Attributes:
         file: The file, without its statistics.
-        row_groups: Numbers of the row groups to read; None for all, or to select them from the footer.
-        cut: Whether the time range filters rows.
+        cut: Whether the time range selects row groups from the file's footer, and filters rows.
         deleted: Predicates of tombstones; rows for which one is true are left out.
         dropped: Whether tombstones delete all rows.
     """
 
     file: DataFile
-    row_groups: tuple[int, ...] | None = None
     cut: bool = False
     deleted: tuple[Predicate, ...] = ()
     dropped: bool = False
@@ -81,8 +78,8 @@ def _in_range(
     state: State, table: Table, written: Mapping[int, pa.Schema], time_range: TimeFilter | None
 ) -> Iterator[FilePart]:
     """Yield the parts that may hold rows of a time range."""
-    bounds = (time_range.start, time_range.end) if time_range else (None, None)
-    found = match_files(state, table.table_name, start=bounds[0], end=bounds[1])
+    start, end = (time_range.start, time_range.end) if time_range else (None, None)
+    found = match_files(state, table.table_name, start=start, end=end)
     matches = list(found)
     edges = [match for match in matches if not match.certain]
     if not edges or time_range is None or table.time_index is None:
@@ -93,9 +90,11 @@ def _in_range(
     for match in matches:
         if match.certain:
             yield FilePart(_bare(match.file))
-        else:
-            kind = _type_in(written[match.file.schema_id], table)
-            yield from _edge(match.file, statistics[_path(match)], TimeBounds.of(kind, table, time_range))
+            continue
+        bounds = _TimeBounds.of(_type_in(written[match.file.schema_id], table), table, time_range)
+        known = statistics[_path(match)]
+        if bounds is None or known is None or all(bounds.overlap([[known]])):
+            yield FilePart(_bare(match.file), cut=True)
 
 
 def _path(match: Match) -> str:
@@ -135,35 +134,16 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _edge(file: DataFile, statistics: ColumnStatistics | None, bounds: TimeBounds | None) -> Iterator[FilePart]:
-    """Yield the part of a file at the range's edge, unless its statistics exclude it."""
-    if bounds is None:
-        yield FilePart(_bare(file), cut=True)
-        return
-    if statistics is not None and not all(bounds.overlap([[statistics]])):
-        return
-    kept = bounds.overlap([group.columns for group in file.row_groups])
-    if all(kept):
-        yield FilePart(_bare(file), cut=True)
-    elif any(kept):
-        yield FilePart(_bare(file), tuple(number for number, keep in enumerate(kept) if keep), cut=True)
-
-
 @dataclass(frozen=True)
-class TimeBounds:
-    """Compares bounds of a time column with a range, in the same way as its values.
-
-    Attributes:
-        table: The table.
-        kind: Type of the column in the file.
-    """
+class _TimeBounds:
+    """Compares bounds of a time column, which has type `kind` in the file, with a range, as its values are compared."""
 
     table: Table
     kind: pa.DataType
     time_range: TimeFilter
 
     @classmethod
-    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> TimeBounds | None:
+    def of(cls, kind: pa.DataType | None, table: Table, time_range: TimeFilter) -> _TimeBounds | None:
         """Return the bounds of a file's time column; None if it has no comparable type."""
         if kind is None or not _is_time(kind):
             return None
@@ -174,20 +154,14 @@ class TimeBounds:
     def overlap(self, statistics: Sequence[Sequence[ColumnStatistics]]) -> list[bool]:
         """Return for each set of bounds whether it overlaps the range; unknown bounds do."""
         times = [next((one for one in columns if one.column == self.table.time_index), None) for columns in statistics]
-        known = {n: (one.minimum, one.maximum) for n, one in enumerate(times) if one is not None}
-        known = {n: pair for n, pair in known.items() if all(type(bound) is int for bound in pair)}
-        zone = self.time_range.zone
-        early = self._kept(TimeFilter(None, self.time_range.end, zone), {n: pair[0] for n, pair in known.items()})
-        late = self._kept(TimeFilter(self.time_range.start, None, zone), {n: pair[1] for n, pair in known.items()})
-        return [n not in known or (n in early and n in late) for n in range(len(times))]
+        known = [one if one and type(one.minimum) is type(one.maximum) is int else None for one in times]
+        first = self._times([one and one.minimum for one in known])
+        last = self._times([one and one.maximum for one in known])
+        kept: list[bool] = self.time_range.overlapping(first, last, self.table).fill_null(True).to_pylist()
+        return kept
 
-    def _kept(self, time_range: TimeFilter, values: Mapping[int, object]) -> set[int]:
-        """Return the numbers of the values in a range."""
-        storage = pa.int32() if pa.types.is_date32(self.kind) else pa.int64()
-        times = pa.array(values.values(), storage).view(self.kind)
-        names = [self.table.time_index, "number of the value"]
-        batch = pa.RecordBatch.from_arrays([times, pa.array(values, pa.int64())], names)
-        return set(time_range.filter(batch, self.table).column(1).to_pylist())
+    def _times(self, values: list[object]) -> pa.Array:
+        return pa.array(values, pa.int32() if pa.types.is_date32(self.kind) else pa.int64()).view(self.kind)
 
 
 def _type_in(schema: pa.Schema, table: Table) -> pa.DataType | None:
@@ -205,7 +179,7 @@ class GroupsInRange:
     def __call__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> Sequence[int]:
         """Return the numbers of the row groups."""
         groups = row_groups(metadata, schema)
-        bounds = TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
+        bounds = _TimeBounds.of(_type_in(schema, self.table), self.table, self.time_range)
         if bounds is None:
             return range(len(groups))
         return [number for number, kept in enumerate(bounds.overlap([each.columns for each in groups])) if kept]

@@ -17,7 +17,7 @@ from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.databases.selection import check_relation, suggestion
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
-from snapshot_assets.engine.parquet.reader import BATCH_ROWS, ChooseGroups, read_batches
+from snapshot_assets.engine.parquet.reader import BATCH_ROWS, read_batches
 from snapshot_assets.engine.reading.options import ReadOptions
 from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
 from snapshot_assets.engine.time_range import TimeFilter
@@ -150,18 +150,16 @@ class FileRows:
                 part.file,
                 schema,
                 verify=self.verify,
-                row_groups=self._row_groups(part),
+                row_groups=self.groups_of(part),
                 zone=self.zone,
                 deleted=part.deleted,
             )
             for batch in batches:
                 yield self._in_range(batch) if part.cut else batch
 
-    def _row_groups(self, part: FilePart) -> Sequence[int] | ChooseGroups | None:
-        if not part.cut or part.row_groups is not None:
-            return part.row_groups
-        assert self.time_range is not None
-        return GroupsInRange(self.table, self.time_range)
+    def groups_of(self, part: FilePart) -> GroupsInRange | None:
+        """Return what selects the row groups of a part; None for all."""
+        return GroupsInRange(self.table, self.time_range) if part.cut and self.time_range else None
 
     def _with_time(self) -> pa.Schema:
         time = self.table.time_index

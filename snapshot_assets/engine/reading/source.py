@@ -29,7 +29,16 @@ _VARIABLES = ("AWS_", "GOOGLE_", "AZURE_STORAGE_", "OSS_", "ALIBABA_CLOUD_")
 
 
 def register(spark: SparkSession, storage: Mapping[str, StoreOptions | None] | None = None) -> None:
-    """Let a session read snapshots; see `snapshot_assets.register`."""
+    """Let a Spark session read snapshots with `spark.read.format("snapshot")`, and in SQL with `USING snapshot`.
+
+    From then on the session redacts options that hold secrets wherever it shows options. Credentials in this process's
+    environment (`AWS_…` and so on) are read at this call.
+
+    Args:
+        spark: The session.
+        storage: `StoreOptions` by URI scheme, such as `dict(load_configuration().storage)`. Options of a read override
+            them. Pass secrets here rather than in SQL, which Spark shows as it is.
+    """
     send_package(spark)
     hidden = spark.conf.get(_REDACTION) or ""
     if _REDACTED not in hidden:
@@ -64,23 +73,12 @@ class SnapshotSource(DataSource):
         return "snapshot"
 
     def schema(self) -> StructType:
-        """Return Spark's schema of the read.
-
-        Raises:
-            SnapshotError: The options are wrong, or the location cannot be read; see `plan_read`.
-        """
+        """Return Spark's schema of the read; see `parse_options` and `plan_read` for errors."""
         self._planned = self._plan()
         return self._planned.schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the planned read.
-
-        Args:
-            schema: The schema that Spark expects.
-
-        Raises:
-            PlanError: The caller gave another schema than the snapshot's.
-        """
+        """Return the reader of the planned read; raises `PlanError` if the caller gave another schema than its own."""
         planned = self._planned or self._plan()
         if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in planned.schema]:
             raise PlanError(
@@ -123,11 +121,6 @@ class SnapshotReader(DataSourceReader):
         return [InputPartition(work) for work in self._work]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition.
-
-        Raises:
-            ChecksumMismatchError: A file has another SHA-256; names it.
-            DocumentError: A column cannot be cast; see `reader.read_batches`.
-        """
+        """Yield the rows of a partition; see `reader.read_batches`."""
         # Without partitions, Spark makes one without a value.
         yield from () if partition.value is None else self._read(partition.value)

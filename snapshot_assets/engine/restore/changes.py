@@ -1,9 +1,9 @@
 """Whether a chunk's rows changed since they were loaded into a target.
 
 A compaction writes the same rows into other files. Such rows need not be loaded again. They are known to be the same
-if the chunk was exported before the earlier of the two revisions: then only compactions lie between these. Compactions
-and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they are the same.
-Every other chunk counts as changed.
+if the chunk was exported before the revision that they were loaded from: then only compactions came after it.
+Compactions and tombstones only remove rows, so the later rows are among the earlier ones; if there are as many, they
+are the same. Every other chunk counts as changed, also one that was loaded from a newer revision than the restored one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from functools import cached_property
 
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.databases.target import LoadedFile, RestoreRecord
-from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan
-from snapshot_assets.engine.restore.ledger import FileKey, Ledger, Renewal
-from snapshot_assets.engine.restore.tombstones import TombstoneDeletions
+from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, TombstoneDeletions
+from snapshot_assets.engine.restore.ledger import FileKey, Renewal, TargetLedger
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.relations import TableName
 
@@ -60,7 +59,7 @@ class ChunkChanges:
 
     head: State
     state: State
-    ledger: Ledger
+    ledger: TargetLedger
     deleted: TombstoneDeletions
     record: RestoreRecord
 
@@ -90,14 +89,7 @@ class ChunkChanges:
     def _not_the_same(
         self, chunk: int, moved: Iterable[TableName], old: list[LoadedFile], new: list[FilePlan]
     ) -> str | None:
-        """Return why rows may not be the same, as the end of a sentence; None if they are the same.
-
-        Args:
-            chunk: The chunk.
-            moved: Tables whose rows were loaded from files that the revision lacks.
-            old: The ledger rows of these tables.
-            new: The files that the tables have now.
-        """
+        """Return why the rows of some tables may not be the same, as the end of a sentence; None if they are."""
         finished = {record.id: record.revision for record in self.ledger.earlier if record.finished}
         revisions = {finished.get(entry.import_id) for entry in old}
         compacted = self._compacted(chunk, {revision for revision in revisions if revision is not None})
@@ -115,41 +107,19 @@ class ChunkChanges:
         return f" (compactions left out rows: {' and '.join(different)})" if different else None
 
     def _compacted(self, chunk: int, revisions: set[int]) -> bool | None:
-        """Return whether compactions are all that changed a chunk between its loading and the restored revision.
-
-        Args:
-            chunk: The chunk.
-            revisions: The revisions that its rows were loaded from.
-
-        Returns:
-            None where the newer of the revisions has no compaction of the chunk.
-        """
-        first, last = min(revisions | {self.state.revision}), max(revisions | {self.state.revision})
-        newer = self._readable(last)
-        known = newer.chunks.get(chunk) if newer is not None else None
+        """Return whether only compactions changed a chunk since its rows were loaded; None if none is recorded."""
+        known = self.state.chunks.get(chunk)
         if known is None or not known.chunk.exported:
             return None
-        if any(first < revision <= last for revision in self._other_rows):
+        if not revisions or max(revisions) > self.state.revision:
             return False
-        # Rows of a chunk that were loaded from revisions on both sides of this one have lost different rows.
-        one_way = bool(revisions) and self.state.revision in (first, last)
-        return one_way and known.exported <= first and self.head.rolled_back <= first
+        first = min(revisions)
+        if any(first < revision <= self.state.revision for revision in self._other_rows):
+            return False
+        return known.exported <= first and self.head.rolled_back <= first
 
     @cached_property
     def _other_rows(self) -> list[int]:
         """The revisions after which any chunk may have rows or columns that it did not have before."""
         events = self.head.events
         return [each.revision for each in events if any(isinstance(action, _OTHER_ROWS) for action in each.actions)]
-
-    def _readable(self, revision: int) -> State | None:
-        """Return the state at a revision, without its files; None where it expired."""
-        if revision not in self._states:
-            sealed = any(seal.revision == revision for seal in self.head.seals)
-            readable = sealed and revision not in self.head.expired
-            self._states[revision] = self.head.without_files_at(revision) if readable else None
-        return self._states[revision]
-
-    @cached_property
-    def _states(self) -> dict[int, State | None]:
-        """States at revisions, each computed once for all chunks."""
-        return {self.state.revision: self.state}

@@ -29,6 +29,11 @@ class ChunkLoad:
     replace: bool = False
     renewal: Renewal | None = None
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files to load."""
+        return sum(plan.file.bytes for plan in self.plans)
+
 
 def check_replaceable(chunk: ChunkFiles, change: ChunkChange, *, allowed: bool, into_nonempty: bool) -> None:
     """Refuse to replace a chunk.

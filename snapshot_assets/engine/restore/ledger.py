@@ -15,7 +15,7 @@ FileKey = tuple[TableName, str]
 
 @dataclass(frozen=True)
 class Renewal:
-    """Ledger rows whose table rows now lie in other files.
+    """TargetLedger rows whose table rows now lie in other files.
 
     Attributes:
         old: Rows of the ledger.
@@ -27,7 +27,7 @@ class Renewal:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class TargetLedger:
     """A target's ledger of some tables.
 
     Attributes:
@@ -41,7 +41,7 @@ class Ledger:
     loaded: tuple[LoadedFile, ...] = ()
 
     @classmethod
-    def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> Ledger:
+    def read(cls, target: RestoreTarget, location_id: str, tables: Sequence[TableName]) -> TargetLedger:
         """Read it from a target."""
         loaded = [each for each in target.loaded(location_id) if each.table in set(tables)]
         return cls(tuple(tables), tuple(target.imports()), tuple(loaded))
@@ -74,7 +74,7 @@ class Ledger:
         """The revision of each restore, by its id."""
         return {record.id: record.revision for record in self.records}
 
-    def renewed(self, renewals: Collection[Renewal]) -> Ledger:
+    def renewed(self, renewals: Collection[Renewal]) -> TargetLedger:
         """Return the ledger after renewals."""
         old = {entry for each in renewals for entry in each.old}
         new = [entry for each in renewals for entry in each.new]

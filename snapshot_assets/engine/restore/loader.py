@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.export.side_by_side import side_by_side
+from snapshot_assets.engine.jobs import MapRunner, first_failures, shared_jobs, side_by_side
 from snapshot_assets.engine.restore.changes import entry_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, as_carried, changed_carriers
 from snapshot_assets.engine.restore.files import FilePlan
@@ -26,12 +24,7 @@ from snapshot_assets.engine.restore.tasks import (
 from snapshot_assets.engine.retry import RetryPolicy, attempt_chunks
 from snapshot_assets.errors import RestoreFailedError, SnapshotError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets.format.scrub import scrub
 from snapshot_assets.storage.base import ObjectStore
-
-JOB_BYTES = 64 << 20
-JOB_CHUNKS = 32
-"""Most bytes of files, and most chunks, that share a job: a Python task takes about 100 ms to start."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,6 @@ class ChunkOutcome:
     status: str
     rows: int = 0
     bytes: int = 0
-    seconds: float = 0.0
     error: SnapshotError | None = None
 
 
@@ -65,7 +57,7 @@ class Loader:
 
     store: ObjectStore
     address: DatabaseAddress
-    runner: Any
+    runner: MapRunner
     record: RestoreRecord
     tables: Mapping[TableName, Table]
     documents: Mapping[int, DatabaseSchema]
@@ -86,15 +78,12 @@ class Loader:
                 todo.append(load)
             else:
                 yield ChunkOutcome(load.chunk.chunk, "skipped")
-        for outcome in side_by_side(self._run_job, _jobs(todo), self.parallelism, "restore"):
-            if outcome.error is not None:
-                failed[outcome.chunk] = scrub(str(outcome.error))
-            yield outcome
+        jobs = shared_jobs(todo, lambda load: load.bytes)
+        yield from side_by_side(self._run_job, jobs, self.parallelism, "restore", failed)
         if failed:
-            some = "; ".join(f"chunk {chunk}: {error.rstrip('.')}" for chunk, error in sorted(failed.items())[:5])
             raise RestoreFailedError(
-                f"{len(failed)} of {len(loads)} chunks could not be loaded: {some}. The others are loaded; run again to"
-                " continue.",
+                f"{len(failed)} of {len(loads)} chunks could not be loaded: {first_failures(failed)}. The others are"
+                " loaded; run again to continue.",
                 chunks=failed,
             )
 
@@ -103,29 +92,18 @@ class Loader:
 
     def _attempt(self, loads: Sequence[ChunkLoad]) -> list[ChunkOutcome]:
         """Hash all files, then load the chunks without a damaged file; returns one outcome per chunk."""
-        started = time.monotonic()
         try:
             works = {load.chunk.chunk: [self._work(plan) for plan in load.plans] for load in loads}
-            errors = self._hash([work for each in works.values() for work in each])
-            whole = [load for load in loads if load.chunk.chunk not in errors]
-            results = self._load(whole, works)
+            tasks = self._tasks([work for each in works.values() for work in each])
+            errors: list[FileResult] = list(self.runner.map(hash_files, tasks))
+            damaged = {result.chunk for result in errors}
+            results = self._load([load for load in loads if load.chunk.chunk not in damaged], works)
         except SnapshotError as error:
             return [ChunkOutcome(load.chunk.chunk, "failed", error=error) for load in loads]
-        seconds = time.monotonic() - started
-        return [self._outcome(load, results, errors.get(load.chunk.chunk), seconds) for load in loads]
-
-    def _hash(self, works: Sequence[FileWork]) -> dict[int, SnapshotError]:
-        """Return the first error of each chunk that has a damaged or missing file."""
-        tasks = [FilesTask(self.address, self.store, tuple(share)) for share in _shares(works, self.slots)]
-        errors: dict[int, SnapshotError] = {}
-        for result in self.runner.map(hash_files, tasks):
-            if result.error is not None:
-                errors.setdefault(result.chunk, result.error)
-        return errors
+        return [self._outcome(load, [*errors, *results]) for load in loads]
 
     def _load(self, loads: Sequence[ChunkLoad], works: Mapping[int, list[FileWork]]) -> list[FileResult]:
         plain = [work for load in loads if not load.replace for work in works[load.chunk.chunk]]
-        tasks = [FilesTask(self.address, self.store, tuple(share)) for share in _shares(plain, self.slots)]
         replacing = [
             ReplaceTask(
                 self.address,
@@ -138,7 +116,7 @@ class Loader:
             for load in loads
             if load.replace
         ]
-        results = list(self.runner.map(load_files, tasks))
+        results = list(self.runner.map(load_files, self._tasks(plain)))
         for task in replacing:
             results += self.runner.map(replace_chunk, [task])
         return results
@@ -149,40 +127,21 @@ class Loader:
         table = as_carried(self.tables[name], changed)
         return FileWork(plan, table, entry_of(plan, self.record))
 
-    def _outcome(
-        self, load: ChunkLoad, results: Sequence[FileResult], damage: SnapshotError | None, seconds: float
-    ) -> ChunkOutcome:
+    def _tasks(self, works: Sequence[FileWork]) -> list[FilesTask]:
+        """Divide work into a task for each slot, of about equal bytes, keeping the order within each."""
+        shares: list[list[FileWork]] = [[] for _ in range(min(self.slots, len(works)))]
+        sizes = [0] * len(shares)
+        for work in works:
+            smallest = sizes.index(min(sizes))
+            shares[smallest].append(work)
+            sizes[smallest] += work.plan.file.bytes
+        return [FilesTask(self.address, self.store, tuple(share)) for share in shares]
+
+    def _outcome(self, load: ChunkLoad, results: Sequence[FileResult]) -> ChunkOutcome:
         chunk = load.chunk.chunk
         mine = [result for result in results if result.chunk == chunk]
-        error = damage or next((result.error for result in mine if result.error is not None), None)
+        error = next((result.error for result in mine if result.error is not None), None)
         if error is not None:
-            return ChunkOutcome(chunk, "failed", seconds=seconds, error=error)
+            return ChunkOutcome(chunk, "failed", error=error)
         rows = sum(result.rows or 0 for result in mine)
-        size = sum(plan.file.bytes for plan in load.plans)
-        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, size, seconds)
-
-
-def _jobs(loads: Sequence[ChunkLoad]) -> list[list[ChunkLoad]]:
-    """Group small chunks into jobs, in order; a large chunk gets its own job."""
-    jobs: list[list[ChunkLoad]] = []
-    size = 0
-    for load in loads:
-        own = sum(plan.file.bytes for plan in load.plans)
-        if jobs and len(jobs[-1]) < JOB_CHUNKS and size + own <= JOB_BYTES:
-            jobs[-1].append(load)
-            size += own
-        else:
-            jobs.append([load])
-            size = own
-    return jobs
-
-
-def _shares(works: Sequence[FileWork], slots: int) -> list[list[FileWork]]:
-    """Divide work into at most `slots` shares of about equal bytes, keeping the order within each."""
-    shares: list[list[FileWork]] = [[] for _ in range(min(slots, len(works)))]
-    sizes = [0] * len(shares)
-    for work in works:
-        smallest = sizes.index(min(sizes))
-        shares[smallest].append(work)
-        sizes[smallest] += work.plan.file.bytes
-    return shares
+        return ChunkOutcome(chunk, "replaced" if load.replace else "loaded", rows, load.bytes)

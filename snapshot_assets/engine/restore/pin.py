@@ -17,11 +17,6 @@ from snapshot_assets.storage.base import ObjectStore
 _LOG = logging.getLogger(__name__)
 
 
-def tag_of(restore_id: str) -> str:
-    """Return the name of the tag that pins a restore's revision."""
-    return f"import-{restore_id[:12]}"
-
-
 def pin(store: ObjectStore, record: RestoreRecord, head: State) -> None:
     """Create the tag of an unfinished restore, unless it exists; warn if the location is read-only.
 

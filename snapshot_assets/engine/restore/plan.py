@@ -7,7 +7,7 @@ Only the ledger's part changes while a run loads files; `RestorePlan.with_ledger
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,12 +16,17 @@ from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.databases.open import kind_of
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import Definition, RestoreRecord, Statement
-from snapshot_assets.engine.export.source import Session
-from snapshot_assets.engine.restore import pin as restore_pins
 from snapshot_assets.engine.restore.changes import ChunkChanges, key_of
 from snapshot_assets.engine.restore.decide import ChunkLoad, check_files, check_replaceable
-from snapshot_assets.engine.restore.files import ChunkFiles, FilePlan, chunk_files, parents_first
-from snapshot_assets.engine.restore.ledger import Ledger, Renewal
+from snapshot_assets.engine.restore.files import (
+    ChunkFiles,
+    FilePlan,
+    TombstoneDeletions,
+    chunk_files,
+    parents_first,
+    tombstones_at,
+)
+from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.source import RestoreSource, open_source
 from snapshot_assets.engine.restore.spark_loader import open_restore_target
@@ -33,8 +38,8 @@ from snapshot_assets.engine.restore.target import (
     definition_for,
     read_target,
 )
-from snapshot_assets.engine.restore.tombstones import TombstoneDeletions, tombstones_at
 from snapshot_assets.engine.restore.windows import PinnedWindows, check_windows, numbered
+from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.layout import UNTIMED_CHUNK
 from snapshot_assets.format.relations import TableName
@@ -62,7 +67,7 @@ class RestorePlan:
     settings: RestoreSettings
     source: RestoreSource
     definition: Definition
-    ledger: Ledger
+    ledger: TargetLedger
     record: RestoreRecord
     resumed: bool
     deleted: TombstoneDeletions
@@ -91,16 +96,6 @@ class RestorePlan:
     def lost(self) -> tuple[str, ...]:
         """What is not carried over, a sentence each."""
         return (*self.source.lost, *self.definition.lost)
-
-    @property
-    def superseded(self) -> tuple[RestoreRecord, ...]:
-        """Earlier restores into any of the tables."""
-        return tuple(record for record in self.ledger.earlier if record.id != self.record.id)
-
-    @property
-    def others(self) -> tuple[RestoreRecord, ...]:
-        """Restores in the ledger that also filled other tables."""
-        return tuple(record for record in self.ledger.records if not set(record.tables) <= set(self.ledger.tables))
 
     @property
     def has_foreign_keys(self) -> bool:
@@ -177,10 +172,6 @@ class RestorePlan:
                 revision=self.state.revision,
             )
 
-    def renewed(self, renewals: Collection[Renewal]) -> RestorePlan:
-        """Return the plan after the ledger was renewed."""
-        return replace(self, ledger=self.ledger.renewed(renewals))
-
     def for_target(self, contents: TargetContents) -> RestorePlan:
         """Return the plan of all chunks for what the target has now; storage is not read.
 
@@ -189,7 +180,7 @@ class RestorePlan:
         """
         return _checked_plan(self.source, self.definition, contents, self.settings, self.any_carrier)
 
-    def with_ledger(self, ledger: Ledger) -> RestorePlan:
+    def with_ledger(self, ledger: TargetLedger) -> RestorePlan:
         """Return the plan for a newer state of the ledger; storage is not read.
 
         Raises:
@@ -266,13 +257,13 @@ def _checked_plan(
     return RestorePlan(settings, source, definition, ledger, record, resumed is not None, deleted, chunks, any_carrier)
 
 
-def _resumed(ledger: Ledger, source: RestoreSource) -> RestoreRecord | None:
+def _resumed(ledger: TargetLedger, source: RestoreSource) -> RestoreRecord | None:
     """Return the newest restore into the tables if it restores the same revision; `check_ledger` compared the rest."""
     newest = ledger.newest
     return newest if newest is not None and newest.revision == source.state.revision else None
 
 
-def _deleted(source: RestoreSource, ledger: Ledger) -> TombstoneDeletions:
+def _deleted(source: RestoreSource, ledger: TargetLedger) -> TombstoneDeletions:
     own = source.head.location_id
     before = tombstones_at(source.head, [each.revision for each in ledger.records if each.location_id == own])
     return TombstoneDeletions(source.state, source.documents, before)
@@ -288,7 +279,7 @@ def _new_record(
     of_others = [name for name in tables if name not in own and name in existing and existing[name].has_rows]
     return RestoreRecord(
         id=restore_id,
-        tag=restore_pins.tag_of(restore_id),
+        tag=f"import-{restore_id[:12]}",
         location_id=source.state.location_id,
         location=source.location,
         revision=source.state.revision,

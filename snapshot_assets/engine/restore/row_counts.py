@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from snapshot_assets.databases.source import AllRows, Rows
 from snapshot_assets.databases.target import RestoreTarget
@@ -28,24 +28,18 @@ _AGAIN = (
 
 def how_to_load_again(plan: RestorePlan) -> str:
     """Return how to load missing rows again, and which other restores that affects."""
-    if not plan.others:
+    others = [each for each in plan.ledger.records if not set(each.tables) <= set(plan.ledger.tables)]
+    if not others:
         return _AGAIN
-    places = ", ".join(sorted({each.location for each in plan.others}))
+    places = ", ".join(sorted({each.location for each in others}))
     return (
-        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(plan.others)} other imports too (of"
+        f"{_AGAIN} --forget-ledger drops the whole ledger, which holds {len(others)} other imports too (of"
         f" {places}): before they run again, their tables have to be dropped as well."
     )
 
 
-@dataclass(frozen=True)
-class RowCountDifference:
-    """A table that does not hold the rows that were loaded.
-
-    Attributes:
-        loaded: Rows that the ledger lists.
-        found: Rows in the table.
-        chunks: Windows that differ; empty where they were not counted.
-    """
+class _Difference(NamedTuple):
+    """A table that does not hold the rows that were loaded, and its chunks that differ, if they were counted."""
 
     table: TableName
     loaded: int
@@ -53,7 +47,6 @@ class RowCountDifference:
     chunks: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return it for a message."""
         where = f" (other rows than loaded in {numbered(self.chunks)})" if self.chunks else ""
         return f"{self.table}: {self.loaded} were loaded, {self.found} are there{where}"
 
@@ -81,7 +74,7 @@ def check_rows(target: RestoreTarget, plan: RestorePlan, *, added: bool) -> None
         )
 
 
-def _whole(target: RestoreTarget, plan: RestorePlan) -> Iterator[RowCountDifference]:
+def _whole(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
     loaded: Counter[TableName] = Counter()
     for entry in plan.ledger.loaded:
         loaded[entry.table] += entry.rows
@@ -92,7 +85,7 @@ def _whole(target: RestoreTarget, plan: RestorePlan) -> Iterator[RowCountDiffere
         found = target.count(table, AllRows())
         if found != loaded[name]:
             chunks = tuple(_windows(target, plan, table)) if found else ()
-            yield RowCountDifference(name, loaded[name], found, chunks)
+            yield _Difference(name, loaded[name], found, chunks)
 
 
 def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator[int]:
@@ -100,20 +93,18 @@ def _windows(target: RestoreTarget, plan: RestorePlan, table: Table) -> Iterator
     if len(plan.chunks) > _MOST_WINDOWS:
         return
     for chunk in plan.chunks:
-        for bounded, rows in chunk.tables:
-            if bounded.table_name != table.table_name:
-                continue
-            files = [each for each in chunk.files if each.table.table_name == table.table_name]
-            expected = sum(_expected_rows(plan, each) for each in files)
-            loaded = all(key_of(each) in plan.ledger.files for each in files)
-            if loaded and target.count(table, rows) != expected:
-                yield chunk.chunk
+        bounds = [rows for bounded, rows in chunk.tables if bounded.table_name == table.table_name]
+        files = [each for each in chunk.files if each.table.table_name == table.table_name]
+        loaded = all(key_of(each) in plan.ledger.files for each in files)
+        expected = sum(_expected_rows(plan, each) for each in files)
+        if bounds and loaded and target.count(table, bounds[0]) != expected:
+            yield chunk.chunk
 
 
-def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[RowCountDifference]:
+def _of_chunks(target: RestoreTarget, plan: RestorePlan) -> Iterator[_Difference]:
     for chunk in sorted(plan.only):
         for name, (loaded, found) in chunk_differences(target, plan, chunk).items():
-            yield RowCountDifference(name, loaded, found, (chunk,))
+            yield _Difference(name, loaded, found, (chunk,))
 
 
 def chunk_differences(target: RestoreTarget, plan: RestorePlan, chunk: int) -> dict[TableName, tuple[int, int]]:

@@ -6,18 +6,18 @@ ledger in the target decides what is loaded already, so every step can be repeat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from snapshot_assets.catalog.verify.objects import Depth
-from snapshot_assets.databases.open import target_module
+from snapshot_assets.databases.open import database_module
 from snapshot_assets.databases.source import DatabaseAddress
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.export.source import Session
+from snapshot_assets.engine.jobs import MapRunner
 from snapshot_assets.engine.restore import pin as restore_pins
-from snapshot_assets.engine.restore.ledger import Ledger
+from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.loader import ChunkOutcome, Loader
 from snapshot_assets.engine.restore.plan import RestorePlan, plan_restore
 from snapshot_assets.engine.restore.row_counts import check_rows, table_counts
@@ -25,6 +25,7 @@ from snapshot_assets.engine.restore.settings import RestoreSettings
 from snapshot_assets.engine.restore.spark_loader import SparkLoader, is_spark, open_restore_target
 from snapshot_assets.engine.restore.target import read_target
 from snapshot_assets.engine.retry import RetryPolicy
+from snapshot_assets.engine.session import Session
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -34,14 +35,6 @@ _ALL_LOADED = (
     "and export their windows with --replace, or compact the snapshot with --dedupe primary_key; then drop the "
     "import's tables, and import with --forget-ledger."
 )
-
-
-class RestoreRunner(Protocol):
-    """Calls a function with many items; see `engine.runner`."""
-
-    def map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
-        """Call a function with every item and return everything that the calls yielded."""
-        ...
 
 
 @dataclass
@@ -60,7 +53,7 @@ class RestoreRun:
 
     store: ObjectStore
     address: DatabaseAddress
-    runner: RestoreRunner
+    runner: MapRunner
     settings: RestoreSettings = field(default_factory=RestoreSettings)
     parallelism: int = 1
     slots: int = 2
@@ -94,7 +87,7 @@ class RestoreRun:
         return self.plan
 
     def _refresh(self, plan: RestorePlan, target: RestoreTarget) -> RestorePlan:
-        ledger = Ledger.read(target, plan.state.location_id, plan.ledger.tables)
+        ledger = TargetLedger.read(target, plan.state.location_id, plan.ledger.tables)
         self.plan = plan.with_ledger(ledger)
         return self.plan
 
@@ -132,8 +125,8 @@ class RestoreRun:
         plan = plan.choose(only, again)
         if not self._started:
             plan = plan if plan.resumed else self._record(plan)
-            tags = [record.tag for record in plan.superseded if record.tag in plan.source.head.tags]
-            restore_pins.unpin(self.store, tags)
+            superseded = {record.tag for record in plan.ledger.earlier if record.id != plan.record.id}
+            restore_pins.unpin(self.store, superseded.intersection(plan.source.head.tags))
             if not plan.finished or again:
                 restore_pins.pin(self.store, plan.record, plan.source.head)
                 self._pinned = True
@@ -175,11 +168,11 @@ class RestoreRun:
             new = [entry for each in renewals for entry in each.new]
             with self.target() as target:
                 target.renew(plan.record, old, new)
-            self.plan = plan = plan.renewed(renewals)
+            self.plan = plan = replace(plan, ledger=plan.ledger.renewed(renewals))
         return plan
 
     def _loader(self, plan: RestorePlan) -> Loader:
-        in_order = target_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
+        in_order = database_module(self.address.uri).ONE_WRITER or plan.has_foreign_keys
         spark = is_spark(self.address)
         settings: dict[str, Any] = {
             "store": self.store,

@@ -1,4 +1,4 @@
-"""The snapshot that is restored: its revision, verified, with its schema documents. The log is read once."""
+"""The snapshot that is restored: its revision, verified, with the selected schemas, tables and views."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.log.truncation import existing_state, refuse_lost_log
-from snapshot_assets.catalog.schemas import read_schema
+from snapshot_assets.catalog.schemas import read_schemas
 from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.objects import Depth
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.databases.selection import check_selection
+from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import RestoreRecord
-from snapshot_assets.engine.restore.selection import check_complete, select
-from snapshot_assets.engine.restore.settings import RestoreSettings
-from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError
-from snapshot_assets.format.relations import DatabaseSchema
+from snapshot_assets.engine.restore.settings import Filters, RestoreSettings
+from snapshot_assets.errors import DamageError, NoSnapshotError, OtherImportError, RestoreError
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
 from snapshot_assets.storage.base import ObjectStore
 
 _SHOWN = 10
@@ -70,7 +71,9 @@ def open_source(
         VersionNotFoundError: There is no such version.
         OtherImportError: The settings name another version than an unfinished restore pinned.
         DamageError: The location is damaged; names the objects.
-        UnknownRelationError: A chosen schema or table is not in the snapshot.
+        UnknownRelationError: A chosen schema or table is not in the snapshot; names similar ones.
+        PlanError: A chosen table lies outside the chosen schemas.
+        RestoreError: The newest schema lacks a table that the revision has files of.
     """
     scan = scan_log(store)
     head = existing_state(store) if scan.faults else scan.state  # raises the fault, unless an older checkpoint helps
@@ -81,13 +84,11 @@ def open_source(
     _refuse_damage(store, [fault.message for fault in report.faults if fault.is_damage])
     state = head.at(revision)
     assert state.newest_seal is not None
-    ids = {known.file.schema_id for known in state.live_files()} | {state.schema_id}
-    documents = {number: read_schema(store, state.schemas[number]) for number in sorted(ids)}
-    selected = select(documents[state.schema_id], settings.filters)
+    documents = read_schemas(store, state)
+    schema, lost = _select(documents[state.schema_id], settings.filters)
     if not settings.filters.tables and not settings.filters.schemas:
-        check_complete(state, selected.schema)
-    checksum = state.newest_seal.seal.checksum
-    return RestoreSource(store.uri, head, state, selected.schema, documents, checksum, selected.lost)
+        _check_complete(state, schema)
+    return RestoreSource(store.uri, head, state, schema, documents, state.newest_seal.seal.checksum, tuple(lost))
 
 
 def _refuse_damage(store: ObjectStore, damage: list[str]) -> None:
@@ -137,4 +138,62 @@ def check_unfinished(newest: RestoreRecord, revision: int) -> None:
             f" Finish it first (leave --at out, or give --at rev:{newest.revision}), or drop its tables and give"
             " --forget-ledger.",
             revision=newest.revision,
+        )
+
+
+def _select(schema: DatabaseSchema, filters: Filters) -> tuple[DatabaseSchema, list[str]]:
+    """Return the documents that the filters choose, and a sentence for each view that reads something else."""
+    relations: dict[TableName, list[str]] = {}
+    items: list[Table | View] = [*schema.tables, *schema.views]
+    for item in items:
+        relations[item.table_name] = [column.name for column in item.columns]
+    schemas = [item.name for item in schema.schemas]
+    check_selection(Selection(schemas=filters.schemas, tables=filters.tables), schemas, relations)
+
+    def chosen(name: TableName) -> bool:
+        in_schemas = not filters.schemas or name.schema in filters.schemas
+        return in_schemas and (not filters.tables or name in filters.tables)
+
+    tables = tuple(table for table in schema.tables if chosen(table.table_name))
+    views = [view for view in schema.views if chosen(view.table_name)]
+    restored = {table.table_name for table in tables} | {view.table_name for view in views}
+    lost: list[str] = []
+    complete = _without_broken(views, restored, set(relations), lost)
+    used = {name.schema for name in restored}
+    narrowed = bool(filters.schemas or filters.tables)
+    selected = {
+        "schemas": tuple(item for item in schema.schemas if not narrowed or item.name in used),
+        "tables": tables,
+        "views": tuple(complete),
+    }
+    return schema.model_copy(update=selected), lost
+
+
+def _without_broken(
+    views: Sequence[View], restored: set[TableName], relations: set[TableName], lost: list[str]
+) -> list[View]:
+    """Return the views whose relations are all restored; removes the others from `restored` and explains it in `lost`.
+
+    A relation that is no table or view of the snapshot, such as a partition, is left to the target's definition.
+    """
+    remaining = list(views)
+    while broken := [view for view in remaining if set(view.depends_on) & relations - restored]:
+        for view in broken:
+            missing = ", ".join(sorted(map(str, set(view.depends_on) & relations - restored)))
+            lost.append(f"View {view.table_name} is left out: it reads {missing}, which is not restored.")
+            restored.discard(view.table_name)
+        remaining = [view for view in remaining if view not in broken]
+    return remaining
+
+
+def _check_complete(state: State, schema: DatabaseSchema) -> None:
+    """Refuse a revision that has files of a table which its newest schema lacks."""
+    tables = {table.table_name for table in schema.tables}
+    unknown = {TableName(each.file.schema, each.file.table) for each in state.live_files()} - tables
+    if unknown:
+        names = ", ".join(sorted(map(str, unknown)))
+        raise RestoreError(
+            f"The snapshot holds rows of {names}, which its newest schema does not have any more: the table was dropped"
+            " or renamed between chunks. Choose tables with --tables, or a version from before with --at.",
+            tables=names,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
@@ -18,12 +17,11 @@ from snapshot_assets.databases.spark.sql import identifier
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.databases.target import RestoreTarget
-from snapshot_assets.engine.export.source import Session
 from snapshot_assets.engine.parquet.frames import file_frame
 from snapshot_assets.engine.restore.decide import ChunkLoad
 from snapshot_assets.engine.restore.loader import Loader
 from snapshot_assets.engine.restore.tasks import FileResult, FileWork, batches_of
-from snapshot_assets.engine.session import prepare_session, spark_errors
+from snapshot_assets.engine.session import Session, prepare_session, spark_errors
 from snapshot_assets.errors import SnapshotError
 from snapshot_assets.format.relations import Column, Table, TableName
 from snapshot_assets.storage.base import ObjectStore
@@ -126,7 +124,7 @@ class SparkLoader(Loader):
         return replace(work, entry=replace(work.entry, rows=rows))
 
     def _write(self, spark: SparkSession, target: SparkTarget, part: _Part, contents: Contents) -> FileResult:
-        started, claim = time.monotonic(), part.claim
+        claim = part.claim
         try:
             alone = not self.record.into_nonempty
             if not target.clear(claim, part.table, part.rows, contents, alone=alone):
@@ -135,8 +133,7 @@ class SparkLoader(Loader):
                 target.write(claim, self._rows(spark, target, part))
         except SnapshotError as error:
             return FileResult(claim.chunk, error=error)
-        rows = sum(file.rows for file in claim.files)
-        return FileResult(claim.chunk, rows=rows, seconds=time.monotonic() - started)
+        return FileResult(claim.chunk, sum(file.rows for file in claim.files))
 
     def _rows(self, spark: SparkSession, target: SparkTarget, part: _Part) -> DataFrame:
         """Return a part's rows in the types and the order of the table's columns."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from snapshot_assets.databases.convert import converted
-from snapshot_assets.databases.open import kind_of, target_module
+from snapshot_assets.databases.open import database_module, kind_of
 from snapshot_assets.databases.target import Definition, ExistingTable, OtherType, RestoreTarget
-from snapshot_assets.engine.restore.ledger import Ledger
+from snapshot_assets.engine.restore.ledger import TargetLedger
 from snapshot_assets.engine.restore.settings import Filters, described
 from snapshot_assets.engine.restore.source import RestoreSource, check_unfinished
 from snapshot_assets.errors import OtherImportError, RestoreError, TargetNotEmptyError
@@ -27,7 +27,7 @@ class TargetContents:
 
     existing: Mapping[TableName, ExistingTable]
     other_types: Sequence[OtherType]
-    ledger: Ledger
+    ledger: TargetLedger
 
 
 def read_target(target: RestoreTarget, source: RestoreSource, definition: Definition) -> TargetContents:
@@ -36,7 +36,7 @@ def read_target(target: RestoreTarget, source: RestoreSource, definition: Defini
     return TargetContents(
         existing=target.existing([*tables, *(view.table_name for view in source.schema.views)]),
         other_types=target.other_types(definition.tables),
-        ledger=Ledger.read(target, source.state.location_id, tables),
+        ledger=TargetLedger.read(target, source.state.location_id, tables),
     )
 
 
@@ -48,7 +48,7 @@ def definition_for(schema: DatabaseSchema, uri: str, *, expressions: bool) -> De
         uri: The target's URI.
         expressions: Whether SQL text of the snapshot is restored.
     """
-    module, kind = target_module(uri), kind_of(uri)
+    module, kind = database_module(uri), kind_of(uri)
     if schema.database == kind:
         return module.define(schema, expressions=expressions)
     mapped, lost = converted(schema, kind, module.type_for)
@@ -62,7 +62,7 @@ def created_by(definition: Definition) -> set[TableName]:
     return {statement.table for statement in statements if statement.table is not None}
 
 
-def check_ledger(ledger: Ledger, source: RestoreSource, filters: Filters) -> None:
+def check_ledger(ledger: TargetLedger, source: RestoreSource, filters: Filters) -> None:
     """Refuse tables that a different restore filled, or is filling.
 
     Raises:

@@ -5,16 +5,16 @@ Two rounds of tasks restore a chunk: the first hashes all its files, the second 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from snapshot_assets.databases.open import open_target
 from snapshot_assets.databases.source import DatabaseAddress, Rows
-from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Target
+from snapshot_assets.databases.sql_target import SqlTarget
+from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord
 from snapshot_assets.engine.parquet.reader import check_hash, read_batches
 from snapshot_assets.engine.restore.files import FilePlan
 from snapshot_assets.errors import SnapshotError, TaskFailedError
@@ -67,14 +67,12 @@ class FileResult:
     """The result for one file, or for a replaced chunk.
 
     Attributes:
-        rows: Rows inserted; None if the ledger had the file already, or if it was only hashed.
+        rows: Rows inserted; None if the ledger had the file already.
     """
 
     chunk: int
-    path: str = ""
     rows: int | None = None
     error: SnapshotError | None = None
-    seconds: float = field(default=0.0, compare=False)
 
 
 def hash_files(task: FilesTask) -> Iterator[FileResult]:
@@ -84,9 +82,7 @@ def hash_files(task: FilesTask) -> Iterator[FileResult]:
         try:
             check_hash(task.store, file)
         except SnapshotError as error:
-            yield FileResult(file.chunk, file.path, error=error)
-        else:
-            yield FileResult(file.chunk, file.path)
+            yield FileResult(file.chunk, error=error)
 
 
 def load_files(task: FilesTask) -> Iterator[FileResult]:
@@ -94,7 +90,7 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
     try:
         target = open_target(task.address)
     except SnapshotError as error:
-        yield from (FileResult(work.plan.file.chunk, work.plan.file.path, error=error) for work in task.works)
+        yield from (FileResult(work.plan.file.chunk, error=error) for work in task.works)
         return
     try:
         for work in task.works:
@@ -103,14 +99,13 @@ def load_files(task: FilesTask) -> Iterator[FileResult]:
         target.close()
 
 
-def _load(store: ObjectStore, work: FileWork, target: Target) -> FileResult:
-    file, started = work.plan.file, time.monotonic()
+def _load(store: ObjectStore, work: FileWork, target: SqlTarget) -> FileResult:
+    file = work.plan.file
     try:
         with _described(file.path):
-            rows = target.load(work.entry, work.table, _batches(store, work))
+            return FileResult(file.chunk, target.load(work.entry, work.table, _batches(store, work)))
     except SnapshotError as error:
-        return FileResult(file.chunk, file.path, error=error)
-    return FileResult(file.chunk, file.path, rows, seconds=time.monotonic() - started)
+        return FileResult(file.chunk, error=error)
 
 
 @contextmanager
@@ -126,14 +121,13 @@ def _described(what: str) -> Iterator[None]:
 
 def replace_chunk(task: ReplaceTask) -> Iterator[FileResult]:
     """Delete a chunk's rows and load its current files, in one transaction."""
-    started = time.monotonic()
     try:
         with _described(f"chunk {task.chunk}"), closing(open_target(task.address)) as target:
             rows = target.replace(task.chunk, [_replacement(task, table, which) for table, which in task.tables])
     except SnapshotError as error:
         yield FileResult(task.chunk, error=error)
     else:
-        yield FileResult(task.chunk, rows=rows, seconds=time.monotonic() - started)
+        yield FileResult(task.chunk, rows)
 
 
 def _replacement(task: ReplaceTask, table: Table, rows: Rows) -> Load:

@@ -19,13 +19,12 @@ from snapshot_assets.catalog.operations.rollback import plan_rollback
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import LogWholeError
-from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path
+from snapshot_assets.format.layout import checkpoint_path, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, prune
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, save, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, damage, reseal, save, sealed_by
 from snapshot_assets_tests.faults.hiding import HidingStore
 
 NOW = timedelta(0)
@@ -38,10 +37,6 @@ def never_shown(store: ObjectStore, path: str) -> HidingStore:
 def randomly_hidden(store: ObjectStore, seed: int) -> HidingStore:
     choose = random.Random(seed)
     return HidingStore(store, lambda _: choose.random() < 0.2)
-
-
-def damage(store: ObjectStore) -> list[str]:
-    return [fault.message for fault in verify(store).faults if fault.is_damage]
 
 
 def paths(store: ObjectStore, *prefixes: str) -> list[str]:
@@ -71,13 +66,12 @@ def pruned(pinned: Writer) -> Writer:
 def test_an_object_that_no_listing_shows_is_not_missing(request: pytest.FixtureRequest, which: str) -> None:
     writer: Writer = request.getfixturevalue(which)
     head, tagged = manifest_of(read_state(writer.store)), manifest_of(read_state(writer.store, through=5))
-    for path in (
-        paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
-    ):
+    some = paths(writer.store, "transactions/", "tag/", "manifest") + paths(writer.store, "data/1/", "schema/")[:4]
+    for path in some[which == "pruned" :: 2]:
         hiding = never_shown(writer.store, path)
         assert manifest_of(read_state(hiding)) == head, path
         assert manifest_of(read_state(hiding, through=5)) == tagged, path
-        assert damage(hiding) == [], path
+        assert damage(hiding) == {}, path
         assert plan_rollback(Catalog.open(hiding), 5).reversal.actions, path
 
 
@@ -87,22 +81,22 @@ def test_a_revision_between_two_others_that_one_listing_passes_over_is_read_by_i
         names = {path(revision) for revision in hidden for path in (transaction_path, checkpoint_path)}
         hiding = HidingStore(pinned.store, names.__contains__)
         assert read_state(hiding).revision == 9
-        assert damage(hiding) == []
+        assert damage(hiding) == {}
 
 
 def test_a_revision_that_is_missing_behind_one_that_no_listing_shows_is_still_named(pinned: Writer) -> None:
     pinned.store.delete(checkpoint_path(6))
     pinned.store.delete(transaction_path(4))
-    faults = damage(never_shown(pinned.store, transaction_path(3)))
+    faults = damage(never_shown(pinned.store, transaction_path(3))).values()
     assert any(f"{transaction_path(4)} is missing; revision 5 exists" in fault for fault in faults)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 20))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 8))])
 def test_whatever_listings_pass_over_nothing_is_damaged_lost_or_deleted(pinned: Writer, seed: int) -> None:
     store, hiding = pinned.store, randomly_hidden(pinned.store, seed)
     write_checkpoint(store, pinned.catalog.state)
     before, data = manifest_of(read_state(store)), paths(store, "data/", "schema/", "tag/", "savepoint/")
-    assert damage(hiding) == []
+    assert damage(hiding) == {}
     with pytest.raises(LogWholeError):
         rebuild(hiding)
     catalog = Catalog.open_for_writing(hiding)
@@ -110,7 +104,7 @@ def test_whatever_listings_pass_over_nothing_is_damaged_lost_or_deleted(pinned: 
     assert paths(store, "data/", "schema/", "tag/", "savepoint/") == data
     for _ in range(3):
         prune(catalog, grace=NOW, unsafe=True)
-        assert damage(hiding) == damage(store) == []
+        assert damage(hiding) == damage(store) == {}
     assert manifest_of(read_state(hiding)) == before
     assert seal(catalog, seal_verify="full").seal == catalog.state.newest_seal
 
@@ -140,17 +134,13 @@ def test_a_log_that_another_writer_begins_while_the_location_is_opened_is_not_lo
 
     def list_after_others(prefix: str = "") -> Iterator[ObjectInfo]:
         if prefix == "data/" and not store.folders("data/"):
-            sealed_by(begun(store))
+            writer = Writer(store)
+            writer.begin()
+            sealed_by(writer)
         return store.list(prefix)
 
     changed = cast(ObjectStore, Changed(store, list=list_after_others))
     assert Catalog.open_for_writing(changed).refresh().revision == SEAL
-
-
-def begun(store: ObjectStore) -> Writer:
-    writer = Writer(store)
-    writer.begin()
-    return writer
 
 
 def save_again(writer: Writer) -> None:
@@ -158,36 +148,13 @@ def save_again(writer: Writer) -> None:
     save(writer.catalog)
 
 
-def test_a_hole_below_a_rebuild_costs_no_second_listing(pinned: Writer) -> None:
-    """Verification reads the rest of the log and lists again; opening does not."""
-    store = pinned.store
-    for revision in (2, 3, 4):
-        store.delete(transaction_path(revision))
-    for path in (checkpoint_path(6), transaction_path(8)):
-        store.delete(path)
-    rebuild(store)
-    writer = Writer(store)
-    reseal(writer)
-    assert list_log(store).has_gap
-    listed: list[str] = []
-
-    def listing(prefix: str = "") -> Iterator[ObjectInfo]:
-        listed.append(prefix)
-        return store.list(prefix)
-
-    counted = Changed(store, list=listing)
-    assert manifest_of(read_state(counted)) == manifest_of(writer.catalog.state)
-    assert listed == [TRANSACTIONS]
-    assert damage(counted) == []
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_deletion_leaves_nothing_whatever_listings_pass_over(pinned: Writer, seed: int) -> None:
     delete_snapshot(randomly_hidden(pinned.store, seed), with_tags=True)
     assert paths(pinned.store, "") == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_rebuild_takes_what_a_listing_passes_over(pinned: Writer, seed: int) -> None:
     """It has the same result with a listing that shows everything."""
     pinned.store.delete(transaction_path(8))

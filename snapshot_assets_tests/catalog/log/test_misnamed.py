@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -16,7 +15,6 @@ from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.checkpoint import checkpoint_head
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, MisnamedError, SupersededError
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
@@ -24,18 +22,13 @@ from snapshot_assets.format.predicates import IsNull
 from snapshot_assets.format.transactions import decode_transaction, encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.tags import path_of, save, sealed_by
+from snapshot_assets_tests.catalog.tags import damage, path_of, save, sealed_by
 
 HEAD = 12
-PAIRS = list(product(range(1, HEAD + 1), (HEAD + 1, HEAD + 3)))
 
 
 def copy(store: ObjectStore, source: str, target: str) -> None:
     store.put(target, store.get(source))
-
-
-def damage(store: ObjectStore) -> list[str]:
-    return [fault.message for fault in verify(store).faults if fault.is_damage]
 
 
 @pytest.fixture
@@ -53,10 +46,7 @@ def deleted(writer: Writer) -> Writer:
     return writer
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [pytest.param(*pair, marks=[] if pair[0] in (1, 6) else pytest.mark.slow) for pair in PAIRS],
-)
+@pytest.mark.parametrize(("source", "target"), [(1, HEAD + 1), (6, HEAD + 3), (HEAD, HEAD + 1)])
 def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
     deleted: Writer, source: int, target: int
 ) -> None:
@@ -65,7 +55,7 @@ def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
     copy(store, transaction_path(source), transaction_path(target))
     with pytest.raises(DamageError, match=f"holds revision {source}; expected {target}"):
         read_state(store)
-    [fault] = damage(store)
+    [fault] = damage(store).values()
     assert f"{transaction_path(target)} holds revision {source}; expected {target}" in fault
     assert "move it away. If it overwrote a transaction" in fault
     done = rebuild(store)
@@ -75,10 +65,10 @@ def test_a_transaction_copied_behind_the_log_brings_no_deleted_rows_back(
     assert manifest_of(after)["chunks"] == manifest_of(before)["chunks"]
     assert (after.tags.keys(), after.pins.savepoints.keys()) == (before.tags.keys(), before.pins.savepoints.keys())
     assert any(f"{transaction_path(target)} holds revision {source}" in sentence for sentence in done.lost)
-    assert damage(store) == []
+    assert damage(store) == {}
 
 
-@pytest.mark.parametrize("target", [3, 6, 10, HEAD])
+@pytest.mark.parametrize("target", [3, 6, HEAD])
 def test_a_transaction_copied_over_another_counts_as_lost(deleted: Writer, target: int) -> None:
     """A tombstone that is lost with it is named, and comes back only with consent."""
     store, before = deleted.store, read_state(deleted.store)
@@ -92,7 +82,7 @@ def test_a_transaction_copied_over_another_counts_as_lost(deleted: Writer, targe
         lost, unknown = f"Revision {revision} is lost", f"unknown whether revisions after {revision - 1} were"
         named = (lost, unknown, f"deleted at revision {revision},")
         assert any(each in sentence for sentence in done.lost for each in named)
-    assert damage(store) == []
+    assert damage(store) == {}
 
 
 def test_a_copy_of_a_rebuilt_beginning_is_none(deleted: Writer) -> None:
@@ -116,17 +106,17 @@ def test_a_checkpoint_copied_to_another_revision_gives_no_state(deleted: Writer,
     store, before = deleted.store, read_state(deleted.store)
     copy(store, checkpoint_path(8), checkpoint_path(target))
     assert manifest_of(read_state(store)) == manifest_of(before)
-    assert any(f"{checkpoint_path(target)} holds revision 8" in fault for fault in damage(store))
+    assert any(f"{checkpoint_path(target)} holds revision 8" in fault for fault in damage(store).values())
     if target < HEAD:  # the log is whole, and gives the checkpoint of that revision
         assert checkpoint_head(Catalog.open_for_writing(store)).mended == (checkpoint_path(target),)
     else:
         with pytest.raises(MisnamedError, match="move it away"):
             Catalog.open_for_writing(store)
-        [fault] = damage(store)
+        [fault] = damage(store).values()
         assert "move it away" in fault
         assert not any(" lost" in sentence for sentence in rebuild(store).lost)
     assert read_state(store).tombstones == before.tombstones
-    assert damage(store) == []
+    assert damage(store) == {}
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -144,7 +134,7 @@ def test_a_pin_copied_to_another_name_is_no_other_pin(deleted: Writer, log: bool
     after = read_state(store)
     assert (after.tags.keys(), after.pins.savepoints.keys()) == ({"old"}, {1})
     assert sum("cannot be used: " in sentence for sentence in done.lost) == 4, done.lost
-    assert damage(store) == []
+    assert damage(store) == {}
 
 
 @pytest.mark.parametrize("source", [HEAD - 1, HEAD + 5])

@@ -11,15 +11,14 @@ from snapshot_assets.catalog.log.history import History
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import ForeignLocationError, LogWholeError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.log.test_strays import HEAD, NOW, bring, objects, only
+from snapshot_assets_tests.catalog.log.test_strays import HEAD, NOW, bring, only
 from snapshot_assets_tests.catalog.log.test_strays import other as other
 from snapshot_assets_tests.catalog.log.test_strays import own as own
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import damage, objects, save
 
 EVIDENCE = ("manifest.json", "tag/", "savepoint/", "data/1/chunk-")
 REMEDY = "One of the two was copied here"
@@ -37,10 +36,6 @@ def refused(own: Writer) -> list[str]:
             change(Catalog(own.store, read_state(own.store)))
         messages.append(str(error.value))
     return messages
-
-
-def damage(writer: Writer) -> dict[str, str]:
-    return {fault.object: fault.message for fault in verify(writer.store).faults if fault.is_damage}
 
 
 @pytest.fixture
@@ -69,7 +64,7 @@ def test_the_log_of_another_location_is_refused_by_all_that_change_something(
     messages = refused(own)
     with pytest.raises(ForeignLocationError) as error:
         Catalog.open_for_writing(own.store)
-    for message in (*messages, str(error.value), damage(own)[mixed]):
+    for message in (*messages, str(error.value), damage(own.store)[mixed]):
         assert f"{mixed} belongs to location {mine}; this one is {theirs}" in message
         assert REMEDY in message
     assert objects(own.store) == before
@@ -88,20 +83,20 @@ def test_the_log_of_another_location_can_be_read(own: Writer, mixed: str, caplog
 def test_receipts_of_another_location_stop_garbage_collection_and_are_damage(own: Writer, mixed: str) -> None:
     with pytest.raises(ForeignLocationError, match=f"{mixed} belongs to location .*{REMEDY}"):
         collect_garbage(Catalog(own.store, read_state(own.store)), grace=NOW, unsafe=True)
-    assert REMEDY in damage(own)[mixed]
+    assert REMEDY in damage(own.store)[mixed]
 
 
 def test_a_foreign_checkpoint_is_no_evidence_that_a_log_was_lost(own: Writer, other: Writer) -> None:
     """Where it lies above the head, or where no log is left."""
     path = checkpoint_path(9)
     bring(other, own.store, only(path))
-    for message in (*refused(own), damage(own)[path]):
+    for message in (*refused(own), damage(own.store)[path]):
         assert f"{path} belongs to location {other.catalog.state.location_id}; this one is" in message
     for info in list(own.store.list(TRANSACTIONS)):
         if info.path != path:
             own.store.delete(info.path)
     assert all("manifest.json belongs to location" in message for message in refused(own))
-    assert "manifest.json" in damage(own)
+    assert "manifest.json" in damage(own.store)
 
 
 def test_a_rebuild_beside_a_foreign_checkpoint_reports_no_revision_as_lost(own: Writer, other: Writer) -> None:
@@ -110,4 +105,4 @@ def test_a_rebuild_beside_a_foreign_checkpoint_reports_no_revision_as_lost(own: 
     assert (done.proved, done.revision) == (HEAD, 10)
     assert [line for line in done.lost if "lost" in line] == []
     assert done.lost[0].startswith(f"{checkpoint_path(9)} belongs to location ")
-    assert damage(own) == {}
+    assert damage(own.store) == {}

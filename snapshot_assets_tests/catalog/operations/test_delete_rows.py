@@ -20,7 +20,6 @@ from snapshot_assets.errors import (
     ConflictError,
     DocumentError,
     PlanError,
-    SupersededError,
     UnknownRelationError,
 )
 from snapshot_assets.format.actions import RowsOutside, Tombstone
@@ -28,12 +27,11 @@ from snapshot_assets.format.checksums import canonical_json, sha256_hex
 from snapshot_assets.format.codec import to_micros
 from snapshot_assets.format.files import ColumnStatistics
 from snapshot_assets.format.literals import Literal
-from snapshot_assets.format.predicates import Comparison, IsNull, Not, Operator
+from snapshot_assets.format.predicates import Comparison, IsNull, Operator
 from snapshot_assets.format.relations import Carrier, Column, TableName
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
 from snapshot_assets_tests.deleted_rows import deleting
-from snapshot_assets_tests.schema_documents import write_schema
 
 M = TableName("main", "m")
 OLD = "t < '2025-01-02T00:00:00Z'"
@@ -53,10 +51,6 @@ def sealed(writer: Writer) -> Writer:
     writer.complete(3, timed(writer, 3, 2, 2.9))
     seal(writer.catalog, rows_outside=[RowsOutside("main", "m", 7)])
     return writer
-
-
-def no_damage(store) -> bool:
-    return not verify(store).faults
 
 
 def test_a_plan_names_the_files_and_commits_nothing(sealed: Writer) -> None:
@@ -144,7 +138,7 @@ def test_on_a_sealed_base_a_tombstone_seals_itself_and_is_what_the_manifest_show
         f"{sha256_hex(canonical_json(header))}  header\n",
     ]
     assert manifest["checksum"] == sha256_hex("".join(lines).encode())
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_on_an_unsealed_base_a_tombstone_is_sealed_later(writer: Writer) -> None:
@@ -156,7 +150,7 @@ def test_on_an_unsealed_base_a_tombstone_is_sealed_later(writer: Writer) -> None
     newest = seal(writer.catalog).seal
     assert list(pending_tombstones(writer.catalog.state)) == [deleted.revision]
     assert manifest_of(writer.catalog.state)["checksum"] == newest.seal.checksum
-    assert no_damage(writer.store)
+    assert not verify(writer.store).faults
 
 
 def test_a_checkpoint_keeps_tombstones_and_the_states_before_and_after_them(sealed: Writer) -> None:
@@ -169,11 +163,11 @@ def test_a_checkpoint_keeps_tombstones_and_the_states_before_and_after_them(seal
     state = read_state(sealed.store)
     assert state.checkpointed == second
     assert {number: manifest_of(state.at(number)) for number in wanted} == wanted
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
     third = delete_rows(Catalog.open_for_writing(sealed.store), M, "t is not null")
     assert (third.files, third.whole_files) == (2, 2)
     assert list(pending_tombstones(read_state(sealed.store))) == [first, second, third.revision]
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed: Writer) -> None:
@@ -188,7 +182,7 @@ def test_rows_exported_again_are_not_deleted_and_nothing_is_pending_then(sealed:
     seal(sealed.catalog)
     manifest = manifest_of(sealed.catalog.state)
     assert (manifest["tombstones"], manifest["rows_visible"]) == ([], 4)
-    assert no_damage(sealed.store)
+    assert not verify(sealed.store).faults
 
 
 def test_what_was_read_before_a_tombstone_and_committed_after_it_is_filtered(sealed: Writer) -> None:
@@ -206,31 +200,6 @@ def test_a_seal_does_not_pass_over_a_tombstone_that_came_between(sealed: Writer)
     delete_rows(Catalog.open_for_writing(sealed.store), M, OLD)
     with pytest.raises(rules.StaleVerificationError):
         sealed.catalog.commit(rules.seal(token, replace(prepared, verified_revision=token.revision, rows_outside=())))
-
-
-def test_a_tombstone_that_lost_a_race_is_computed_again(sealed: Writer) -> None:
-    first = delete_rows(Catalog.open_for_writing(sealed.store), M, OLD).revision
-    second = sealed.catalog.commit(rules.tombstone(sealed.catalog.token(), Tombstone("main", "m", Not(IsNull("t")))))
-    assert (first, second) == (6, 7)
-    assert sealed.catalog.state.newest_seal.revision == second
-    assert not [fault for fault in verify(sealed.store).faults if fault.is_damage]  # the hints are stale
-
-
-def test_a_new_snapshot_or_schema_refuses_a_tombstone_made_for_the_old_one(sealed: Writer) -> None:
-    wanted = Tombstone("main", "m", IsNull("t"))
-    token = sealed.catalog.token()
-    [table] = SCHEMA.tables
-    wider = table.model_copy(update={"columns": (*table.columns, Column(name="n", type="INT", arrow_type="int32"))})
-    content = write_schema(sealed.store, SCHEMA.model_copy(update={"tables": (wider,)}))
-    other = Writer(sealed.store)
-    other.catalog.commit(rules.add_schema(other.catalog.token(), content))
-    with pytest.raises(ConflictError, match=r"Schema 2 was added while rows of main\.m were to be deleted"):
-        sealed.catalog.commit(rules.tombstone(token, wanted))
-    other.begin(force=True)
-    sealed.catalog.refresh()
-    with pytest.raises(SupersededError):
-        sealed.catalog.commit(rules.tombstone(token, wanted))
-    assert not read_state(sealed.store).tombstones
 
 
 def test_a_forced_begin_leaves_no_tombstone(sealed: Writer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -10,24 +9,19 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
-from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.rules.expire import Retention
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject, end_of_pin
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.errors import DamageError, PlanError, VersionNotFoundError
-from snapshot_assets.format.actions import ChunksInProgress, Expired
+from snapshot_assets.errors import DamageError, PlanError
+from snapshot_assets.format.actions import Expired
 from snapshot_assets.format.layout import is_receipt, transaction_path
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
-from snapshot_assets_tests.catalog.execute import collect_garbage, expire
+from snapshot_assets_tests.catalog.execute import expire
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
-from snapshot_assets_tests.catalog.operations.test_collect_garbage import damage
-from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, readable, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import NOW, Changed, collected, file_of, flip, readable, reseal, sealed_by
 
 
 @pytest.fixture
@@ -144,22 +138,6 @@ def test_a_pinned_revision_stays_readable_until_its_last_pin_goes(sealed: Writer
     assert not verify(sealed.store).faults
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-def test_what_an_expiry_releases_stays_for_a_grace_period(sealed: Writer, reopened: bool) -> None:
-    """A reader may be at work on it."""
-    store, gone, grace = sealed.store, file_of(sealed, 5), timedelta(seconds=2)
-    time.sleep(2.1)  # longer ago than that the file was replaced
-    expire(sealed.catalog, keep_last=3)
-    if reopened:
-        write_checkpoint(store, sealed.catalog.state)
-        sealed.catalog = Catalog.open_for_writing(store)
-    waiting = collect_garbage(sealed.catalog, grace=grace, unsafe=True).waiting
-    assert gone in {each.path for each in waiting}
-    assert store.head(gone)
-    time.sleep(2.1)
-    assert gone in {each.path for each in collect_garbage(sealed.catalog, grace=grace, unsafe=True).deleted}
-
-
 def test_checkpoints_record_an_expiry_for_two_grace_periods(sealed: Writer) -> None:
     expired = expire(sealed.catalog, keep_last=3).expired
     state = sealed.catalog.state
@@ -191,93 +169,7 @@ def test_only_what_was_planned_expires(sealed: Writer, when: str) -> None:
 def test_nothing_expires_where_the_log_is_damaged_after_the_plan(sealed: Writer) -> None:
     write_checkpoint(sealed.store, sealed.catalog.state)
     plan = plan_expiry(sealed.catalog, Retention(keep_last=1))
-    damage(sealed.store, transaction_path(3))
+    flip(sealed.store, transaction_path(3))
     with pytest.raises(DamageError, match="The log has a fault, so nothing expired"):
         execute_expiry(Catalog.open_for_writing(sealed.store), plan)
     assert readable(sealed.store) == [5, 7, 9, 11]
-
-
-@pytest.mark.parametrize("first", ["tag", "expire"])
-def test_a_tag_and_an_expiry_that_race_never_leave_a_pin_with_missing_files(
-    any_location, monkeypatch: pytest.MonkeyPatch, first: str
-) -> None:
-    uri, options = any_location
-    writer = Writer(open_store(parse_location(uri), options))
-    writer.begin()
-    sealed_by(writer)
-    reseal(writer)
-    slow, quick = (Catalog.open_for_writing(writer.store) for _ in range(2))
-    actions = {
-        "tag": lambda catalog: create_tag(catalog, "old", 5),
-        "expire": lambda catalog: expire(catalog, keep_last=1),
-    }
-    late = "expire" if first == "tag" else "tag"
-    commit = slow.commit
-
-    def commit_late(prepare):
-        actions[first](quick)
-        return commit(prepare)
-
-    monkeypatch.setattr(slow, "commit", commit_late)
-    if late == "tag":
-        with pytest.raises(VersionNotFoundError, match="Revision 5"):
-            actions[late](slow)
-        assert not read_state(writer.store).tags
-    else:
-        assert actions[late](slow).pinned == {5: ("tag 'old'",)}
-    state = read_state(writer.store)
-    assert state.files.unreferenced(state.retained()).keys() == ({file_of(writer, 5)} if late == "tag" else set())
-    collected(writer)
-    assert not verify(writer.store).faults
-
-
-def test_garbage_of_tags_is_what_nothing_else_needs(writer: Writer) -> None:
-    """Paimon's example: tags at 100, 200 and 300; a file added at 105 and removed at 120, another removed at 201."""
-    writer.fill()
-
-    def work_until(revision: int) -> None:
-        while writer.catalog.state.revision < revision:
-            writer.catalog.commit(lambda _: [ChunksInProgress((2,), "run")])
-
-    def replace_chunk(chunk: int, content: bytes) -> str:
-        file = writer.file(chunk, content)
-        writer.complete(chunk, file, replaces=tuple(writer.catalog.state.files.chunk(chunk)))
-        return file.path
-
-    def seal_at(revision: int) -> None:
-        work_until(revision - 1)
-        assert seal(writer.catalog).seal.revision == revision
-
-    def tag(revision: int) -> None:
-        create_tag(writer.catalog, f"tag{revision}", revision)
-
-    first, other = file_of(writer, 4), file_of(writer, 4, 3)
-    replace_chunk(2, b"before the tags")
-    seal_at(100)
-    tag(100)
-    work_until(104)
-    short = replace_chunk(1, b"105 to 120")
-    assert writer.catalog.state.revision == 105
-    seal(writer.catalog)
-    work_until(119)
-    long = replace_chunk(1, b"120 to 201")
-    assert writer.catalog.state.revision == 120
-    seal_at(200)
-    last = replace_chunk(1, b"from 201 on")
-    assert writer.catalog.state.revision == 201
-    tag(200)
-    seal_at(300)
-    tag(300)
-    expire(writer.catalog, keep_last=1)
-    assert readable(writer.store) == [100, 200, 300]
-    assert collected(writer) == {short}  # no tag has it
-    then = {revision: manifest_of(read_state(writer.store, through=revision)) for revision in (100, 200, 300)}
-    delete_tag(writer.catalog, "tag200")
-    assert collected(writer) == {long}  # 100 is older than it, 300 is younger
-    delete_tag(writer.catalog, "tag100")
-    assert collected(writer) == {first}
-    delete_tag(writer.catalog, "tag300")
-    assert collected(writer) == set()  # the newest seal stays without a tag
-    assert manifest_of(read_state(writer.store).at(300)) == then[300]
-    assert {known.file.path for known in read_state(writer.store).live_files()} >= {last, other}
-    assert not verify(writer.store).faults

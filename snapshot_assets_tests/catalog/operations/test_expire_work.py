@@ -83,14 +83,6 @@ def tags_decided(revisions: int, tags: int) -> int:
     return count
 
 
-def decided_naively(revisions: int, tags: int) -> int:
-    head = Head(revisions, tags)
-    pinned = [known.tag.revision for known in head.state.tags.values()]
-    count, found = calls(lambda: [seal for seal in head.state.seals if seal.revision in pinned])
-    assert len(found) == tags
-    return count
-
-
 def calls(work: Callable[[], Any]) -> tuple[int, Any]:
     """Return how many calls some work makes, those of builtins too, and what it returns."""
     count = 0
@@ -111,7 +103,3 @@ def calls(work: Callable[[], Any]) -> tuple[int, Any]:
 def test_four_times_the_revisions_and_tags_are_four_times_the_work(decided: Callable[[int, int], int]) -> None:
     decided(20, 8)  # what is done once in a process
     assert decided(1000, 360) < 5 * decided(250, 90)
-
-
-def test_work_that_grows_with_the_product_would_be_noticed() -> None:
-    assert decided_naively(200, 80) > 10 * decided_naively(50, 20)

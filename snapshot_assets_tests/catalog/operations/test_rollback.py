@@ -22,7 +22,6 @@ from snapshot_assets.errors import (
     AcceptanceNeededError,
     ConflictError,
     IncompleteError,
-    SupersededError,
     VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
@@ -31,8 +30,8 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
-from snapshot_assets_tests.catalog.execute import collect_garbage, delete_rows, expire, rollback
-from snapshot_assets_tests.catalog.tags import NOW, SEAL, Changed, collected, file_of, readable, reseal, sealed_by
+from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, collected, file_of, readable, reseal, sealed_by
 
 M = TableName("main", "m")
 MOVED = ("revision", "updated_at", "rolled_back")
@@ -272,27 +271,6 @@ def test_a_revision_whose_files_are_missing_is_named_and_not_gone_back_to(sealed
     assert read_state(sealed.store).revision == before
 
 
-@pytest.mark.parametrize("plan", ["chunk", "in progress", "tombstone", "seal"])
-def test_what_was_planned_before_a_rollback_is_aborted(any_location, plan: str) -> None:
-    uri, options = any_location
-    sealed = Writer(open_store(parse_location(uri), options))
-    sealed.begin()
-    sealed_by(sealed)
-    reseal(sealed)
-    late, token = Catalog.open_for_writing(sealed.store), sealed.catalog.token()
-    finished = sealed.finished(1, sealed.file(1), replaces=tuple(sealed.catalog.state.files.chunk(1)))
-    plans = {
-        "chunk": lambda: late.commit(rules.complete_chunk(token, finished, late.now)),
-        "in progress": lambda: late.commit(rules.in_progress(token, [1], "run")),
-        "tombstone": lambda: late.commit(rules.tombstone(token, act.Tombstone("main", "m", IsNull("t")))),
-        "seal": lambda: seal(late, token=token),
-    }
-    rollback(sealed.catalog, SEAL)
-    with pytest.raises(SupersededError, match="rolled back at revision 8"):
-        plans[plan]()
-    check(sealed)
-
-
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_data_that_changed_since_the_plan_is_not_undone(sealed: Writer, when: str) -> None:
     slow, other, raced = Catalog.open_for_writing(sealed.store), Writer(sealed.store), list[int]()
@@ -322,13 +300,4 @@ def test_a_revision_that_is_sealed_after_the_plan_does_not_expire(sealed: Writer
     with pytest.raises(ConflictError, match="Revision 9 would expire too: it was sealed after the rollback to"):
         execute_rollback(sealed.catalog, plan)
     assert readable(sealed.store) == [5, 7, 9]
-    check(sealed)
-
-
-def test_files_that_were_collected_are_never_gone_back_to(sealed: Writer) -> None:
-    reseal(sealed)
-    expire(sealed.catalog, keep_last=1)
-    collect_garbage(sealed.catalog, grace=NOW, unsafe=True)
-    with pytest.raises(VersionNotFoundError):
-        rollback(sealed.catalog, SEAL)
     check(sealed)

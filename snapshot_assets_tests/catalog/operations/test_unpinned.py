@@ -1,4 +1,4 @@
-"""What the end of a tag or savepoint releases stays for a grace period, as what an expiry releases does."""
+"""What an expiry or the end of a tag or savepoint releases stays for a grace period."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.checkpoints import same_states, write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.state.retained_events import needed_events
 from snapshot_assets.catalog.verify.verify import verify
@@ -23,10 +22,11 @@ from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire
-from snapshot_assets_tests.catalog.tags import file_of, reseal, save_older, sealed_by
+from snapshot_assets_tests.catalog.tags import delete_savepoint, file_of, reseal, save_older, sealed_by
 
 Ends = Callable[[Catalog], object]
 ENDS: dict[str, Ends] = {
+    "expired": lambda catalog: expire(catalog, keep_last=1),
     "tag deleted": lambda catalog: delete_tag(catalog, "kept"),
     "tag replaced": lambda catalog: replace_tag(catalog, "kept", 7),
     "savepoint deleted": lambda catalog: delete_savepoint(catalog, 1),
@@ -53,21 +53,23 @@ def aged(writer: Writer, ago: timedelta) -> None:
 
 
 def pinned(writer: Writer, what: str) -> str:
-    """Seal at 5 and 7, pin 5 and let it expire, nine days ago; returns the file that only 5 has."""
+    """Seal at 5 and 7, pin 5 and let it expire, unless it expires later, nine days ago; return its file."""
     working(writer, 9 * DAY).begin()
     sealed_by(writer)
     reseal(writer)
     if what.startswith("tag"):
         create_tag(writer.catalog, "kept", 5)
-    else:
+    elif what.startswith("savepoint"):
         save_older(writer.catalog, 5)
-    assert expire(writer.catalog, keep_last=1).expired == (5,)
+    if what != "expired":
+        assert expire(writer.catalog, keep_last=1).expired == (5,)
     aged(writer, 9 * DAY)
     return file_of(writer, 5)
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
-@pytest.mark.parametrize(("ago", "kept"), [(0 * DAY, True), (2 * DAY, False)])
+@pytest.mark.parametrize(
+    ("ago", "kept", "checkpoint"), [(0 * DAY, True, False), (0 * DAY, True, True), (2 * DAY, False, True)]
+)
 @pytest.mark.parametrize("what", ENDS)
 def test_what_the_end_of_a_pin_left_unneeded_stays_for_a_grace_period(
     writer: Writer, what: str, ago: timedelta, kept: bool, checkpoint: bool

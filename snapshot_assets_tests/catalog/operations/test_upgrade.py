@@ -29,7 +29,7 @@ from snapshot_assets.format.layout import transaction_path
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import upgrade
 from snapshot_assets_tests.catalog.next_version import NEXT, Noted, next_version
-from snapshot_assets_tests.catalog.tags import reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, reseal, sealed_by
 
 
 @pytest.fixture
@@ -141,19 +141,14 @@ def test_an_upgrade_aborts_every_plan_that_was_read_before_it(sealed: Writer) ->
 def test_a_tag_whose_object_is_of_the_old_version_is_not_committed_on_the_new_one(sealed: Writer) -> None:
     with next_version():
         old = Catalog.open_for_writing(sealed.store)
-        create = sealed.store.create
         others = [lambda: upgrade(Catalog.open_for_writing(sealed.store))]
 
-        class Store:
-            def __getattr__(self, name):
-                return getattr(sealed.store, name)
+        def create(path: str, data: bytes) -> None:
+            sealed.store.create(path, data)
+            if path.startswith("tag/") and others:
+                others.pop()()
 
-            def create(self, path, data):
-                create(path, data)
-                if path.startswith("tag/") and others:
-                    others.pop()()
-
-        old.store = Store()
+        old.store = Changed(sealed.store, create=create)
         with pytest.raises(SupersededError, match="from format version 1 to 2 meanwhile"):
             create_tag(old, "late", 5)
         assert read_state(sealed.store).tags.keys() == {"before"}

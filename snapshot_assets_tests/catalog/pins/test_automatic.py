@@ -144,18 +144,6 @@ def test_why_no_tag_is_due(rule: TagRule, known: TagState | None, seals: dict[in
     assert (tag_due(rule, head, NOON) is None) == bool(reason)
 
 
-def test_a_name_that_somebody_took_is_left_alone() -> None:
-    taken = tag("auto-2025-01-10", NOON - 9 * DAY, automatic=False)
-    assert tag_due(TagRule(), state(taken, seals=SEALS), NOON) is None
-
-
-def test_a_tag_that_lives_shorter_than_the_interval_is_not_made_again_after_its_life() -> None:
-    rule = TagRule(default_time_retained=6 * HOUR)
-    midnight = NOON - 12 * HOUR
-    assert tag_due(rule, state(seals=SEALS), midnight + 5 * HOUR) is not None
-    assert tag_due(rule, state(seals=SEALS), midnight + 6 * HOUR) is None
-
-
 def test_the_oldest_automatic_tags_go_beyond_the_most_that_there_may_be() -> None:
     tags = [tag(f"a{days}", NOON - days * DAY) for days in (1, 4, 2, 3)]
     mine = tag("mine", NOON - 99 * DAY, automatic=False)
@@ -209,12 +197,6 @@ def test_the_oldest_automatic_savepoints_go_beyond_the_most_that_there_may_be() 
     assert found.savepoint is not None
     assert found.savepoints_gone == tuple(made[:3])  # two with the new one
     assert due(known, NOON, savepoint=SavepointRule()).savepoints_gone == ()
-
-
-@pytest.mark.parametrize("rule", [TagRule, SavepointRule])
-def test_rules_that_keep_none_of_what_they_make_are_refused(rule: type[TagRule | SavepointRule]) -> None:
-    with pytest.raises(PlanError, match="num_retained_max is 0"):
-        rule(num_retained_max=0)
 
 
 def test_what_the_head_becomes_is_foreseen_and_the_head_stays() -> None:

@@ -1,4 +1,4 @@
-"""Savepoints pin what is complete under ever greater numbers: on the local disk and on a real S3 server."""
+"""Savepoints pin what is complete under ever greater numbers."""
 
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_savepoints
-from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint, delete_savepoint
+from snapshot_assets.catalog.pins.savepoints import UncompactedError, create_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag
 from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.faults import FaultKind
@@ -29,11 +29,18 @@ from snapshot_assets.errors import (
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets.format.layout import transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, dying, faults, race, reseal, save
+from snapshot_assets_tests.catalog.tags import (
+    SEAL,
+    Changed,
+    delete_savepoint,
+    faults,
+    race,
+    reseal,
+    save,
+)
 
 
 def objects(store):
@@ -141,32 +148,19 @@ def test_savepoints_are_listed_with_their_neighbours(sealed):
     assert summarize(sealed.store).savepoints == tuple(list_savepoints(state))
 
 
-def test_a_snapshot_with_savepoints_is_deleted_only_with_them(sealed):
+def test_a_snapshot_with_pins_is_deleted_only_with_them(sealed):
     save(sealed.catalog)
     with pytest.raises(PinnedError, match=r"^Savepoint 1 pins revisions of .*--with-tags"):
         delete_snapshot(sealed.store)
     save(sealed.catalog)
     create_tag(sealed.catalog, "nightly", SEAL)
+    before = [info.path for info in sealed.store.list()]
     with pytest.raises(PinnedError, match=r"^Tag nightly and savepoints 1, 2 pin revisions of") as refused:
         delete_snapshot(sealed.store)
-    assert refused.value.attributes["savepoints"] == [1, 2]
+    assert (refused.value.attributes["tags"], refused.value.attributes["savepoints"]) == (["nightly"], [1, 2])
+    assert ([info.path for info in sealed.store.list()], read_state(sealed.store).deleted) == (before, False)
     assert delete_snapshot(sealed.store, with_tags=True).foreign == ()
     assert list(sealed.store.list()) == []
-
-
-def test_the_damaged_missing_or_wrong_object_of_a_savepoint_is_damage_naming_it(sealed):
-    path = save(sealed.catalog).savepoint.object.path
-    data = sealed.store.get(path)
-    sealed.store.put(path, data[:-2] + b"x\n")
-    assert faults(sealed.store) == {(FaultKind.CHECKSUM, path)}
-    sealed.store.delete(path)
-    assert faults(sealed.store) == {(FaultKind.MISSING, path)}
-    sealed.store.put(path, data)
-    other = "savepoint/savepoint-2-01234567"
-    sealed.store.put(other, data)
-    ref = act.ObjectRef(other, sha256_hex(data), len(data))
-    sealed.catalog.commit(lambda _: [act.SavepointCreated(2, SEAL, ref, datetime(2025, 1, 1, tzinfo=UTC))])
-    assert faults(sealed.store) == {(FaultKind.DOCUMENT, other)}
 
 
 def test_a_file_that_only_a_savepoint_needs_is_missed_by_verification_and_kept_by_garbage_collection(sealed):
@@ -268,45 +262,3 @@ def test_what_changes_no_data_while_a_savepoint_is_created_does_not_hinder_it(se
 
     assert save(Catalog.open_for_writing(Changed(sealed.store, create=create))).savepoint.revision == SEAL
     assert savepoints(sealed.store) == {1: SEAL}
-
-
-def test_a_chunk_that_comes_while_a_savepoint_is_created_ends_it(sealed):
-    def create(path, data):
-        sealed.store.create(path, data)
-        if path.startswith("savepoint/"):
-            old = next(sealed.catalog.state.live_files(1)).file.path
-            sealed.complete(1, sealed.file(1, b"late rows"), replaces=(old,))
-
-    with pytest.raises(UnsealedError):
-        save(Catalog.open_for_writing(Changed(sealed.store, create=create)))
-    assert (savepoints(sealed.store), objects(sealed.store)) == ({}, [])
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_writer_killed_at_any_call_leaves_no_damage_and_the_next_one_finishes(sealed, after):
-    for last in range(100):
-        try:
-            catalog = Catalog(dying(sealed.store, last, after), read_state(sealed.store))
-            delete_savepoint(catalog, save(catalog).savepoint.id)
-            break
-        except Killed:
-            assert not verify(sealed.store).damaged
-        made = save(Catalog.open_for_writing(sealed.store)).savepoint.id
-        assert made == read_state(sealed.store).pins.last_savepoint
-        assert {kind for kind, _ in faults(sealed.store)} <= {FaultKind.ORPHAN}
-        assert delete_savepoint(Catalog.open_for_writing(sealed.store), made)
-    assert last == 4, "creating is two writes, and so is deleting"
-
-
-def test_a_writer_killed_between_object_and_commit_leaves_its_number_free(sealed):
-    def create(path, data):
-        if path == transaction_path(6):
-            raise Killed
-        sealed.store.create(path, data)
-
-    with pytest.raises(Killed):
-        save(Catalog(Changed(sealed.store, create=create), read_state(sealed.store)))
-    [orphan] = objects(sealed.store)
-    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}
-    assert save(sealed.catalog).savepoint.id == 1
-    assert faults(sealed.store) == {(FaultKind.ORPHAN, orphan)}

@@ -1,40 +1,31 @@
-"""Renamed and replaced tags, automatic ones, and their list: on the local disk and on a real S3 server."""
+"""Renamed and replaced tags, automatic ones, and their list."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.pins.listing import list_tags
-from snapshot_assets.catalog.pins.objects import delete_pin, execute_pin_deletion, plan_pin_deletion
+from snapshot_assets.catalog.pins.objects import delete_pin
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
+from snapshot_assets.catalog.state.unreferenced import end_of_pin
 from snapshot_assets.catalog.state.versions import resolve_version
-from snapshot_assets.catalog.verify.faults import FaultKind
-from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     ConflictError,
-    LocationDeletedError,
-    NoSnapshotError,
     PlanError,
     TagExistsError,
     VersionNotFoundError,
 )
 from snapshot_assets.format import actions as act
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import (
     SEAL,
     Changed,
-    Killed,
-    dying,
     faults,
     path_of,
     reseal,
-    sealed_by,
     tag_objects,
 )
 
@@ -74,36 +65,20 @@ def test_a_replaced_tag_is_one_transaction_and_lives_from_now(sealed):
     assert faults(sealed.store) == set()
 
 
-def test_what_became_of_a_tag_is_in_a_checkpoint_too(sealed):
-    create_tag(sealed.catalog, "a", SEAL, WEEK)
-    create_tag(sealed.catalog, "b", SEAL)
-    rename_tag(sealed.catalog, "a", "c")
-    replace_tag(sealed.catalog, "b", reseal(sealed))
-    rename_tag(sealed.catalog, "b", "a")
-    known = dict(sealed.catalog.state.tags)
-    write_checkpoint(sealed.store, sealed.catalog.state)
-    assert read_state(sealed.store).tags == known
-    assert faults(sealed.store) == set()
-
-
-def test_renaming_to_its_own_name_changes_nothing(sealed):
-    known = create_tag(sealed.catalog, "nightly", SEAL).known
-    again = rename_tag(sealed.catalog, "nightly", "nightly")
-    assert (again.new, again.known, read_state(sealed.store).revision) == (False, known, 6)
-
-
 def test_a_rename_to_a_name_that_is_taken_or_none_is_refused_and_writes_nothing(sealed):
     create_tag(sealed.catalog, "nightly", SEAL, WEEK)
     create_tag(sealed.catalog, "friday", SEAL)
     before = tag_objects(sealed.store)
     with pytest.raises(TagExistsError, match=r"'friday' is there already: it pins revision 5 .* 'nightly' cannot be"):
         rename_tag(sealed.catalog, "nightly", "friday")
+    with pytest.raises(TagExistsError, match="'nightly' is there already"):
+        rename_tag(sealed.catalog, "nightly", "nightly")
     with pytest.raises(PlanError, match="cannot name a tag"):
         rename_tag(sealed.catalog, "nightly", "a b")
     assert (tag_objects(sealed.store), read_state(sealed.store).revision) == (before, 7)
 
 
-@pytest.mark.parametrize("name", ["nightl", "x:nightly", "rev:5", "5", ""])
+@pytest.mark.parametrize("name", ["nightl", "rev:5", ""])
 def test_only_a_tag_that_is_there_can_be_renamed_or_replaced(sealed, name):
     create_tag(sealed.catalog, "nightly", SEAL)
     for change in (lambda: rename_tag(sealed.catalog, name, "new"), lambda: replace_tag(sealed.catalog, name, SEAL)):
@@ -119,25 +94,6 @@ def test_a_tag_is_replaced_only_by_what_can_be_tagged(sealed):
     with pytest.raises(PlanError, match="at least 1s"):
         replace_tag(sealed.catalog, "nightly", SEAL, timedelta(0))
     assert read_state(sealed.store).revision == 6
-
-
-def test_nothing_is_renamed_or_replaced_where_there_is_no_snapshot_or_a_deleted_one(store):
-    catalog = Catalog.open_for_writing(store)
-    with pytest.raises(NoSnapshotError):
-        rename_tag(catalog, "a", "b")
-    writer = sealed_by(empty_snapshot(store))
-    create_tag(writer.catalog, "a", SEAL)
-    writer.catalog.commit(rules.delete(writer.token, with_tags=True))
-    with pytest.raises(LocationDeletedError):
-        rename_tag(writer.catalog, "a", "b")
-    with pytest.raises(LocationDeletedError):
-        replace_tag(writer.catalog, "a", SEAL)
-
-
-def empty_snapshot(store) -> Writer:
-    writer = Writer(store)
-    writer.begin()
-    return writer
 
 
 def test_an_automatic_tag_says_so_in_log_and_object_and_no_other_does(sealed):
@@ -223,13 +179,13 @@ def test_a_deletion_deletes_only_the_tag_that_was_read(sealed):
 def test_a_tag_stays_whose_revision_expires_after_its_deletion_was_planned(sealed):
     reseal(sealed)
     known = create_tag(sealed.catalog, "nightly", SEAL).known
-    plan = plan_pin_deletion(sealed.catalog, known)
+    planned = end_of_pin(sealed.catalog.state, known)
     Catalog.open_for_writing(sealed.store).commit(lambda _: [act.Expired((SEAL,))])
     with pytest.raises(ConflictError, match="Revision 5 expired meanwhile, and only tag 'nightly' keeps it readable"):
-        execute_pin_deletion(sealed.catalog, plan)
+        delete_pin(sealed.catalog, known, planned)
     assert read_state(sealed.store).tags == {"nightly": known}
-    again = plan_pin_deletion(sealed.catalog, known)
-    assert execute_pin_deletion(sealed.catalog, again).deleted
+    assert end_of_pin(sealed.catalog.state, known, replaced_by=SEAL).unreadable is None
+    assert delete_pin(sealed.catalog, known, end_of_pin(sealed.catalog.state, known))
 
 
 def test_a_tag_that_is_replaced_during_a_deletion_stays(sealed):
@@ -302,23 +258,3 @@ def test_an_expired_revision_that_a_tag_pins_can_be_pinned_again(sealed):
         create_tag(sealed.catalog, "too-late", SEAL)
     assert tag_objects(sealed.store) == []
     assert faults(sealed.store) == set()
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(
-    "change", [lambda c: rename_tag(c, "old", "new"), lambda c: replace_tag(c, "old", SEAL, WEEK)], ids=["name", "pin"]
-)
-def test_a_writer_killed_at_any_call_leaves_one_whole_tag_and_orphans_at_most(sealed, change, after):
-    for last in range(100):
-        create_tag(sealed.catalog, "old", SEAL)
-        try:
-            change(Catalog(dying(sealed.store, last, after), read_state(sealed.store)))
-            break
-        except Killed:
-            assert not verify(sealed.store).damaged
-        [name] = read_state(sealed.store).tags
-        assert {kind for kind, _ in faults(sealed.store)} <= {FaultKind.ORPHAN}
-        delete_tag(sealed.catalog, name)
-        for path in tag_objects(sealed.store):
-            sealed.store.delete(path)
-    assert last == 3, "an object, a transaction, and the deletion of the old object"

@@ -5,12 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.listing import summarize
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.store import append
-from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
 from snapshot_assets.catalog.pins.listing import list_tags
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
 from snapshot_assets.catalog.state.versions import resolve_version
@@ -18,7 +16,6 @@ from snapshot_assets.catalog.verify.faults import FaultKind
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     DocumentError,
-    PinnedError,
     UnsafePathError,
     VersionNotFoundError,
 )
@@ -47,27 +44,6 @@ def test_a_log_that_contradicts_itself_about_tags_is_damage(sealed):
         with pytest.raises(error, match=message):
             read_state(sealed.store)
         sealed.store.delete(transaction_path(7))
-
-
-def test_one_flipped_byte_in_the_object_of_a_tag_is_damage_naming_it(sealed):
-    create_tag(sealed.catalog, "nightly", SEAL)
-    path = path_of(sealed.store)
-    data = sealed.store.get(path)
-    for position in (0, 20, len(data) // 2, len(data) - 1):
-        sealed.store.put(path, data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-        assert faults(sealed.store) == {(FaultKind.CHECKSUM, path)}
-        assert verify(sealed.store, depth="quick").damaged
-    sealed.store.put(path, data + b" ")
-    assert faults(sealed.store) == {(FaultKind.SIZE, path)}
-    sealed.store.put(path, data)
-    assert faults(sealed.store) == set()
-
-
-def test_the_missing_object_of_a_tag_is_damage_naming_it(sealed):
-    create_tag(sealed.catalog, "nightly", SEAL)
-    path = path_of(sealed.store)
-    sealed.store.delete(path)
-    assert faults(sealed.store) == {(FaultKind.MISSING, path)}
 
 
 def test_a_tag_that_is_deleted_while_verification_runs_is_no_damage(sealed):
@@ -160,25 +136,3 @@ def test_a_summary_has_the_tags_of_a_location(sealed):
     tags = summarize(sealed.store).tags
     assert [(tag.tag_name, tag.time_retained) for tag in tags] == [("b", "1h"), ("a", None)]
     assert tags == tuple(list_tags(read_state(sealed.store)))
-
-
-def test_a_snapshot_with_tags_is_deleted_only_with_them(sealed):
-    create_tag(sealed.catalog, "nightly", SEAL)
-    create_tag(sealed.catalog, "before-migration", SEAL)
-    objects = [info.path for info in sealed.store.list()]
-    with pytest.raises(PinnedError, match=r"Tags before-migration, nightly pin revisions.*--with-tags") as refused:
-        delete_snapshot(sealed.store)
-    assert refused.value.attributes["tags"] == ["before-migration", "nightly"]
-    assert [info.path for info in sealed.store.list()] == objects
-    assert not read_state(sealed.store).deleted
-    assert delete_snapshot(sealed.store, with_tags=True).foreign == ()
-    assert list(sealed.store.list()) == []
-
-
-def test_a_tag_that_is_created_while_the_snapshot_is_deleted_stops_the_deletion(sealed):
-    """The deletion planned on a head without tags; the log orders the two."""
-    planned = Catalog.open_for_writing(sealed.store)
-    create_tag(sealed.catalog, "nightly", SEAL)
-    with pytest.raises(PinnedError, match="Tag nightly pins"):
-        planned.commit(rules.delete(planned.token()))
-    assert not read_state(sealed.store).deleted

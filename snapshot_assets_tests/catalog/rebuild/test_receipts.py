@@ -15,8 +15,8 @@ from snapshot_assets.format.files import DataFile
 from snapshot_assets.format.layout import data_file_stem, new_attempt, transaction_path
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import Writer
-from snapshot_assets_tests.catalog.rebuild.test_rebuild import damage, lose
-from snapshot_assets_tests.catalog.tags import sealed_by
+from snapshot_assets_tests.catalog.rebuild.test_rebuild import lose
+from snapshot_assets_tests.catalog.tags import damage, sealed_by
 
 
 class Chunk:
@@ -64,7 +64,7 @@ class Chunk:
         files = " ".join(sorted(names[path] for path in state.files.chunk(1)))
         known = state.chunks.get(1)
         refs = known.chunk.receipts if known else ()
-        assert damage(self.writer.store) == []
+        assert damage(self.writer.store) == {}
         return files, " ".join(self.receipts[ref.path] for ref in refs), done
 
 
@@ -131,7 +131,7 @@ def test_receipts_that_the_base_names_and_that_are_gone_are_named(writer: Writer
     writer.store.put(transaction_path(6), b"torn")
     done = rebuild(writer.store)
     assert f"Receipts are missing or damaged and no longer named: {gone}." in done.lost
-    assert damage(writer.store) == []
+    assert damage(writer.store) == {}
 
 
 def test_receipts_of_an_older_snapshot_do_not_count(writer: Writer) -> None:

@@ -10,7 +10,6 @@ from snapshot_assets.catalog import rules
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.pins.savepoints import delete_savepoint
 from snapshot_assets.catalog.pins.tags import create_tag, delete_tag, rename_tag, replace_tag
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
 from snapshot_assets.format.layout import transaction_path
@@ -18,7 +17,7 @@ from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, SCHEMA, START, Writer
 from snapshot_assets_tests.catalog.execute import delete_rows, expire, rollback, upgrade
 from snapshot_assets_tests.catalog.merging import MERGED, commit_merged
-from snapshot_assets_tests.catalog.tags import save
+from snapshot_assets_tests.catalog.tags import delete_savepoint, save
 from snapshot_assets_tests.schema_documents import write_schema
 
 PLAN = replace(HEADER, kind="continuous", end=START + 2 * DAY, requested_end="")
@@ -178,7 +177,6 @@ ROWS: dict[str, Callable[[Writer], None]] = {
     "delete": _delete,
 }
 VARIANTS: dict[str, Callable[[Writer], None]] = {
-    "further": lambda writer: _extend(writer, 7),
     "other": lambda writer: _schema(writer, "spark"),
     "taken": lambda writer: _tag(writer, timedelta(days=1)),
     "renamed": lambda writer: _rename(writer, "new"),

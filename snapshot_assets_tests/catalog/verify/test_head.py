@@ -20,8 +20,7 @@ from snapshot_assets.catalog.verify.head import (
 from snapshot_assets.errors import IncompleteError
 from snapshot_assets.format.files import DataFile
 from snapshot_assets_tests.catalog.conftest import DAY, HEADER, Writer
-from snapshot_assets_tests.catalog.tags import sealed_by
-from snapshot_assets_tests.catalog.verify.test_verify import flip
+from snapshot_assets_tests.catalog.tags import flip, sealed_by
 
 DAMAGES = {
     "flipped": flip,
@@ -52,7 +51,7 @@ def test_what_was_sealed_long_ago_and_is_damaged_since_is_not_sealed_again(seale
     for _ in range(2):
         with pytest.raises(IncompleteError, match=path) as raised:
             seal(Catalog.open_for_writing(sealed.store))
-        assert "--replace START/END` (`2025-01-03T00:00:00Z/2025-01-04T00:00:00Z`)" in str(raised.value)
+        assert "--replace 2025-01-03T00:00:00Z/2025-01-04T00:00:00Z`" in str(raised.value)
         assert raised.value.attributes["faults"] == [(path, 3)]
     assert read_state(sealed.store).revision == before
 
@@ -67,7 +66,7 @@ def test_what_is_new_is_hashed_alone_and_the_rest_where_nothing_is_new(sealed: W
     assert (done.hashed_bytes, done.verified_before) == (len(b"late"), base)
     assert files_after_seal(sealed.catalog.state, now, done.verified_before) == {data_file(sealed, 3)}
     full = seal(sealed.catalog, seal_verify="full")
-    assert (full.hashed_bytes, full.verified_before) == (len(b"late") + 10, 0)
+    assert (full.new, full.hashed_bytes, full.verified_before) == (False, len(b"late") + 10, 0)
     assert files_after_seal(sealed.catalog.state, now, 0) == set()
 
 
@@ -105,8 +104,9 @@ def test_of_large_snapshots_every_file_is_hashed_in_turn_and_all_are_looked_for(
         hashed.append(report.bytes)
     assert set(hashed) == {4, 10}  # the one file, and the other
     sealed.store.delete(data_file(sealed, 1))
+    monkeypatch.setattr(module, "HASHED_AGAIN", 1)
     for days in range(4):
-        assert check_head(sealed.store, state, files_to_seal(state, start + days * DAY, verified, 1)).damaged
+        assert check_head(sealed.store, state, files_to_seal(state, start + days * DAY, verified)).damaged
 
 
 def files(*sizes: int) -> list[DataFile]:
@@ -147,6 +147,6 @@ def test_a_seal_without_chunk_0_names_the_asset_that_exports_it(store) -> None:
     with pytest.raises(IncompleteError) as raised:
         seal(writer.catalog)
     assert str(raised.value) == (
-        "1 of 4 chunks are not exported: chunk 0 (the asset `untimed_tables`). Materialise the asset `untimed_tables`, "
-        "then seal again; `snapshots export create` does both."
+        "1 of 4 chunks are not exported: chunk 0. Materialise these partitions of the asset `chunks`, or the asset "
+        "`untimed_tables` for chunk 0, then seal again; `snapshots export create` does both."
     )

@@ -20,10 +20,9 @@ from snapshot_assets.errors import IncompleteError, VersionNotFoundError
 from snapshot_assets.format.actions import RowsOutside
 from snapshot_assets.format.documents import parse_json, pretty_json
 from snapshot_assets.format.layout import checkpoint_path, transaction_path
-from snapshot_assets.format.relations import Column
-from snapshot_assets_tests.catalog.conftest import HEADER, SCHEMA, Writer
+from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
-from snapshot_assets_tests.catalog.tags import SEAL, Changed, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import Changed, flip, reseal
 
 
 @pytest.fixture
@@ -35,12 +34,6 @@ def sealed(writer) -> Writer:
 
 def faults(writer, depth="full"):
     return {(fault.kind, fault.object) for fault in verify(writer.store, depth=depth).faults}
-
-
-def flip(store, path, position=-1):
-    data = bytearray(store.get(path))
-    data[position] ^= 1
-    store.put(path, bytes(data))
 
 
 def test_a_sealed_snapshot_has_no_fault(sealed):
@@ -66,12 +59,6 @@ def test_all_faults_are_collected(sealed):
         (FaultKind.ORPHAN, "data/1/main.m-ffffffff-0000.parquet"),
         (FaultKind.FOREIGN, "notes.txt"),
     }
-
-
-def test_the_file_of_another_chunk_in_place_of_this_one_is_found(sealed):
-    one, other = (known.file.path for known in sealed.catalog.state.live_files())
-    sealed.store.put(one, sealed.store.get(other))
-    assert (FaultKind.SIZE, one) in faults(sealed)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +191,6 @@ def test_a_seal_refuses_a_damaged_file_by_name(writer):
     assert not read_state(writer.store).seals
 
 
-def test_a_seal_hashes_what_is_new_or_where_nothing_is_the_rest_and_an_equal_one_commits_nothing(sealed):
-    again = seal(sealed.catalog, rows_outside=[RowsOutside("main", "m", 5)])
-    assert (again.new, again.hashed_bytes) == (False, 14)
-    old = next(sealed.catalog.state.live_files(1)).file.path
-    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
-    assert seal(sealed.catalog).hashed_bytes == 4
-    assert seal(sealed.catalog, seal_verify="full").hashed_bytes == 14
-
-
 def test_a_chunk_committed_between_verification_and_seal_is_verified_too(sealed):
     other = Writer(sealed.store)
     other.begin()
@@ -343,17 +321,6 @@ def test_an_invalid_version_is_refused_with_the_sealed_revisions(sealed, text):
         resolve_version(text, sealed.catalog.state)
 
 
-def test_an_older_sealed_revision_is_verified_with_its_own_files(sealed):
-    old = next(sealed.catalog.state.live_files(1)).file.path
-    sealed.complete(1, sealed.file(1, b"late"), replaces=(old,))
-    seal(sealed.catalog)
-    flip(sealed.store, old)
-    assert not verify(sealed.store, at=lambda head: head.revision).damaged
-    assert (FaultKind.CHECKSUM, old) in {
-        (fault.kind, fault.object) for fault in verify(sealed.store, at=lambda _: 5).faults
-    }
-
-
 # Older revisions
 
 
@@ -400,31 +367,3 @@ def test_an_older_revision_that_is_not_what_was_sealed_is_damage_at_full_depth(s
     [fault] = verify(sealed.store).faults
     assert (fault.kind, fault.object) == (FaultKind.SNAPSHOT_CHECKSUM, transaction_path(5))
     assert fault.message.startswith("Revision 5 has checksum 00000")
-
-
-def test_schema_documents_that_only_an_older_revision_needs_are_read_at_full_depth(sealed):
-    columns = (*SCHEMA.tables[0].columns, Column(name="n", type="BIGINT", arrow_type="int64"))
-    table = SCHEMA.tables[0].model_copy(update={"columns": columns})
-    sealed.begin(force=True, schema=SCHEMA.model_copy(update={"tables": (table,)}))
-    sealed.fill()
-    seal(sealed.catalog)
-    assert faults(sealed) == set()
-    path = sealed.catalog.state.at(5).schemas[1].files[0].path
-    flip(sealed.store, path)
-    [fault] = verify(sealed.store).faults
-    assert (fault.kind, fault.object) == (FaultKind.CHECKSUM, path)
-    assert fault.message.endswith("; revision 5 needs it.")
-
-
-def test_states_that_are_folded_one_from_another_are_those_of_their_revisions(writer):
-    sealed_by(writer)
-    writer.begin(replace(HEADER, name="second"), force=True)
-    writer.fill()
-    seal(writer.catalog)
-    rollback(writer.catalog, SEAL)
-    writer.token = writer.catalog.token()
-    reseal(writer)
-    head = read_state(writer.store)
-    found = [(sealed.revision, manifest_of(then)) for sealed, then in verify_retained._sealed_states(head)]
-    assert found == [(sealed.revision, manifest_of(head.at(sealed.revision))) for sealed in head.readable()]
-    assert len(found) > 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from snapshot_assets.catalog.log.checkpoints import write_checkpoint
 from snapshot_assets.catalog.log.replay import list_log
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets_tests.catalog.conftest import HEADER, Writer
+from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.cli.helpers import Snapshots, catalog, contents, store_of
 
 NOW = ("--grace", "0s", "--unsafe")
@@ -76,39 +75,6 @@ def test_gc_deletes_exactly_what_its_dry_run_listed(snapshots: Snapshots, locati
     assert (again.status, again.out) == (0, "0 objects, 0 B, deleted\n")
 
 
-def test_a_checkpoint_of_another_location_deletes_nothing_and_is_shown_nowhere(
-    snapshots: Snapshots, location: Path, littered: Writer, tmp_path: Path
-) -> None:
-    other = Writer(store_of(tmp_path / "another" / "location"))
-    other.begin(replace(HEADER, name="another"))
-    other.fill()
-    for _ in range(4):
-        seal(other.catalog)
-        other.complete(1, other.file(1), replaces=tuple(other.catalog.state.files.chunk(1)))
-    stray = write_checkpoint(other.store, other.catalog.state)
-    shown = [catalog(snapshots, command, location).out for command in ("show", "log")]
-    (location / stray).write_bytes(other.store.get(stray))
-    before = contents(location)
-    for command, *arguments in (
-        ("gc", *NOW, "--yes"),
-        ("prune", *NOW, "--yes"),
-        ("expire", "--keep-last", "1", "--yes"),
-    ):
-        refused = catalog(snapshots, command, location, *arguments)
-        assert (refused.status, refused.out) == (1, "")
-        for named in (stray, other.catalog.state.location_id, littered.catalog.state.location_id):
-            assert named in refused.err
-    assert contents(location) == before
-    damage = snapshots("export", "verify", "--snapshot", location.as_uri())
-    assert damage.status == 1
-    assert stray in damage.out
-    lines = catalog(snapshots, "show", location).out.splitlines()
-    assert [line for line in lines if "checkpoint: revision 12" not in line] == shown[0].splitlines()
-    log = catalog(snapshots, "log", location).out
-    assert shown[1].splitlines()[-1] in log
-    assert other.catalog.writer_id not in log
-
-
 def test_without_grace_given_the_plans_holds_and_young_garbage_waits(
     snapshots: Snapshots, location: Path, littered: Writer
 ) -> None:
@@ -135,33 +101,19 @@ def test_a_grace_that_will_not_do_is_a_wrong_call(
     assert message in shown.err
 
 
-@pytest.mark.parametrize("answer", ["y", "YES", "", "no"])
 @pytest.mark.parametrize("command", ["gc", "prune"])
 def test_nothing_is_deleted_unless_the_answer_is_exactly_yes(
-    snapshots: Snapshots,
-    location: Path,
-    checkpointed: Writer,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    answer: str,
+    snapshots: Snapshots, location: Path, checkpointed: Writer, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     checkpointed.file(2)
     before = contents(location)
-    monkeypatch.setattr("builtins.input", lambda *_: answer)
+    monkeypatch.setattr("builtins.input", lambda *_: "YES")
     shown = catalog(snapshots, command, location, *NOW)
     assert (shown.status, shown.out) == (1, "")
     assert "Nothing was deleted" in shown.err
     as_json = catalog(snapshots, command, location, *NOW, "--json")
     assert (as_json.status, as_json.json["deleted"]) == (1, False)
     assert contents(location) == before
-
-
-@pytest.mark.parametrize("command", ["gc", "prune"])
-def test_an_answer_of_yes_deletes(
-    snapshots: Snapshots, location: Path, checkpointed: Writer, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    checkpointed.file(2)
-    before = contents(location)
     monkeypatch.setattr("builtins.input", lambda *_: "yes")
     assert catalog(snapshots, command, location, *NOW).status == 0
     assert len(contents(location)) < len(before)
@@ -222,29 +174,18 @@ def test_prune_deletes_exactly_what_its_dry_run_listed(
         assert snapshots("export", "verify", "--snapshot", location.as_uri(), "--at", version).status == 0
 
 
-def test_prune_of_a_young_log_says_that_it_is_young(snapshots: Snapshots, location: Path, checkpointed: Writer) -> None:
+@pytest.mark.parametrize(
+    ("fixture", "reason"),
+    [
+        ("checkpointed", "nothing that lies before revision 7 is older than the grace period"),
+        ("littered", "two checkpoints stay, and there are fewer; `snapshots catalog checkpoint` writes one"),
+    ],
+)
+def test_prune_reports_why_there_is_nothing_to_prune(
+    snapshots: Snapshots, location: Path, request: pytest.FixtureRequest, fixture: str, reason: str
+) -> None:
+    request.getfixturevalue(fixture)
     before = contents(location)
     shown = catalog(snapshots, "prune", location)
-    assert shown.status == 0
-    assert "nothing that lies before revision 7 is older than the grace period" in shown.out
-    assert contents(location) == before
-
-
-def test_prune_without_two_checkpoints_says_what_is_missing(
-    snapshots: Snapshots, location: Path, littered: Writer
-) -> None:
-    shown = catalog(snapshots, "prune", location, *NOW)
-    assert shown.status == 0
-    assert "snapshots catalog checkpoint" in shown.out
-
-
-@pytest.mark.parametrize("command", ["gc", "prune"])
-def test_a_damaged_root_fails_closed(snapshots: Snapshots, location: Path, checkpointed: Writer, command: str) -> None:
-    checkpointed.file(2)
-    for name in ("00000000000000000009.ckpt", "00000000000000000008.txn"):
-        path = location / "transactions" / name
-        path.write_bytes(path.read_bytes()[:-1])
-    before = contents(location)
-    shown = catalog(snapshots, command, location, *NOW, "--yes")
-    assert (shown.status, shown.out) == (1, "")
+    assert (shown.status, reason in shown.out) == (0, True)
     assert contents(location) == before

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets_tests.cli.helpers import (
-    RANGE,
-    Result,
-    Snapshots,
-    contents,
-    export,
-    make_plan,
-    make_source,
-    store_of,
-)
+from snapshot_assets_tests.cli.helpers import RANGE, Result, Snapshots, contents, make_source
 
 TOKEN = "kite-ladder-42"
 
@@ -46,8 +37,6 @@ def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2
         (["--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["there is no snapshot"]),
         (["--schema-only", "--replace", "2025-01-01T00:00:00Z/2025-01-02T00:00:00Z"], ["schema-only"]),
         (["--format", "csv"], ["csv", "parquet"]),
-        (["--format", "json"], ["json", "parquet"]),
-        (["--format", "orc"], ["orc", "parquet"]),
         (["--start-time", "2025-01-01T00:00:00"], ["2025-01-01T00:00:00", "zone"]),
         (["--start-time", "2025-01-02T00:00:00Z", "--end-time", "2025-01-01T00:00:00Z"], ["not after start_time"]),
         (["--chunk-time-window", "1y"], ["'1y'", "90m"]),
@@ -57,7 +46,6 @@ def assert_refused(result: Result, folder: Path, *messages: str, status: int = 2
         (["--parallelism", "many"], ["many"]),
         (["--tables", "readings"], ["'readings'", "public.trips"]),
         (["--tables", "main.reading"], ["'reading'", "'readings'"]),
-        (["--tables", "mian.readings"], ["'mian'", "'main'"]),
         (["--tables", ""], ["--tables"]),
         (["--schemas", "mian"], ["'mian'", "'main'"]),
         (["--name", "a-b"], ["'a-b'"]),
@@ -95,11 +83,8 @@ def test_a_refusal_as_json_is_one_document(snapshots: Snapshots, source: str, lo
     ("arguments", "messages"),
     [
         (["--end-time", "2025-01-05T00:00:00Z"], ["end_time", "2025-01-04T00:00:00Z", "2025-01-05T00:00:00Z"]),
-        (["--start-time", "2025-01-02T00:00:00Z"], ["start_time", "2025-01-01T00:00:00Z", "2025-01-02T00:00:00Z"]),
         (["--chunk-time-window", "2d"], ["chunk_time_window", "1d", "2d"]),
-        (["--schemas", "main"], ["schemas", "all", "main"]),
         (["--tables", "main.readings"], ["tables", "all", "main.readings"]),
-        (["--catalog", "c"], ["catalog"]),
     ],
 )
 def test_a_changed_plan_is_refused_naming_both_values(
@@ -114,27 +99,18 @@ def test_a_changed_plan_is_refused_naming_both_values(
     assert not (tmp_path / "dagster").exists()
 
 
-def test_open_ends_are_not_the_same_range_as_the_ends_they_stand_for(
-    snapshots: Snapshots, source: str, exported: Path
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ((), "start_time is 2025-01-01T00:00:00Z there and open here"),
+        (("--schema-only",), "schema_only is False there and True here"),
+    ],
+)
+def test_a_plan_without_ends_is_another_one(
+    snapshots: Snapshots, source: str, exported: Path, option: tuple[str, ...], message: str
 ) -> None:
-    result = create(snapshots, "--source", source, "--to", exported.as_uri())
-    assert result.status == 2
-    assert "start_time is 2025-01-01T00:00:00Z there and open here" in result.err
-
-
-def test_a_snapshot_with_data_does_not_become_schema_only_nor_the_other_way_round(
-    snapshots: Snapshots, source: str, exported: Path, tmp_path: Path
-) -> None:
-    data = create(snapshots, "--source", source, "--to", exported.as_uri(), "--schema-only")
-    assert data.status == 2
-    assert "schema_only is False there and True here" in data.err
-    schema = tmp_path / "schema"
-    plan = make_plan(source, schema.as_uri(), name="schema", schema_only=True, start_time=None, end_time=None)
-    export(plan, store_of(schema), chunks=[])
-    result = create(snapshots, "--source", source, "--to", schema.as_uri(), *RANGE)
-    assert result.status == 2
-    assert "schema_only is True there and False here" in result.err
-    assert "--force" in result.err
+    result = create(snapshots, "--source", source, "--to", exported.as_uri(), *option)
+    assert (result.status, message in result.err) == (2, True), result.err
 
 
 def test_another_database_is_refused(snapshots: Snapshots, exported: Path, tmp_path: Path) -> None:
@@ -189,12 +165,9 @@ def test_a_duckdb_file_that_another_process_writes(
     "arguments",
     [
         ["--source", f"mysql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
-        ["--source", f"duckdb://me:{TOKEN}@host/a.duckdb", "--to", "file:///tmp/nowhere/location"],
         ["--source", "a", "--to", f"s3://me:{TOKEN}@bucket/prefix"],
         ["--source", "a", "--to", "file:///tmp/nowhere/location", f"postgresql://me:{TOKEN}@host/db"],
-        ["--sourc", f"postgresql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
         [f"--sourc=postgresql://me:{TOKEN}@host/db", "--to", "file:///tmp/nowhere/location"],
-        ["--source", f"postgresql://me:{TOKEN}@127.0.0.1:1/db", "--to", "file:///tmp/nowhere/location"],
         ["--source", f"postgresql://me:{TOKEN}@127.0.0.1:none/db", "--to", "file:///tmp/nowhere/location"],
         ["--source", f"postgresql://127.0.0.1:1/db?password={TOKEN}", "--to", "file:///tmp/nowhere/location"],
     ],

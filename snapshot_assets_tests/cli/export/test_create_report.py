@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_assets_tests.catalog.verify.test_verify import flip
-from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, make_source, store_of
-from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets_tests.catalog.tags import flip
+from snapshot_assets_tests.cli.helpers import RANGE, Snapshots, export, make_plan, store_of
 
 SHORT = ("--start-time", "2025-01-01T00:00:00Z", "--end-time", "2025-01-03T00:00:00Z")
-POSTGRESQL = (
-    "CREATE TABLE sensors (id int)",
-    "CREATE TABLE readings (moment timestamptz)",
-    "INSERT INTO sensors VALUES (1), (2)",
-    "INSERT INTO readings SELECT timestamptz '2025-01-01 00:00Z' + n * interval '1 hour' FROM generate_series(0, 71) n",
-)
 OUTSIDE = "  24 rows outside 2025-01-01T00:00:00Z … 2025-01-03T00:00:00Z were not exported\n"
 
 
@@ -24,27 +17,14 @@ def create(source: str, location: Path, *options: str) -> tuple[str, ...]:
     return ("export", "create", "--source", source, "--to", location.as_uri(), *(options or RANGE))
 
 
-@pytest.fixture(params=["duckdb", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """URI of a database with readings on three days."""
-    if request.param == "duckdb":
-        return make_source(tmp_path / "source.duckdb")
-    uri: str = request.getfixturevalue("postgresql_database")
-    with client(uri) as run:
-        for statement in POSTGRESQL:
-            run(statement)
-    return uri
-
-
-def test_rows_outside_the_range_are_reported(snapshots: Snapshots, database: str, location: Path) -> None:
-    plan = make_plan(database, location.as_uri(), end_time="2025-01-03T00:00:00Z")
+def test_rows_outside_the_range_are_reported(snapshots: Snapshots, source: str, location: Path) -> None:
+    plan = make_plan(source, location.as_uri(), end_time="2025-01-03T00:00:00Z")
     export(plan, store_of(location))
-    found = snapshots(*create(database, location, *SHORT))
+    found = snapshots(*create(source, location, *SHORT))
     assert found.status == 0, found.err
     assert OUTSIDE in found.out
-    schema = "main" if database.startswith("duckdb") else "public"
-    assert snapshots(*create(database, location, *SHORT, "--json")).json["rows_outside"] == [
-        {"schema": schema, "table": "readings", "rows": 24}
+    assert snapshots(*create(source, location, *SHORT, "--json")).json["rows_outside"] == [
+        {"schema": "main", "table": "readings", "rows": 24}
     ]
 
 
@@ -79,29 +59,14 @@ def test_tables_that_were_skipped_are_not_reported_as_none(
     assert ("tables_skipped" in found.json) == (rule == "export")
 
 
-def removed(location: Path, path: str) -> None:
-    (location / path).unlink()
-
-
-def shortened(location: Path, path: str) -> None:
-    (location / path).write_bytes((location / path).read_bytes()[:-1])
-
-
-def flipped(location: Path, path: str) -> None:
-    flip(store_of(location), path, 40)
-
-
-@pytest.mark.parametrize("damage", [removed, shortened, flipped])
 @pytest.mark.parametrize("pattern", ["data/2/*.parquet", "data/2/chunk-*.json"])
-def test_damage_is_not_called_complete(
-    snapshots: Snapshots, source: str, exported: Path, damage: object, pattern: str
-) -> None:
+def test_damage_is_not_called_complete(snapshots: Snapshots, source: str, exported: Path, pattern: str) -> None:
     [path] = (str(found.relative_to(exported)) for found in exported.glob(pattern))
-    damage(exported, path)
+    flip(store_of(exported), path, 40)
     found = snapshots(*create(source, exported))
     assert (found.status, found.out) == (1, "")
     assert f"is sealed, but it is damaged: {path} " in found.err
-    assert "`snapshots export create --replace START/END` (`2025-01-02T00:00:00Z/2025-01-03T00:00:00Z`)" in found.err
+    assert "`snapshots export create --replace 2025-01-02T00:00:00Z/2025-01-03T00:00:00Z`" in found.err
 
 
 def test_damage_to_chunk_0_names_the_asset_that_exports_it_again(
@@ -111,4 +76,4 @@ def test_damage_to_chunk_0_names_the_asset_that_exports_it_again(
     path.unlink()
     found = snapshots(*create(source, exported))
     assert found.status == 1
-    assert "chunk 0, by materialising the asset `untimed_tables` with `replace: true`" in found.err
+    assert "chunk 0 by materialising the asset `untimed_tables` with `replace: true`" in found.err

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -13,9 +12,12 @@ from snapshot_assets.format.units import parse_time
 from snapshot_assets_tests.cli.helpers import Snapshots, export, make_plan, store_of
 
 
-def test_list_shows_one_line_per_snapshot_below_a_folder(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "shop"], ids=["locations", "members of a federation"])
+def test_list_shows_one_line_per_snapshot_below_a_folder(
+    snapshots: Snapshots, source: str, tmp_path: Path, below: str
+) -> None:
     for name in ("one", "two"):
-        folder = tmp_path / "all" / name
+        folder = tmp_path / "all" / name / below
         export(make_plan(source, folder.as_uri(), name=name), store_of(folder))
     shown = snapshots("export", "list", "--location", (tmp_path / "all").as_uri())
     header, *rows = shown.out.splitlines()
@@ -27,24 +29,11 @@ def test_list_shows_one_line_per_snapshot_below_a_folder(snapshots: Snapshots, s
     }
 
 
-def test_list_as_json_is_one_document(snapshots: Snapshots, exported: Path) -> None:
-    [found] = snapshots("export", "list", "--location", exported.as_uri(), "--json").json
-    assert found["uri"] == exported.as_uri()
-    assert found["status"] == "complete"
-    assert (found["chunks_done"], found["chunks"], found["rows"]) == (4, 4, 74)
-
-
 def test_list_of_an_empty_folder_says_so_and_is_no_failure(snapshots: Snapshots, tmp_path: Path) -> None:
     shown = snapshots("export", "list", "--location", (tmp_path / "nothing").as_uri())
     assert (shown.status, shown.out) == (0, "")
     assert "No snapshots at" in shown.err
     assert snapshots("export", "list", "--location", (tmp_path / "nothing").as_uri(), "--json").json == []
-
-
-def test_list_shows_unfinished_work(snapshots: Snapshots, source: str, location: Path) -> None:
-    export(make_plan(source, location.as_uri()), store_of(location), chunks=[1])
-    [found] = snapshots("export", "list", "--location", location.as_uri(), "--json").json
-    assert (found["status"], found["chunks_done"], found["chunks"]) == ("incomplete", 1, 4)
 
 
 def test_list_names_an_unreadable_snapshot_and_fails(snapshots: Snapshots, exported: Path) -> None:
@@ -77,17 +66,6 @@ def test_verify_finds_a_flipped_byte_only_by_reading_it(snapshots: Snapshots, ex
     assert snapshots("export", "verify", "--snapshot", exported.as_uri(), "--depth", "quick").status == 0
 
 
-def test_verify_finds_a_manifest_edited_by_hand(snapshots: Snapshots, exported: Path) -> None:
-    manifest = exported / "manifest.json"
-    document = json.loads(manifest.read_text())
-    document["chunks"][1]["rows"] = 1_000_000
-    manifest.write_text(json.dumps(document))
-    shown = snapshots("export", "verify", "--snapshot", exported.as_uri(), "--depth", "quick")
-    assert shown.status == 1
-    assert "manifest.json" in shown.out
-    assert "DAMAGED" in shown.out
-
-
 @pytest.mark.parametrize("command", [("export", "verify"), ("catalog", "show"), ("catalog", "gc", "--yes")])
 def test_a_lost_log_is_told_from_a_wrong_uri(snapshots: Snapshots, exported: Path, command: tuple[str, ...]) -> None:
     shutil.rmtree(exported / "transactions")
@@ -97,17 +75,6 @@ def test_a_lost_log_is_told_from_a_wrong_uri(snapshots: Snapshots, exported: Pat
     wrong = snapshots(*command, "--snapshot", f"{exported.as_uri()}x")
     assert wrong.status == 1
     assert "check the URI" in wrong.err
-
-
-def test_verify_at_an_earlier_seal(snapshots: Snapshots, exported: Path) -> None:
-    [found] = snapshots("export", "list", "--location", exported.as_uri(), "--json").json
-    revision = found["sealed_revision"]
-    call = ("export", "verify", "--snapshot", exported.as_uri(), "--json", "--at")
-    assert snapshots(*call, f"rev:{revision}").json["revision"] == revision
-    missing = snapshots(*call, "tag:never")
-    assert missing.status == 2
-    assert missing.json["error"]["kind"] == "VersionNotFoundError"
-    assert snapshots(*call, "rev:1").status == 2
 
 
 @pytest.fixture
@@ -126,18 +93,20 @@ def test_list_as_json_shows_the_tags_of_a_location(snapshots: Snapshots, tagged:
     [tag] = found["tags"]
     assert (tag["tag_name"], tag["tagged_snapshot_id"], tag["time_retained"]) == ("before-migration", revision, "7d")
     assert parse_time(tag["create_time"]) > parse_time(found["created_at"])
-    assert (found["status"], found["sealed_revision"]) == ("complete", revision)
+    assert (found["uri"], found["status"], found["sealed_revision"]) == (location.as_uri(), "complete", revision)
+    assert (found["chunks_done"], found["chunks"], found["rows"]) == (4, 4, 74)
 
 
-def test_verify_at_a_tag_and_of_its_object(snapshots: Snapshots, tagged: tuple[Path, int]) -> None:
+def test_verify_at_a_version_and_of_a_tags_object(snapshots: Snapshots, tagged: tuple[Path, int]) -> None:
     location, revision = tagged
     call = ("export", "verify", "--snapshot", location.as_uri(), "--json", "--at")
-    for version in ("tag:before-migration", "before-migration"):
+    for version in ("tag:before-migration", "before-migration", f"rev:{revision}"):
         shown = snapshots(*call, version)
         assert (shown.status, shown.json["revision"]) == (0, revision)
     missed = snapshots(*call, "before-migratoin")
-    assert missed.status == 2
+    assert (missed.status, missed.json["error"]["kind"]) == (2, "VersionNotFoundError")
     assert "did you mean 'before-migration'?" in missed.json["error"]["message"]
+    assert snapshots(*call, "rev:1").status == 2
     [object_] = location.glob("tag/*")
     object_.write_bytes(object_.read_bytes().replace(b"7d", b"9d"))
     shown = snapshots("export", "verify", "--snapshot", location.as_uri(), "--depth", "quick")
@@ -167,37 +136,22 @@ def test_delete_with_tags_deletes_them_too(snapshots: Snapshots, tagged: tuple[P
     assert [path for path in location.rglob("*") if path.is_file()] == []
 
 
-def test_verify_where_there_is_no_snapshot_fails_naming_the_location(snapshots: Snapshots, tmp_path: Path) -> None:
-    uri = (tmp_path / "nothing").as_uri()
-    shown = snapshots("export", "verify", "--snapshot", uri)
-    assert shown.status == 1
-    assert uri in shown.out + shown.err
-    assert not (tmp_path / "nothing").exists()
-
-
-@pytest.mark.parametrize("answer", ["y", "YES", "yes please", "", " yes yes", "no"])
+@pytest.mark.parametrize("answer", ["y", " yes yes", EOFError])
 def test_delete_wants_exactly_yes(
-    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch, answer: str | type[EOFError]
 ) -> None:
+    def reply(*_: object) -> str:
+        if answer is EOFError:
+            raise EOFError
+        return str(answer)
+
+    monkeypatch.setattr("builtins.input", reply)
     before = sorted(exported.rglob("*"))
-    monkeypatch.setattr("builtins.input", lambda *_: answer)
-    shown = snapshots("export", "delete", "--snapshot", exported.as_uri())
-    assert (shown.status, shown.out) == (1, "")
-    assert "Nothing was deleted" in shown.err
-    assert sorted(exported.rglob("*")) == before
-
-
-def test_delete_without_anyone_to_ask_deletes_nothing(
-    snapshots: Snapshots, exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def closed(*_: object) -> str:
-        raise EOFError
-
-    monkeypatch.setattr("builtins.input", closed)
     shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
     assert shown.status == 1
     assert shown.json == {"uri": exported.as_uri(), "deleted": False, "objects": 0, "temporary": 0, "foreign": []}
-    assert (exported / "manifest.json").exists()
+    assert "Nothing was deleted" in shown.err
+    assert sorted(exported.rglob("*")) == before
 
 
 def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
@@ -209,7 +163,7 @@ def test_an_interrupted_delete_deletes_nothing_and_says_how_to_go_on(
     monkeypatch.setattr("builtins.input", interrupted)
     shown = snapshots("export", "delete", "--snapshot", exported.as_uri(), "--json")
     assert shown.status == 1
-    assert "interrupted; run the same command again to finish the deletion" in shown.err
+    assert "interrupted; run the same command again to go on" in shown.err
     assert shown.json["error"]["kind"] == "KeyboardInterrupt"
     assert (exported / "manifest.json").exists()
 
@@ -241,39 +195,14 @@ def test_delete_where_there_is_no_snapshot_touches_nothing(snapshots: Snapshots,
     assert (tmp_path / "mine" / "manifest.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        ("/tmp/x", "file:///tmp/x"),
-        ("./x", "file:///"),
-        ("s3://bucket", "bucket"),
-        ("file:///data", "data"),
-        ("ftp://host/x", "ftp"),
-        ("s3://bucket/a/../b", ".."),
-        ("file:///a/%2e%2e/b/c", ".."),
-    ],
-)
-@pytest.mark.parametrize("command", ["verify", "delete"])
-def test_an_unfit_location_is_refused_with_what_to_write_instead(
-    snapshots: Snapshots, command: str, uri: str, message: str
-) -> None:
-    shown = snapshots("export", command, "--snapshot", uri)
+@pytest.mark.parametrize("command", ["export verify", "export delete", "catalog log", "catalog gc"])
+def test_an_unfit_location_is_refused_with_what_to_write_instead(snapshots: Snapshots, command: str) -> None:
+    shown = snapshots(*command.split(), "--snapshot", "/tmp/x")
     assert (shown.status, shown.out) == (2, "")
-    assert message in shown.err
+    assert "file:///tmp/x" in shown.err
 
 
-def test_list_shows_the_members_of_a_federation(snapshots: Snapshots, source: str, tmp_path: Path) -> None:
-    for writer in ("one", "two"):
-        folder = tmp_path / "all" / writer / "shop"
-        export(make_plan(source, folder.as_uri(), name=writer), store_of(folder))
-    found = snapshots("export", "list", "--location", (tmp_path / "all").as_uri(), "--json").json
-    assert {each["uri"] for each in found} == {(tmp_path / "all" / name / "shop").as_uri() for name in ("one", "two")}
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["export", "verify"], ["catalog", "show"], ["catalog", "table", "files"], ["export", "verify", "--json"]],
-)
+@pytest.mark.parametrize("command", [["export", "verify"], ["catalog", "show"], ["catalog", "table", "files"]])
 def test_an_empty_version_is_not_the_newest(snapshots: Snapshots, exported: Path, command: list[str]) -> None:
     refused = snapshots(*command, "--snapshot", exported.as_uri(), "--at", "")
     assert refused.status == 2

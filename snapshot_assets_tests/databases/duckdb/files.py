@@ -18,7 +18,7 @@ opened = source
 
 _HOLD = """
 import sys, duckdb
-connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+connection = duckdb.connect(sys.argv[1])
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -37,10 +37,10 @@ def path_of(address: DatabaseAddress) -> str:
     return address.uri.removeprefix("duckdb://")
 
 
-def hold_elsewhere(address: DatabaseAddress, mode: str) -> subprocess.Popen[str]:
-    """Open a file in another process, to `read` or `write`, until the process gets input."""
+def hold_elsewhere(address: DatabaseAddress) -> subprocess.Popen[str]:
+    """Open a file for writing in another process, until the process gets input."""
     holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, path_of(address), mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HOLD, path_of(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "open\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import duckdb
 
-from snapshot_assets.databases.duckdb.sql import qualified
 from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.databases.sql import qualified
 from snapshot_assets.format.relations import DatabaseSchema
 from snapshot_assets_tests.databases.duckdb.files import path_of
 
@@ -29,7 +29,7 @@ SHOP = (
         d INTEGER DEFAULT nextval('down'))""",
     "CREATE TABLE a_grandchild (child BIGINT, code VARCHAR, z INTEGER, FOREIGN KEY (child) REFERENCES child (id),"
     " FOREIGN KEY (code, z) REFERENCES z_parent (code, id))",
-    "CREATE TABLE employees (id INTEGER PRIMARY KEY, boss INTEGER REFERENCES employees (id), name VARCHAR UNIQUE)",
+    "CREATE TABLE employees (id INTEGER PRIMARY KEY, boss INTEGER, name VARCHAR UNIQUE)",
     "COMMENT ON TABLE child IS 'a ''child'''",
     "COMMENT ON COLUMN child.name IS 'its name'",
     "CREATE INDEX by_name ON child (name, (price + 1))",
@@ -37,16 +37,13 @@ SHOP = (
     "INSERT INTO z_parent VALUES (1, 'x'), (2, NULL)",
     "INSERT INTO child (parent, name, ts) VALUES (1, 'A', '2024-01-01'), (2, 'b', NULL), (NULL, 'ü', NULL)",
     "INSERT INTO a_grandchild VALUES (5, 'x', 1), (8, NULL, 1), (NULL, 'x', 1)",
-    "INSERT INTO employees SELECT i, NULL, 'e' || i FROM range(3000) t(i)",
-    "INSERT INTO employees SELECT i, i - 3000, 'e' || i FROM range(3000, 6000) t(i)",
-    "INSERT INTO employees SELECT i, i - 3000, 'e' || i FROM range(6000, 9000) t(i)",
+    "INSERT INTO employees SELECT i, i // 2, 'e' || i FROM range(3000) t(i)",
     f"CREATE SCHEMA {STRANGE}",
     f'CREATE TABLE {STRANGE}.{STRANGE} ({STRANGE} INTEGER PRIMARY KEY, "rowid" VARCHAR)',
     f"INSERT INTO {STRANGE}.{STRANGE} VALUES (7, 'x')",
     f"COMMENT ON TABLE {STRANGE}.{STRANGE} IS '🦆'",
-    "CREATE SCHEMA outside",
-    "CREATE SCHEMA outside.inside",
-    "CREATE TABLE outside.inside.deep AS SELECT 1 AS one",
+    'CREATE SCHEMA "out.side"',
+    'CREATE TABLE "out.side".deep AS SELECT 1 AS one',
     "CREATE SCHEMA shop",
     "CREATE TABLE shop.shop.shop AS SELECT 1 AS one",
     "CREATE VIEW z_first AS SELECT id, name FROM child",
@@ -54,7 +51,7 @@ SHOP = (
         SELECT z.id, count(*) FROM z_first z JOIN z_parent p ON p.id = z.id GROUP BY 1""",
     "COMMENT ON VIEW a_second IS 'the second'",
     f"""CREATE VIEW {STRANGE}.v AS WITH z_parent AS (SELECT * FROM main.child), r AS (SELECT * FROM z_parent)
-        SELECT * FROM r, {STRANGE} WHERE EXISTS (SELECT 1 FROM outside.inside.deep)""",
+        SELECT * FROM r, {STRANGE} WHERE EXISTS (SELECT 1 FROM "out.side".deep)""",
     "CREATE TABLE doomed AS SELECT 1 AS x",
     "CREATE VIEW broken AS SELECT * FROM doomed",
     "DROP TABLE doomed",
@@ -72,11 +69,10 @@ def differences(one: DatabaseAddress, other: DatabaseAddress, schema: DatabaseSc
         for name, address in (("one", one), ("other", other)):
             connection.execute(f"ATTACH '{path_of(address)}' AS {name} (READ_ONLY)")
         for table in schema.tables:
-            nested = table.schema_name == "outside.inside"
-            path = (*(table.schema_name.split(".") if nested else [table.schema_name]), table.name)
             # As texts too: equal intervals, and equal zeros, may differ.
             left, right = (
-                f"SELECT *, CAST(COLUMNS(*) AS VARCHAR) FROM {qualified((side, *path))}" for side in ("one", "other")
+                f"SELECT *, CAST(COLUMNS(*) AS VARCHAR) FROM {qualified((side, *table.table_name))}"
+                for side in ("one", "other")
             )
             query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
             if rows := connection.sql(query).fetchall():

@@ -7,16 +7,13 @@ import pyarrow as pa
 import pytest
 
 from snapshot_assets.databases.duckdb import define, type_for
-from snapshot_assets.databases.duckdb.ddl.tables import Names
 from snapshot_assets.databases.duckdb.types import LEAVES
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError, UnsupportedTypeError
 from snapshot_assets.format.relations import (
-    Column,
     DatabaseSchema,
     ForeignKey,
     PrimaryKey,
-    Schema,
     Table,
     TableName,
     View,
@@ -141,18 +138,12 @@ def test_foreign_keys_that_duckdb_cannot_have_are_listed_and_the_rest_is_made() 
         "types of main.bigger is left out: DuckDB requires one type on both sides",
         "to_no_key of main.keyless is left out: its referenced columns are no key of main.bigger",
         "f of far.far is left out: DuckDB has no foreign keys between schemas",
+        "to_itself of main.two is left out: DuckDB accepts no row that refers to itself",
         "circles",
     ):
         assert words in lost
-    with duckdb.connect() as connection:
-        connection.execute("ATTACH ':memory:' AS snapshot_assets_target; USE snapshot_assets_target")
-        for statement in (*definition.before, *definition.after):
-            connection.execute(statement.sql)
-        found = connection.sql(
-            "SELECT table_name, referenced_table FROM duckdb_constraints() WHERE constraint_type = 'FOREIGN KEY'"
-        ).fetchall()
-    assert ("two", "two") in found
-    assert len(found) == 2
+    made = [statement.sql for statement in definition.after if "FOREIGN KEY" in statement.sql]
+    assert len(made) == 1, made  # one of the two in the circle
 
 
 @pytest.mark.parametrize(
@@ -190,13 +181,6 @@ def test_a_sequence_that_is_further_already_is_left_alone(tmp_path: Path) -> Non
         assert connection.sql("SELECT nextval('s')").fetchall() == [(10,)]
 
 
-def test_a_dot_in_a_schema_means_nesting_only_where_the_outer_schema_is_known() -> None:
-    names = Names(
-        DatabaseSchema(database="duckdb", schemas=tuple(Schema(name=name) for name in ("a", "a.b", "a.b.c.d", "x.y")))
-    )
-    assert [names.path(name) for name in names.schemas] == [("a",), ("a", "b"), ("a", "b", "c.d"), ("x.y",)]
-
-
 def test_every_arrow_type_of_duckdbs_own_types_has_a_type_that_holds_it() -> None:
     with duckdb.connect() as connection:
         for leaf in LEAVES.values():
@@ -209,8 +193,3 @@ def test_every_arrow_type_of_duckdbs_own_types_has_a_type_that_holds_it() -> Non
 def test_arrow_types_that_no_type_holds_are_refused(arrow_type: pa.DataType) -> None:
     with pytest.raises(UnsupportedTypeError, match="holds"):
         type_for(arrow_type)
-
-
-def test_a_column_is_documented_as_it_will_be() -> None:
-    (made,) = define(documents(table(column={"default": "1"})), expressions=False).tables
-    assert made.columns == (Column(name="x", type="INTEGER", arrow_type="int32"),)

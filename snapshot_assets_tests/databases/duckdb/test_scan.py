@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from snapshot_assets.databases.duckdb.time_predicates import DuckDBTimeColumn
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Scan, TimelessRows, WindowRows
-from snapshot_assets.errors import DatabaseError, PlanError
+from snapshot_assets.errors import DatabaseError
 from snapshot_assets.format.relations import Carrier, TableName
 from snapshot_assets_tests.databases.duckdb.files import documented, make_file, opened, rows_of
 
@@ -33,15 +33,20 @@ def ids(database: object, table: object, rows: object) -> list[int]:
     return sorted(rows_of(database, table, rows).column("id").to_pylist())  # type: ignore[arg-type]
 
 
+def times_file(folder: Path, kind: str, times: list[str]) -> DatabaseAddress:
+    """Make a file with a table `events (id, ts)` of the given times, and none at last."""
+    values = ", ".join(f"({number}, '{time}')" for number, time in enumerate(times))
+    return make_file(
+        folder / "x.duckdb",
+        f"CREATE TABLE events (id INTEGER, ts {kind})",
+        f"INSERT INTO events VALUES {values}, (9, NULL)",
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_window_is_half_open_in_every_type_of_time(kind: str, tmp_path: Path) -> None:
     times = ["2023-12-31", "2024-01-01", "2024-01-02", "2024-01-03", "infinity", "-infinity"]
-    address = make_file(
-        tmp_path / "x.duckdb",
-        f"CREATE TABLE events (id INTEGER, ts {kind})",
-        *(f"INSERT INTO events VALUES ({number}, '{time}')" for number, time in enumerate(times)),
-        "INSERT INTO events VALUES (9, NULL)",
-    )
+    address = times_file(tmp_path, kind, times)
     start, end = utc(2024, 1, 1), utc(2024, 1, 3)
     with opened(address) as database:
         table = documented(database, EVENTS, time_columns={EVENTS: "ts"}, carriers={(EVENTS, "ts"): Carrier.TEXT})
@@ -59,11 +64,7 @@ def test_a_window_is_half_open_in_every_type_of_time(kind: str, tmp_path: Path) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_at_the_ends_of_time_hold_everything_finite(kind: str, tmp_path: Path) -> None:
     widest = ["1677-09-22", "2262-04-11"] if kind.endswith("_NS") else ["290000-01-01 (BC)", "290000-01-01"]
-    address = make_file(
-        tmp_path / "x.duckdb",
-        f"CREATE TABLE events (id INTEGER, ts {kind})",
-        *(f"INSERT INTO events VALUES ({number}, '{time}')" for number, time in enumerate([*widest, "infinity"])),
-    )
+    address = times_file(tmp_path, kind, [*widest, "infinity"])
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     inside = [0, 1] if kind.endswith("_NS") else []
     with opened(address) as database:
@@ -81,11 +82,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def test_a_time_without_zone_is_read_in_the_plans_zone(tmp_path: Path) -> None:
     times = ["2024-06-01 01:59:59.999999", "2024-06-01 02:00:00", "2024-06-02 01:59:59.999999", "2024-06-02 02:00:00"]
-    address = make_file(
-        tmp_path / "x.duckdb",
-        "CREATE TABLE events (id INTEGER, ts TIMESTAMP)",
-        *(f"INSERT INTO events VALUES ({number}, '{time}')" for number, time in enumerate(times)),
-    )
+    address = times_file(tmp_path, "TIMESTAMP", times)
     with opened(address) as database:
         table = documented(database, EVENTS)
         assert ids(database, table, WindowRows(utc(2024, 6, 1), utc(2024, 6, 2), "Europe/Berlin")) == [1, 2]
@@ -97,11 +94,7 @@ def test_a_time_without_zone_is_read_in_the_plans_zone(tmp_path: Path) -> None:
 
 
 def test_a_date_is_its_midnight_in_the_plans_zone(tmp_path: Path) -> None:
-    address = make_file(
-        tmp_path / "x.duckdb",
-        "CREATE TABLE events (id INTEGER, ts DATE)",
-        "INSERT INTO events SELECT range, DATE '2024-06-01' + range::INTEGER FROM range(4)",
-    )
+    address = times_file(tmp_path, "DATE", [f"2024-06-0{day}" for day in range(1, 5)])
     with opened(address) as database:
         table = documented(database, EVENTS, time_columns={EVENTS: "ts"})
         berlin = WindowRows(utc(2024, 5, 31, 22), utc(2024, 6, 1, 22), "Europe/Berlin")
@@ -123,9 +116,9 @@ def clocks(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
     )
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(cuts=st.lists(st.datetimes(datetime(2024, 3, 30), datetime(2024, 10, 28)), min_size=1, max_size=6))
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_windows_yield_every_row_exactly_once(clocks: DatabaseAddress, zone: str, cuts: list[datetime]) -> None:
     edges = [utc(2024, 1, 1), *sorted(cut.replace(tzinfo=UTC) for cut in cuts), utc(2025, 1, 1)]
     with opened(clocks) as database:
@@ -137,30 +130,25 @@ def test_windows_yield_every_row_exactly_once(clocks: DatabaseAddress, zone: str
     assert outside + inside == 384
 
 
-def test_an_unknown_zone_is_refused(clocks: DatabaseAddress) -> None:
-    with opened(clocks) as database, pytest.raises(PlanError, match="Mars/Base"):
-        rows_of(database, documented(database, EVENTS), WindowRows(utc(2024, 1, 1), utc(2025, 1, 1), "Mars/Base"))
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> DatabaseAddress:
-    """800,000 rows, some deleted and some updated, so that row ids have holes."""
+    """500,000 rows, some deleted and some updated, so that row ids have holes."""
     return make_file(
         tmp_path_factory.mktemp("large") / "x.duckdb",
         """CREATE TABLE events AS
         SELECT range AS id, TIMESTAMP '2024-01-01' + to_seconds(range) AS ts, 'host_' || (range % 50) AS host
-        FROM range(800000)""",
-        "DELETE FROM events WHERE id % 7 = 0 OR id BETWEEN 200000 AND 500000",
+        FROM range(500000)""",
+        "DELETE FROM events WHERE id % 7 = 0 OR id BETWEEN 150000 AND 350000",
         "UPDATE events SET host = host || '!' WHERE id % 11 = 0",
         "CREATE VIEW v AS SELECT * FROM events",
     )
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("parts", [1, 3, 100])
 def test_parts_are_disjoint_and_together_yield_all_rows(large: DatabaseAddress, parts: int) -> None:
     with opened(large) as database:
         table = documented(database, EVENTS)
-        for rows in (AllRows(), WindowRows(utc(2024, 1, 2), utc(2024, 1, 8))):
+        for rows in (AllRows(), WindowRows(utc(2024, 1, 2), utc(2024, 1, 6))):
             scans = database.split(Scan(table, rows), parts)
             assert 1 <= len(scans) <= parts
             found = ids(database, table, rows)
@@ -185,40 +173,32 @@ def test_a_view_and_an_empty_table_are_not_cut(large: DatabaseAddress, tmp_path:
         assert database.time_bounds((table,)) is None
 
 
-def test_an_estimate_is_near_the_truth(large: DatabaseAddress) -> None:
+def test_an_estimate_is_near_the_truth_and_a_part_of_another_database_is_refused(large: DatabaseAddress) -> None:
     with opened(large) as database:
         table = documented(database, EVENTS)
         estimate = database.estimate(Scan(table, AllRows()))
         rows = rows_of(database, table)
+        with pytest.raises(DatabaseError, match="ctid:1-2"):
+            rows_of(database, table, part="ctid:1-2")
     assert estimate.rows == rows.num_rows
     assert 0.5 < estimate.bytes / rows.nbytes < 2
 
 
-def test_a_part_of_another_database_is_refused(large: DatabaseAddress) -> None:
-    with opened(large) as database, pytest.raises(DatabaseError, match="ctid:1-2"):
-        rows_of(database, documented(database, EVENTS), part="ctid:1-2")
-
-
-def test_a_scan_left_early_leaves_the_connection_usable(large: DatabaseAddress) -> None:
-    with opened(large) as database:
-        table = documented(database, EVENTS)
+def test_a_scan_left_early_leaves_the_connection_usable_and_an_error_of_its_reader_stays_its_own(
+    large: DatabaseAddress,
+) -> None:
+    def write() -> None:
         with database.scan(Scan(table, AllRows())) as batches:
             next(batches)
             with database.scan(Scan(table, AllRows())) as others:  # two scans side by side
                 next(others)
-        assert rows_of(database, table, WindowRows(utc(2024, 1, 2), utc(2024, 1, 3))).num_rows > 0
-
-
-def test_an_error_of_the_reader_of_batches_stays_its_own(large: DatabaseAddress) -> None:
-    def write() -> None:
-        with database.scan(Scan(table, AllRows())) as batches:
-            next(batches)
             raise OSError("disk full")
 
     with opened(large) as database:
         table = documented(database, EVENTS)
         with pytest.raises(OSError, match="disk full"):
             write()
+        assert rows_of(database, table, WindowRows(utc(2024, 1, 2), utc(2024, 1, 3))).num_rows > 0
 
 
 def test_a_column_that_changed_since_the_extraction_is_named(tmp_path: Path) -> None:
@@ -228,10 +208,6 @@ def test_a_column_that_changed_since_the_extraction_is_named(tmp_path: Path) -> 
     with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
         connection.execute("ALTER TABLE events ALTER b TYPE VARCHAR")
     with opened(address) as database, pytest.raises(DatabaseError, match=r"main\.events\.b was INTEGER.*now VARCHAR"):
-        rows_of(database, table)
-    with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
-        connection.execute("ALTER TABLE events DROP b")
-    with opened(address) as database, pytest.raises(DatabaseError, match=r"main\.events\.b was INTEGER.*now gone"):
         rows_of(database, table)
 
 
@@ -263,38 +239,30 @@ print(rows, largest >> 20, int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/s
 """
 
 
-def test_a_view_that_spills_leaves_nothing_behind(tmp_path: Path) -> None:
-    address = make_file(
+def test_a_view_that_spills_leaves_nothing_behind_and_rows_that_need_more_memory_say_how_to_allow_it(
+    tmp_path: Path,
+) -> None:
+    whole = make_file(
         tmp_path / "x.duckdb",
-        "CREATE TABLE t AS SELECT range AS id FROM range(1500000)",
+        "CREATE TABLE t AS SELECT range AS id FROM range(600000)",
         "CREATE VIEW events AS SELECT id, hash(id) AS a, repeat('x', 200) || id AS b FROM t ORDER BY a",
+        "CREATE VIEW huge AS SELECT list(a || b) AS c FROM events",
     )
+    huge = TableName("main", "huge")
 
     def spilled() -> list[Path]:
         return list(Path(tempfile.gettempdir()).glob(f"snapshot_assets-duckdb-{os.getpid()}/*"))
 
-    with opened(address) as database:
+    with opened(DatabaseAddress("shop", f"{whole.uri}?memory_limit=96MiB")) as database:
         table = documented(database, EVENTS, tables=(EVENTS,))
         with database.scan(Scan(table, AllRows())) as batches:
             rows = next(batches).num_rows
             assert spilled()
-            assert rows + sum(batch.num_rows for batch in batches) == 1_500_000
+            assert rows + sum(batch.num_rows for batch in batches) == 600_000
+        with pytest.raises(DatabaseError, match=r"\?memory_limit=2GiB"):
+            rows_of(database, documented(database, huge, tables=(huge,)))
     assert list(tmp_path.iterdir()) == [tmp_path / "x.duckdb"]
     assert not spilled()
-
-
-def test_rows_that_need_more_memory_than_allowed_say_how_to_allow_it(tmp_path: Path) -> None:
-    address = make_file(
-        tmp_path / "x.duckdb",
-        "CREATE TABLE t AS SELECT range AS id FROM range(2000000)",
-        "CREATE VIEW events AS SELECT id, md5(id::VARCHAR) AS a FROM t ORDER BY a",
-        "CREATE VIEW huge AS SELECT list(a || repeat('x', 200)) AS a FROM events",
-    )
-    huge = TableName("main", "huge")
-    with opened(address) as database:
-        table = documented(database, huge, tables=(huge,))
-        with pytest.raises(DatabaseError, match=r"\?memory_limit=2GiB"):
-            rows_of(database, table)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +276,8 @@ def test_rows_that_need_more_memory_than_allowed_say_how_to_allow_it(tmp_path: P
             "CREATE TABLE t AS SELECT range AS id, repeat(chr(65 + (range % 26)::INTEGER), 40000) s FROM range(9000)",
             9_000,
         ),
-        ("CREATE TABLE t AS SELECT range AS id, random() AS a, random() AS b FROM range(3000000)", 3_000_000),
     ],
-    ids=["kilobytes", "large rows", "many"],
+    ids=["kilobytes", "large rows"],
 )
 @pytest.mark.slow
 def test_memory_stays_bounded_whatever_the_table(statement: str, rows: int, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
@@ -10,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_assets.databases.carriers import recorded_carrier
+from snapshot_assets.databases.duckdb import define
 from snapshot_assets.databases.duckdb.types import LEAVES, REFUSED, carry
-from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.errors import CarrierError, PlanError, SnapshotError, UnsupportedTypeError
+from snapshot_assets.databases.source import DatabaseAddress
+from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.arrow_types import parse_arrow_type
-from snapshot_assets.format.relations import Carrier, Column, Table, TableName
-from snapshot_assets_tests.databases.duckdb.files import make_file, opened, path_of, rows_of
+from snapshot_assets.format.relations import Carrier, Column, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.databases.duckdb.files import MAIN_T, documented, make_file, opened, path_of, rows_of
+from snapshot_assets_tests.databases.duckdb.shop import fresh
+from snapshot_assets_tests.databases.restores import entry, record_of, target
 
 NATIVE, TEXT = Carrier.NATIVE, Carrier.TEXT
 
@@ -150,111 +153,62 @@ CASES: dict[str, tuple[Carrier, str, list[str]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Trip:
-    """The result of a round trip of a table `(id, x)` through Arrow and Parquet into a new table.
-
-    Attributes:
-        column: The document of `x`.
-        rows: Rows that arrived.
-        differing: Values that changed, as texts.
-        error: The error that ended it.
-    """
-
-    column: Column
-    rows: int = 0
-    differing: tuple[object, ...] = ()
-    error: SnapshotError | None = None
-
-
-DIFFERING = """
-    SELECT a.x::VARCHAR, b.x::VARCHAR FROM source.main.{table} a LEFT JOIN {table} b USING (id)
-    WHERE b.id IS NULL OR a.x IS DISTINCT FROM b.x OR a.x::VARCHAR IS DISTINCT FROM b.x::VARCHAR OR {tags}
-"""
-
-
-def round_trips(address: DatabaseAddress, folder: Path, override: Carrier | None = None) -> dict[str, Trip]:
-    """Return the round trip of every table of a file."""
-    path = path_of(address)
-    with duckdb.connect(path, read_only=True) as connection:
-        found = connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
-    names = [TableName("main", name) for (name,) in found]
-    carriers = {(name, "x"): override for name in names} if override else {}
-    with opened(address) as database:
-        schema = database.extract(Selection(time_columns=dict.fromkeys(names), carriers=carriers))
-        errors: dict[str, SnapshotError] = {}
-        for table in schema.tables:
-            try:
-                pq.write_table(rows_of(database, table), folder / f"{table.name}.parquet")
-            except SnapshotError as error:
-                errors[table.name] = error
-    with duckdb.connect() as connection:
-        connection.execute(f"SET TimeZone = 'UTC'; ATTACH '{path}' AS source (READ_ONLY)")
-        return {
-            table.name: Trip(table.column("x"), error=errors[table.name])
-            if table.name in errors
-            else arrive(connection, table, folder)
-            for table in schema.tables
-        }
-
-
-def arrive(connection: duckdb.DuckDBPyConnection, table: Table, folder: Path) -> Trip:
-    read = pq.read_table(folder / f"{table.name}.parquet")  # noqa: F841 - DuckDB finds it by its name
-    column = table.column("x")
-    kind = connection.sql(f"SELECT x FROM source.main.{table.name}").types[0]
-    carried = recorded_carrier(column, lambda override: carry(kind, override, "x"))
-    assert carried is not None
-    restore = carried.restore("x", column.type)
-    connection.execute(f"CREATE OR REPLACE TABLE {table.name} (id INTEGER, x {column.type})")
-    connection.execute(f"INSERT INTO {table.name} SELECT id, {restore} FROM read")
-    tags = "union_tag(a.x) IS DISTINCT FROM union_tag(b.x)" if kind.id == "union" else "false"
-    differing = connection.sql(DIFFERING.format(table=table.name, tags=tags)).fetchall()
-    rows = connection.sql(f"SELECT count(*) FROM {table.name}").fetchall()[0][0]
-    return Trip(column, rows, tuple(differing))
-
-
-def tables_of(cases: dict[str, list[str]]) -> list[str]:
-    """Return statements that make tables t0, t1, … with a value a row, and a NULL."""
-    statements = ["BEGIN"]
-    for table, (kind, values) in enumerate(cases.items()):
-        statements.append(f"CREATE TABLE t{table} (id INTEGER, x {kind})")
-        statements += [f"INSERT INTO t{table} VALUES ({id_}, {value})" for id_, value in enumerate([*values, "NULL"])]
-    return [*statements, "COMMIT"]
-
-
-def all_trips(folder: Path, cases: dict[str, list[str]], override: Carrier | None) -> dict[str, Trip]:
-    trips = round_trips(make_file(folder / "t.duckdb", *tables_of(cases)), folder, override)
-    return {kind: trips[f"t{table}"] for table, kind in enumerate(cases)}
-
-
 VALUES = {kind: values for kind, (_, _, values) in CASES.items()}
+UNTIMED = {MAIN_T: None}
 
 
-@pytest.fixture(scope="module")
-def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trip]:
-    return all_trips(tmp_path_factory.mktemp("types"), VALUES, None)
+def make_table(path: Path, cases: dict[str, list[str]]) -> DatabaseAddress:
+    """Make a table `t` with an id and a column c0, c1, … for each type; short columns are filled up with NULL."""
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(cases))
+    rows = [*zip_longest(*cases.values(), fillvalue="NULL"), ["NULL"] * len(cases)]
+    inserts = [f"INSERT INTO t VALUES ({id_}, {', '.join(row)})" for id_, row in enumerate(rows)]
+    return make_file(path, "BEGIN", f"CREATE TABLE t (id INTEGER, {columns})", *inserts, "COMMIT")
 
 
-@pytest.fixture(scope="module")
-def text_trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trip]:
-    return all_trips(tmp_path_factory.mktemp("texts"), VALUES, TEXT)
+def round_trip(origin: DatabaseAddress, folder: Path, override: Carrier | None = None) -> tuple[Table, list[str]]:
+    """Return the document of `t`, and its columns that changed on the way through Parquet into a new file."""
+    path, again = folder / "t.parquet", fresh(folder, f"copy_{override}")
+    with opened(origin) as database:
+        columns = documented(database, time_columns=UNTIMED).columns[1:]
+        carriers = {(MAIN_T, column.name): override for column in columns if override}
+        table = documented(database, time_columns=UNTIMED, carriers=carriers)
+        pq.write_table(rows_of(database, table), path)
+    definition = define(DatabaseSchema(database="duckdb", tables=(table,)))
+    with target(again) as into:
+        record = into.begin(record_of(definition), definition.before, "")
+        into.load(entry(MAIN_T, record), definition.tables[0], pq.read_table(path).to_batches())
+    with opened(again) as database:
+        assert documented(database, time_columns=UNTIMED, carriers=carriers) == table
+    return table, changed(origin, again, columns)
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_every_value_of_a_type_comes_back_exactly(kind: str, trips: dict[str, Trip]) -> None:
-    carrier, arrow, values = CASES[kind]
-    trip = trips[kind]
-    assert (trip.column.carrier, trip.column.arrow_type) == (carrier, arrow)
-    assert trip.error is None
-    assert (trip.rows, trip.differing) == (len(values) + 1, ())
+def changed(one: DatabaseAddress, other: DatabaseAddress, columns: Sequence[Column]) -> list[str]:
+    """Return the columns of which a value, its text, or its member of a union differs between two files."""
+    found = []
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for side, address in (("one", one), ("other", other)):
+            connection.execute(f"ATTACH '{path_of(address)}' AS {side} (READ_ONLY)")
+        for column in columns:
+            forms = [column.name, f"CAST({column.name} AS VARCHAR)"]
+            if column.type.startswith("UNION") and not column.type.endswith("]"):
+                forms.append(f"union_tag({column.name})")
+            left, right = (f"SELECT id, {', '.join(forms)} FROM {side}.main.t" for side in ("one", "other"))
+            query = f"(({left}) EXCEPT ALL ({right})) UNION ALL (({right}) EXCEPT ALL ({left}))"
+            if connection.sql(query).fetchall():
+                found.append(column.name)
+    return found
 
 
-@pytest.mark.parametrize("kind", CASES)
-def test_every_value_of_a_type_comes_back_exactly_as_text_too(kind: str, text_trips: dict[str, Trip]) -> None:
-    trip = text_trips[kind]
-    assert trip.column.carrier is TEXT
-    assert trip.error is None
-    assert (trip.rows, trip.differing) == (len(VALUES[kind]) + 1, ())
+@pytest.mark.parametrize("override", [None, TEXT])
+def test_every_value_of_every_type_comes_back_exactly_in_either_carrier(
+    tmp_path: Path, override: Carrier | None
+) -> None:
+    table, differing = round_trip(make_table(tmp_path / "t.duckdb", VALUES), tmp_path, override)
+    assert differing == []
+    for column, (kind, (carrier, arrow, _)) in zip(table.columns[1:], CASES.items(), strict=True):
+        assert column.carrier is (override or carrier), kind
+        assert override or column.arrow_type == arrow, kind
 
 
 def test_every_type_of_duckdb_is_mapped_or_refused() -> None:
@@ -306,25 +260,18 @@ UNFIT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def unfit_trips(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Trip, Trip]]:
+def test_values_that_arrow_cannot_hold_fail_and_travel_as_text_by_the_override(tmp_path: Path) -> None:
     statements = []
     for number, (kind, value) in enumerate(UNFIT):
-        statements += [f"CREATE TABLE t{number} (id INTEGER, x {kind})", f"INSERT INTO t{number} VALUES (0, {value})"]
-    folder = tmp_path_factory.mktemp("unfit")
-    address = make_file(folder / "t.duckdb", *statements)
-    native, text = round_trips(address, folder), round_trips(address, folder, TEXT)
-    return {number: (native[f"t{number}"], text[f"t{number}"]) for number in range(len(UNFIT))}
-
-
-@pytest.mark.parametrize("case", range(len(UNFIT)), ids=[f"{kind} {value}" for kind, value in UNFIT])
-def test_a_value_that_arrow_cannot_hold_fails_and_travels_as_text_by_the_override(
-    case: int, unfit_trips: dict[int, tuple[Trip, Trip]]
-) -> None:
-    native, text = unfit_trips[case]
-    assert isinstance(native.error, CarrierError)
-    assert f"carriers: {{main.t{case}.x: text}}" in str(native.error)
-    assert (text.error, text.rows, text.differing) == (None, 1, ())
+        statements += [f"CREATE TABLE t{number} (x {kind})", f"INSERT INTO t{number} VALUES ({value})"]
+    with opened(make_file(tmp_path / "each.duckdb", *statements)) as database:
+        for number in range(len(UNFIT)):
+            name = TableName("main", f"t{number}")
+            table = documented(database, name, tables=(name,), time_columns={name: None})
+            with pytest.raises(CarrierError, match=rf"`carriers: \{{main\.t{number}\.x: text\}}`"):
+                rows_of(database, table)
+    cases = {kind: [value for each, value in UNFIT if each == kind] for kind, _ in UNFIT}
+    assert round_trip(make_table(tmp_path / "t.duckdb", cases), tmp_path, TEXT)[1] == []
 
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -353,17 +300,15 @@ SCALARS: dict[str, st.SearchStrategy[object]] = {
 }
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(rows=st.lists(st.tuples(*SCALARS.values()), max_size=10))
 def test_any_value_comes_back_exactly(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]]) -> None:
     folder = tmp_path_factory.mktemp("any")
-    address = make_file(folder / "t.duckdb", *tables_of({kind: [] for kind in SCALARS}))
-    with duckdb.connect(str(folder / "t.duckdb")) as connection:
-        connection.execute("SET TimeZone = 'UTC'; BEGIN")
-        for id_, values in enumerate(rows):
-            for table, (kind, value) in enumerate(zip(SCALARS, values, strict=True)):
-                connection.execute(f"INSERT INTO t{table} VALUES (?, CAST(? AS {kind}))", [id_ + 1, value])
-        connection.execute("COMMIT")
+    origin = make_table(folder / "t.duckdb", {kind: [] for kind in SCALARS})
+    with duckdb.connect(path_of(origin)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        values = ", ".join(f"CAST(? AS {kind})" for kind in SCALARS)
+        for id_, row in enumerate(rows, 1):
+            connection.execute(f"INSERT INTO t VALUES ({id_}, {values})", row)
     for override in (None, TEXT):
-        for trip in round_trips(address, folder, override).values():
-            assert (trip.error, trip.rows, trip.differing) == (None, len(rows) + 1, ()), trip.column.type
+        assert round_trip(origin, folder, override)[1] == []

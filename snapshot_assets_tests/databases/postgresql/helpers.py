@@ -1,23 +1,33 @@
-"""Opens databases, extracts single tables, and reads and loads their rows."""
+"""Opens databases, extracts single tables, reads and loads their rows, and restores and dumps schemas."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from snapshot_assets.databases.postgresql import open as open_postgresql
-from snapshot_assets.databases.postgresql.ingest import ingest
+from snapshot_assets.databases.postgresql.ddl import define
 from snapshot_assets.databases.postgresql.session import SETTINGS
+from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, Database, DatabaseAddress, Rows, Scan, Selection
-from snapshot_assets.databases.sql import identifier
-from snapshot_assets.format.relations import Carrier, Table, TableName
+from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.format.relations import Carrier, DatabaseSchema, Table, TableName
+from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 """Runs one statement and returns its rows."""
+
+EVERYTHING = Path(__file__).with_name("everything.sql").read_text()
+"""A schema with every kind of object that can be restored."""
+
+ROWS = Path(__file__).with_name("everything_rows.sql").read_text()
+"""Rows for it."""
 
 
 @contextmanager
@@ -42,6 +52,12 @@ def client(uri: str) -> Iterator[Run]:
         for name in ("DateStyle", "IntervalStyle", "TimeZone", "lc_monetary"):
             run(f"SET {name} = '{SETTINGS[name]}'")
         yield run
+
+
+def execute(uri: str, *statements: str) -> None:
+    with client(uri) as run:
+        for statement in statements:
+            run(statement)
 
 
 def table_of(
@@ -75,17 +91,51 @@ def read_scan(database: Database, scan: Scan) -> pa.Table:
 
 
 def load(uri: str, table: Table, rows: pa.Table, into: str) -> None:
-    """Load rows through a staging table, as a restore does."""
-    ingests = {column.name: ingest(column) for column in table.columns}
-    definitions = ", ".join(f"{identifier(name)} {how.type}" for name, how in ingests.items())
-    values = ", ".join(how.value for how in ingests.values())
-    converted = rows.cast(pa.schema([(name, how.arrow_type) for name, how in ingests.items()]))
-    with adbc.connect(uri, autocommit=True) as connection:
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE TABLE loaded ({definitions})")
-        with connection.cursor() as cursor:
-            cursor.adbc_ingest("loaded", converted, mode="append")
-        with connection.cursor() as cursor:
-            cursor.execute("SET lc_monetary = 'C'")
-            cursor.execute(f"INSERT INTO {into} SELECT {values} FROM loaded")
-            cursor.execute("DROP TABLE loaded")
+    """Load rows into another table of schema `public`, as a restore does."""
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
+        target._insert(table.model_copy(update={"name": into}), rows.to_batches())
+
+
+def extracted(uri: str, selection: Selection | None = None) -> DatabaseSchema:
+    """Return the documents of a database after a way through JSON, as in a snapshot."""
+    with opened(uri) as database:
+        return DatabaseSchema.model_validate_json(database.extract(selection or Selection()).model_dump_json())
+
+
+def in_schemas(*scripts: str) -> str:
+    """Return scripts as one, each in a schema of its own."""
+    return "".join(
+        f"CREATE SCHEMA c{number}; SET search_path = c{number};\n{each}" for number, each in enumerate(scripts)
+    )
+
+
+def run(uri: str, statements: tuple[Statement, ...]) -> None:
+    """Run statements one by one in one transaction, as a restore does."""
+    with closing(PostgresqlTarget(DatabaseAddress("target", uri))) as target, target._transaction():
+        target._run(statements)
+
+
+def restore(schema: DatabaseSchema, uri: str, *, expressions: bool = True) -> Definition:
+    """Create a schema in a database."""
+    definition = define(schema, expressions=expressions)
+    run(uri, definition.before)
+    run(uri, definition.after)
+    return definition
+
+
+def schema_dump(server: PostgresqlServer, uri: str) -> str:
+    """Return what pg_dump prints of a schema, without the random key of its `\\restrict` line."""
+    text = server.pg_dump(uri, "--schema-only", "--no-owner", "--no-privileges")
+    return re.sub(r"(?m)^(\\(?:un)?restrict) .*$", r"\1", text)
+
+
+def restored_alike(
+    server: PostgresqlServer, make: MakeDatabase, script: str, selection: Selection | None = None
+) -> tuple[str, str, DatabaseSchema]:
+    """Restore what a script creates; pg_dump prints both alike. Return source, target and documents."""
+    source, target = make(), make()
+    server.psql_script(source, script)
+    schema = extracted(source, selection)
+    assert restore(schema, target).lost == ()
+    assert schema_dump(server, target) == schema_dump(server, source)
+    return source, target, schema

@@ -5,12 +5,11 @@ import pytest
 from snapshot_assets.databases.source import AllRows, Scan
 from snapshot_assets.errors import ConsistencyLostError, DatabaseUnavailableError
 from snapshot_assets.format.relations import Table
-from snapshot_assets_tests.databases.postgresql.helpers import Run, client, opened, read, read_scan, table_of
+from snapshot_assets_tests.databases.postgresql.helpers import Run, client, execute, opened, read, read_scan, table_of
 
 
 def fill(uri: str, rows: int = 20_000) -> Table:
-    with client(uri) as run:
-        run(f"CREATE TABLE t AS SELECT i AS id, repeat('x', 100) AS filler FROM generate_series(1, {rows}) i")
+    execute(uri, f"CREATE TABLE t AS SELECT i AS id, repeat('x', 100) AS filler FROM generate_series(1, {rows}) i")
     with opened(uri) as database:
         return table_of(database)
 
@@ -26,9 +25,7 @@ def kill(run: Run, query: str) -> None:
 def test_all_connections_of_a_held_state_read_it_and_nothing_later(postgresql_database: str) -> None:
     table = fill(postgresql_database, 10)
     with opened(postgresql_database) as holder, holder.hold() as held:
-        with client(postgresql_database) as run:
-            run("INSERT INTO t VALUES (11, ''), (12, '')")
-            run("DELETE FROM t WHERE id = 1")
+        execute(postgresql_database, "INSERT INTO t VALUES (11, ''), (12, '')", "DELETE FROM t WHERE id = 1")
         with opened(postgresql_database, held.token) as one, opened(postgresql_database, held.token) as other:
             assert sorted(read(one, table)["id"].to_pylist()) == list(range(1, 11))
             assert read(other, table).num_rows == 10
@@ -38,28 +35,19 @@ def test_all_connections_of_a_held_state_read_it_and_nothing_later(postgresql_da
         held.check()
 
 
-def test_without_a_token_one_connection_reads_one_state(postgresql_database: str) -> None:
+def test_without_a_token_one_connection_reads_one_state_also_after_an_error(postgresql_database: str) -> None:
     table = fill(postgresql_database, 10)
+    wrong = table.model_copy(update={"name": "nowhere"})
     with opened(postgresql_database) as database:
         before = database.fence()
-        with client(postgresql_database) as run:
-            run("DELETE FROM t")
+        execute(postgresql_database, "DELETE FROM t")
+        assert read(database, table).num_rows == 10
+        with pytest.raises(Exception, match="nowhere"):
+            read(database, wrong)
         assert read(database, table).num_rows == 10
         assert database.fence()["snapshot"] == before["snapshot"]
     with opened(postgresql_database) as database:
         assert database.fence()["snapshot"] != before["snapshot"]
-
-
-def test_a_connection_keeps_its_state_after_an_error(postgresql_database: str) -> None:
-    table = fill(postgresql_database, 10)
-    wrong = table.model_copy(update={"name": "nowhere"})
-    with opened(postgresql_database) as database:
-        assert read(database, table).num_rows == 10
-        with client(postgresql_database) as run:
-            run("DELETE FROM t")
-        with pytest.raises(Exception, match="nowhere"):
-            read(database, wrong)
-        assert read(database, table).num_rows == 10
 
 
 def test_a_killed_holder_is_detected_and_its_state_is_never_replaced(postgresql_database: str) -> None:
@@ -84,31 +72,17 @@ def test_a_token_of_no_snapshot_is_refused(postgresql_database: str) -> None:
 def test_a_table_rewritten_after_the_state_is_refused_instead_of_read_empty(
     postgresql_database: str, command: str
 ) -> None:
-    table = fill(postgresql_database, 10)
+    tables = [fill(postgresql_database, 10)]
+    if not command.startswith("ALTER"):  # it is refused for the column of a view
+        execute(postgresql_database, "CREATE VIEW v AS SELECT id FROM t")
+        with opened(postgresql_database) as database:
+            tables.append(table_of(database, "v"))
     with opened(postgresql_database) as holder, holder.hold() as held:
-        with client(postgresql_database) as run:
-            run(command)
-        with (
-            opened(postgresql_database, held.token) as database,
-            pytest.raises(ConsistencyLostError, match=r"^t was truncated or rewritten|^public\.t was"),
-        ):
-            read(database, table)
-
-
-def test_a_view_over_a_rewritten_table_is_refused(postgresql_database: str) -> None:
-    fill(postgresql_database, 10)
-    with client(postgresql_database) as run:
-        run("CREATE VIEW v AS SELECT id FROM t")
-    with opened(postgresql_database) as database:
-        view = table_of(database, "v")
-    with opened(postgresql_database) as holder, holder.hold() as held:
-        with client(postgresql_database) as run:
-            run("TRUNCATE t")
-        with (
-            opened(postgresql_database, held.token) as database,
-            pytest.raises(ConsistencyLostError, match=r"public\.t"),
-        ):
-            read(database, view)
+        execute(postgresql_database, command)
+        with opened(postgresql_database, held.token) as database:
+            for table in tables:
+                with pytest.raises(ConsistencyLostError, match=r"^t was truncated or rewritten|^public\.t was"):
+                    read(database, table)
 
 
 def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(postgresql_database: str) -> None:
@@ -118,11 +92,10 @@ def test_a_table_that_was_read_cannot_be_rewritten_until_the_connection_closes(p
         run("SET lock_timeout = '50ms'")
         with pytest.raises(Exception, match="lock timeout"):
             run("TRUNCATE t")
-    with client(postgresql_database) as run:
-        run("TRUNCATE t")
+    execute(postgresql_database, "TRUNCATE t")
 
 
-@pytest.mark.parametrize("most", [2, 3, 7, 10_000])
+@pytest.mark.parametrize("most", [3, 10_000])
 def test_parts_make_up_the_table_while_it_grows(postgresql_database: str, most: int) -> None:
     table = fill(postgresql_database)
     with opened(postgresql_database) as holder, holder.hold() as held:
@@ -139,23 +112,19 @@ def test_parts_make_up_the_table_while_it_grows(postgresql_database: str, most: 
         assert sorted(ids) == list(range(1, 20_001))
 
 
-def test_the_last_part_includes_rows_added_after_the_division(postgresql_database: str) -> None:
+def test_parts_are_of_similar_size_and_the_last_includes_rows_added_after_the_division(
+    postgresql_database: str,
+) -> None:
     table = fill(postgresql_database)
     with opened(postgresql_database) as database:
         parts = database.split(Scan(table, AllRows()), 4)
+        sizes = [read_scan(database, part).num_rows for part in parts]
     assert len(parts) == 4
-    with client(postgresql_database) as run:
-        run("INSERT INTO t SELECT 20000 + i, repeat('z', 500) FROM generate_series(1, 5000) i")
+    assert max(sizes) < 2 * min(sizes)
+    execute(postgresql_database, "INSERT INTO t SELECT 20000 + i, repeat('z', 500) FROM generate_series(1, 5000) i")
     with opened(postgresql_database) as database:
         ids = [id_ for part in parts for id_ in read_scan(database, part)["id"].to_pylist()]
     assert sorted(ids) == list(range(1, 25_001))
-
-
-def test_parts_are_of_similar_size(postgresql_database: str) -> None:
-    table = fill(postgresql_database)
-    with opened(postgresql_database) as database:
-        sizes = [read_scan(database, part).num_rows for part in database.split(Scan(table, AllRows()), 4)]
-    assert max(sizes) < 2 * min(sizes)
 
 
 def test_parts_of_a_partitioned_table_make_it_up(postgresql_database: str) -> None:
@@ -175,9 +144,7 @@ def test_parts_of_a_partitioned_table_make_it_up(postgresql_database: str) -> No
 
 def test_a_view_and_an_empty_table_are_not_divided(postgresql_database: str) -> None:
     fill(postgresql_database)
-    with client(postgresql_database) as run:
-        run("CREATE VIEW v AS SELECT id FROM t")
-        run("CREATE TABLE nothing (id int)")
+    execute(postgresql_database, "CREATE VIEW v AS SELECT id FROM t", "CREATE TABLE nothing (id int)")
     with opened(postgresql_database) as database:
         for name in ("v", "nothing"):
             scan = Scan(table_of(database, name), AllRows())
@@ -185,19 +152,17 @@ def test_a_view_and_an_empty_table_are_not_divided(postgresql_database: str) -> 
 
 
 def test_rows_without_columns_are_read(postgresql_database: str) -> None:
-    with client(postgresql_database) as run:
-        run("CREATE TABLE t ()")
-        run("INSERT INTO t SELECT FROM generate_series(1, 3)")
+    execute(postgresql_database, "CREATE TABLE t ()", "INSERT INTO t SELECT FROM generate_series(1, 3)")
     with opened(postgresql_database) as database, database.scan(Scan(table_of(database), AllRows())) as batches:
         assert [(batch.num_rows, batch.schema.names) for batch in batches] == [(3, [])]
 
 
 def test_batches_are_bounded(postgresql_database: str) -> None:
     with client(postgresql_database) as run:
-        run("CREATE TABLE t AS SELECT i AS id, repeat('x', 4000) AS filler FROM generate_series(1, 20000) i")
+        run("CREATE TABLE t AS SELECT i AS id, repeat('x', 4000) AS filler FROM generate_series(1, 10000) i")
     with opened(postgresql_database) as database, database.scan(Scan(table_of(database), AllRows())) as batches:
         sizes = [batch.nbytes for batch in batches]
-    assert sum(sizes) > 80_000_000
+    assert sum(sizes) > 40_000_000
     assert max(sizes) < 20_000_000
 
 

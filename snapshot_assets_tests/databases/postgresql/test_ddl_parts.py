@@ -1,6 +1,9 @@
-"""Restores of a part of a schema, and into databases that already have some of its objects."""
+"""Documents of schemas, restores of their parts, and restores into databases that have some of the objects."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -9,13 +12,31 @@ from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
-from snapshot_assets_tests.databases.postgresql.restored import EVERYTHING, extracted, restore, schema_dump
+from snapshot_assets_tests.databases.postgresql.helpers import (
+    EVERYTHING,
+    ROWS,
+    execute,
+    extracted,
+    restore,
+    schema_dump,
+)
 from snapshot_assets_tests.servers.postgresql import MakeDatabase, PostgresqlServer, start_postgresql
+
+NOT_CARRIED = """
+CREATE TYPE unused AS ENUM ('a');
+CREATE SEQUENCE lonely;
+CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+CREATE FUNCTION trg() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER tr BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION trg();
+CREATE POLICY pol ON orders;
+CREATE RULE ru AS ON DELETE TO orders DO ALSO NOTHING;
+CREATE VIEW calls AS SELECT f(1) AS x;
+"""
 
 
 @pytest.fixture(scope="module")
 def everything(postgresql_server: PostgresqlServer, postgresql_module_database: str) -> DatabaseSchema:
-    postgresql_server.psql_script(postgresql_module_database, EVERYTHING)
+    postgresql_server.psql_script(postgresql_module_database, EVERYTHING + ROWS)
     return extracted(postgresql_module_database)
 
 
@@ -39,7 +60,9 @@ def only(schema: DatabaseSchema, *names: str) -> DatabaseSchema:
 def test_without_expressions_no_sql_of_the_snapshot_runs_and_all_of_it_is_reported(
     everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
-    lost = restore(everything, postgresql_database, expressions=False).lost
+    definition = restore(everything, postgresql_database, expressions=False)
+    [orders] = [table for table in definition.tables if table.name == "orders"]
+    assert (orders.column("taxed").generated, orders.column("doubled").generated) == (None, None)
     expressions = lines(
         postgresql_server,
         postgresql_database,
@@ -54,9 +77,16 @@ def test_without_expressions_no_sql_of_the_snapshot_runs_and_all_of_it_is_report
         'nextval(\'"Größe ""X""".select_id_seq\'::regclass)',
         "nextval('shared'::regclass)",
     }
+    # Constants and names are restored.
+    partitions = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'listed_a'"
+    assert lines(postgresql_server, postgresql_database, partitions) == ["FOR VALUES IN ('a')"]
+    keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
+    assert lines(postgresql_server, postgresql_database, keys) == ["8"]
+    indexes = "SELECT indexname FROM pg_indexes WHERE indexname IN ('by_at', 'by_vector', 'label_once') ORDER BY 1"
+    assert lines(postgresql_server, postgresql_database, indexes) == ["by_at", "by_vector", "label_once"]
     views = "SELECT count(*) FROM pg_views WHERE schemaname IN ('public', 'sales')"
     assert lines(postgresql_server, postgresql_database, views) == ["0"]
-    text = "\n".join(lost)
+    text = "\n".join(definition.lost)
     for sentence in (
         "Default of column public.orders.amount is left out",
         "Column public.orders.taxed is restored with its values and no longer generated",
@@ -73,39 +103,19 @@ def test_without_expressions_no_sql_of_the_snapshot_runs_and_all_of_it_is_report
         assert sentence in text
 
 
-def test_without_expressions_generated_columns_become_plain_ones(everything: DatabaseSchema) -> None:
-    orders = TableName("public", "orders")
-    plain = {table.table_name: table for table in define(everything, expressions=False).tables}[orders]
-    assert plain.column("taxed").generated is None
-    assert plain.column("doubled").generated is None
-    generated = {table.table_name: table for table in define(everything).tables}[orders]
-    assert generated.column("taxed").generated == "(amount * 1.21)"
-
-
-def test_without_expressions_constants_and_names_are_restored(
-    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
-) -> None:
-    restore(everything, postgresql_database, expressions=False)
-    partitions = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'listed_a'"
-    assert lines(postgresql_server, postgresql_database, partitions) == ["FOR VALUES IN ('a')"]
-    keys = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0"
-    assert lines(postgresql_server, postgresql_database, keys) == ["8"]
-    indexes = "SELECT indexname FROM pg_indexes WHERE indexname IN ('by_at', 'by_vector', 'label_once') ORDER BY 1"
-    assert lines(postgresql_server, postgresql_database, indexes) == ["by_at", "by_vector", "label_once"]
-
-
 # A part of a schema
 
 
 def test_references_to_tables_outside_the_selection_are_left_out_and_reported(
     everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_database: str
 ) -> None:
-    part = only(everything, "b_second", "inheriting", "child", "z_view", "over_mat", "checked", "second")
+    part = only(everything, "b_second", "inheriting", "child", "z_view", "a_view", "over_mat", "checked", "second")
     assert sorted(restore(part, postgresql_database).lost) == [
         "Foreign key b_second_other_fkey of public.b_second is left out: it refers to public.a_first, which is not"
         " restored.",
         "Table sales.inheriting is restored as a table of its own, with all its columns: it inherits from sales.base,"
         " which is not restored.",
+        "View public.a_view is left out: it reads public.z_view, which is not restored.",
         "View public.checked is left out: it reads public.zones, which is not restored.",
         "View public.z_view is left out: it reads public.orders, which is not restored.",
         "View sales.over_mat is left out: it reads sales.a_filled, which is not restored.",
@@ -124,20 +134,6 @@ def test_a_table_with_a_row_type_outside_the_selection_is_refused(everything: Da
         RestoreError, match=r"Table public\.a_row_type_user cannot be created: .* Select public\.zones too"
     ):
         define(only(everything, "a_row_type_user"))
-
-
-def test_views_that_read_each_other_in_a_circle_are_left_out(everything: DatabaseSchema) -> None:
-    circle = [
-        view.model_copy(update={"depends_on": (TableName("public", other),)})
-        for view in everything.views
-        for other in [{"a_view": "z_view", "z_view": "a_view"}.get(view.name)]
-        if other
-    ]
-    lost = define(everything.model_copy(update={"tables": (), "views": tuple(circle)})).lost
-    assert lost == (
-        "View public.a_view is left out: it reads public.z_view, which is not restored.",
-        "View public.z_view is left out: it reads public.a_view, which is not restored.",
-    )
 
 
 def test_a_view_is_created_only_if_the_target_has_the_functions_that_it_calls(
@@ -211,6 +207,17 @@ def test_the_ledger_of_imports_is_neither_exported_nor_restored(
         define(schema.model_copy(update={"tables": (hostile,)}))
 
 
+def test_a_table_whose_parent_got_a_column_later_inherits_its_checks_too(
+    postgresql_server: PostgresqlServer, make_postgresql_database: MakeDatabase
+) -> None:
+    source, target = make_postgresql_database(), make_postgresql_database()
+    create = ("CREATE TABLE a (x int CHECK (x > 0))", "CREATE TABLE b (y int) INHERITS (a)", "ALTER TABLE a ADD z int")
+    postgresql_server.psql(source, *create)
+    assert restore(extracted(source), target).lost == ()
+    checks = "SELECT conname, conislocal, coninhcount FROM pg_constraint WHERE conrelid = 'b'::regclass"
+    assert postgresql_server.psql(target, checks) == postgresql_server.psql(source, checks) == "a_x_check|f|1"
+
+
 # Existing objects
 
 
@@ -250,3 +257,35 @@ def test_a_database_of_version_16_is_restored_into_16_and_18(
         restore(schema, postgresql_database)
         created = "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2"
         assert lines(postgresql_server, postgresql_database, created) == lines(old, source, created)
+
+
+# Documents
+
+
+def test_the_documents_of_everything_do_not_change(
+    everything: DatabaseSchema, postgresql_server: PostgresqlServer, postgresql_module_database: str
+) -> None:
+    postgresql_server.psql_script(postgresql_module_database, NOT_CARRIED)
+    documents = json.loads(extracted(postgresql_module_database).model_dump_json(by_alias=True, exclude_defaults=True))
+    assert documents == json.loads(Path(__file__).with_name("everything.json").read_text())
+
+
+def test_a_selected_schema_includes_its_tables_and_views(
+    everything: DatabaseSchema, postgresql_module_database: str
+) -> None:
+    document = extracted(postgresql_module_database, Selection(schemas=("sales",)))
+    assert [schema.name for schema in document.schemas] == ["sales"]
+    assert document.tables == tuple(table for table in everything.tables if table.schema_name == "sales")
+    assert document.views == tuple(view for view in everything.views if view.schema_name == "sales")
+
+
+def test_tables_of_extensions_are_not_exported(postgresql_database: str) -> None:
+    execute(
+        postgresql_database,
+        "CREATE EXTENSION vector",
+        "CREATE TABLE theirs (id int)",
+        "ALTER EXTENSION vector ADD TABLE theirs",
+    )
+    document = extracted(postgresql_database)
+    assert document.tables == ()
+    assert dict(document.schemas[0].options) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -14,8 +14,8 @@ from snapshot_assets.databases.postgresql.target import PostgresqlTarget
 from snapshot_assets.databases.source import AllRows, DatabaseAddress, Rows, TimelessRows, WindowRows
 from snapshot_assets.databases.target import Load, LoadedFile, RestoreRecord, Statement
 from snapshot_assets.errors import DatabaseError, OtherImportError, RestoreError
-from snapshot_assets.format.relations import Carrier, Column, Table, TableName
-from snapshot_assets_tests.databases.postgresql.helpers import client
+from snapshot_assets.format.relations import Column, Table, TableName
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute
 
 T = TableName("public", "t")
 TABLE = Table(
@@ -28,24 +28,7 @@ TABLE = Table(
         Column(name="n", type="integer", arrow_type="int32"),
     ),
 )
-STAGED = TABLE.model_copy(
-    update={
-        "columns": (
-            *TABLE.columns,
-            Column(name="at", type="time without time zone", arrow_type="time64[us]"),
-            Column(name="id", type="uuid", arrow_type="fixed_size_binary[16]"),
-            Column(name="how long", type="interval", arrow_type="string", carrier=Carrier.TEXT),
-        )
-    }
-)
 CREATE = Statement("table public.t", 'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer)', table=T)
-CREATE_STAGED = Statement(
-    "table public.t",
-    'CREATE TABLE public.t (ts timestamptz, "näme ""x""" text, n integer, at time, id uuid, "how long" interval)',
-    table=T,
-)
-
-
 DAY_1 = WindowRows(datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 2, tzinfo=UTC))
 
 
@@ -76,17 +59,13 @@ def entry(path: str, chunk: int = 1, number: int = 1) -> LoadedFile:
     return LoadedFile("loc", T, path, chunk, "a" * 64, f"{number:032x}")
 
 
-def rows(*numbers: int, day: int = 1, table: Table = TABLE) -> pa.RecordBatch:
+def rows(*numbers: int, day: int = 1) -> pa.RecordBatch:
     values = {
         "ts": [datetime(2025, 1, day, tzinfo=UTC)] * len(numbers),
         'näme "x"': [f"row {number}" for number in numbers],
         "n": list(numbers),
-        "at": [time(1, 2, 3, 4)] * len(numbers),
-        "id": [bytes(16)] * len(numbers),
-        "how long": ["1 mon 2 days"] * len(numbers),
     }
-    schema = table.arrow_schema()
-    return pa.RecordBatch.from_pydict({name: values[name] for name in schema.names}, schema=schema)
+    return pa.RecordBatch.from_pydict(values, schema=TABLE.arrow_schema())
 
 
 def stored(uri: str) -> list[int]:
@@ -111,48 +90,6 @@ def test_an_import_is_recorded_with_its_tables_in_one_transaction(target, postgr
     assert target.imports() == [record()]
     assert target.existing([T])[T].columns == ("ts", 'näme "x"', "n")
     assert not target.existing([T])[T].has_rows
-
-
-def test_a_second_import_into_the_same_tables_returns_the_newest_one_and_changes_nothing(started):
-    assert started.begin(record(2), [CREATE], "") == record()
-    assert started.begin(record(2), [], record().id) == record(2)
-    assert [each.id for each in started.imports()] == [record().id, record(2).id]
-
-
-def test_a_file_in_the_ledger_is_not_read_again(started, postgresql_database):
-    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1, 2), rows(3)]) == 3
-
-    def never() -> Iterator[pa.RecordBatch]:
-        raise AssertionError("read again")
-        yield
-
-    assert started.load(entry("data/1/a.parquet"), TABLE, never()) is None
-    assert stored(postgresql_database) == [1, 2, 3]
-    [loaded] = started.loaded("loc")
-    assert (loaded.path, loaded.rows, loaded.chunk) == ("data/1/a.parquet", 3, 1)
-
-
-def test_an_error_of_the_batches_is_raised_and_rolls_the_file_back(started, postgresql_database):
-
-    def failing() -> Iterator[pa.RecordBatch]:
-        yield rows(1)
-        raise DatabaseError("the file broke off")
-
-    with pytest.raises(DatabaseError, match="the file broke off"):
-        started.load(entry("data/1/a.parquet"), TABLE, failing())
-    assert stored(postgresql_database) == []
-    assert started.loaded("loc") == []
-    assert started.load(entry("data/1/a.parquet"), TABLE, [rows(1)]) == 1
-
-
-def test_columns_that_the_driver_cannot_write_go_through_a_staging_table(target, postgresql_database):
-    target.begin(record(), [CREATE_STAGED], "")
-    assert target.load(entry("data/1/a.parquet"), STAGED, [rows(7, table=STAGED)]) == 1
-    assert target.load(entry("data/1/b.parquet"), STAGED, [rows(8, table=STAGED)]) == 1
-    with client(postgresql_database) as run:
-        found = run('SELECT n, at::text, id::text, "how long"::text FROM public.t ORDER BY n')
-    same = ("01:02:03.000004", "00000000-0000-0000-0000-000000000000", "1 mon 2 days")
-    assert found == [(7, *same), (8, *same)]
 
 
 def test_two_connections_that_load_one_file_at_once_insert_it_once(started, postgresql_database):
@@ -210,8 +147,7 @@ def test_rows_to_which_other_tables_refer_are_not_deleted(started, postgresql_da
         run(f"ALTER TABLE public.part ADD FOREIGN KEY (n) REFERENCES public.t (n) ON DELETE {action}")
         run("INSERT INTO public.theirs VALUES ('2025-01-01', 2), ('2025-01-01', NULL)")
     assert replaced(started, [rows(1)]) == 1  # no row refers to that window
-    with client(postgresql_database) as run:
-        run("INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
+    execute(postgresql_database, "INSERT INTO public.theirs VALUES ('2025-01-01', 1)")
     with pytest.raises(RestoreError, match=r"foreign key part_n_fkey of public\.theirs refers to rows of public\.t"):
         replaced(started, [rows(1)], path="data/1/c.parquet")
     with client(postgresql_database) as run:
@@ -301,13 +237,6 @@ def test_the_last_statements_and_the_end_of_the_import_are_one_transaction(start
     started.finish(record(), [index])
     assert started.imports()[0].finished
     started.finish(record(), [index])  # nothing is made twice
-
-
-def test_forgetting_drops_only_the_ledger(started):
-    started.forget()
-    assert started.imports() == []
-    assert T in started.existing([T])
-    started.forget()
 
 
 def test_rows_without_columns_are_loaded(target):

@@ -10,7 +10,7 @@ import pytest
 from snapshot_assets.databases.postgresql.types import NATIVE, SourceType, carried, type_for
 from snapshot_assets.errors import CarrierError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier
-from snapshot_assets_tests.databases.postgresql.helpers import client, load, opened, read, table_of
+from snapshot_assets_tests.databases.postgresql.helpers import client, execute, load, opened, read, table_of
 from snapshot_assets_tests.databases.postgresql.values import DEFINITIONS, NEVER_STORED, SYSTEM_VALUES, TYPES
 from snapshot_assets_tests.servers.postgresql import PostgresqlServer
 
@@ -60,9 +60,7 @@ def test_every_value_survives_parquet_and_a_column_of_its_type(every_type: str, 
     pq.write_table(scanned, tmp_path / "t.parquet")
     returned = pq.read_table(tmp_path / "t.parquet")
     assert returned.schema.equals(table.arrow_schema())
-    with client(every_type) as run:
-        run("DROP TABLE IF EXISTS restored")
-        run("CREATE TABLE restored (LIKE t)")
+    execute(every_type, "DROP TABLE IF EXISTS restored", "CREATE TABLE restored (LIKE t)")
     load(every_type, table, returned, "restored")
     assert texts(every_type, "restored") == texts(every_type, "t")
 
@@ -107,11 +105,9 @@ def test_types_that_the_server_only_prints_are_carried_as_text(
     ("name", "value", "found"),
     [
         ("timestamptz", "infinity", "infinity"),
-        ("timestamptz", "-infinity", "infinity"),
         ("timestamp", "infinity", "infinity"),
         ("timestamp", "294276-12-31 23:59:59.999999", "after the year 294246"),
         ("date", "infinity", "infinity"),
-        ("date", "-infinity", "infinity"),
         ("time", "24:00:00", "24:00:00"),
         ("numeric(10,2)", "NaN", "NaN"),
         ("moment", "infinity", "infinity"),
@@ -136,19 +132,13 @@ def source(name: str, kind: str = "b", schema: str = "pg_catalog") -> SourceType
     return SourceType(name, schema, name, kind, -1, False, ("pg_catalog", f"{name}out"))
 
 
-def test_a_pseudo_type_is_refused() -> None:
-    with pytest.raises(UnsupportedTypeError, match=r"public\.t\.c is of the pseudo-type anyarray"):
-        carried(source("anyarray", "p"), None, "public.t.c")
-
-
-def test_a_native_carrier_that_does_not_exist_is_refused() -> None:
+def test_only_builtin_types_are_native_and_pseudo_types_are_refused() -> None:
+    assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)
+    assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
     with pytest.raises(PlanError, match=r"native carrier for column public\.t\.c, but interval has none"):
         carried(source("interval"), Carrier.NATIVE, "public.t.c")
-
-
-def test_a_users_type_of_a_builtin_types_name_is_not_native() -> None:
-    assert carried(source("int4", schema="public"), None, "c") == (pa.string(), Carrier.TEXT)
-    assert carried(source("int4"), None, "c") == (NATIVE["int4"], Carrier.NATIVE)
+    with pytest.raises(UnsupportedTypeError, match=r"public\.t\.c is of the pseudo-type anyarray"):
+        carried(source("anyarray", "p"), None, "public.t.c")
 
 
 def test_the_type_for_an_arrow_type_loses_nothing() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -42,15 +41,9 @@ def test_a_window_includes_its_start_and_not_its_end(postgresql_database: str, k
     with opened(postgresql_database) as database:
         table = table_of(database, time="at")
         assert window(database, table, at(2025, 1, 1), at(2025, 1, 2)) == [2, 3]
-
-
-def test_window_bounds_may_be_in_another_zone(postgresql_database: str) -> None:
-    make(postgresql_database, "timestamptz", "'2025-01-01 00:00+00'", "'2025-01-01 01:00+00'")
-    plus_one = timezone(timedelta(hours=1))
-    with opened(postgresql_database) as database:
-        table = table_of(database, time="at")
-        start, end = datetime(2025, 1, 1, 2, tzinfo=plus_one), datetime(2025, 1, 1, 3, tzinfo=plus_one)
-        assert window(database, table, start, end) == [2]
+        plus_one = timezone(timedelta(hours=1))
+        start, end = datetime(2025, 1, 1, 1, tzinfo=plus_one), datetime(2025, 1, 2, 1, tzinfo=plus_one)
+        assert window(database, table, start, end) == [2, 3]
 
 
 def test_a_date_is_its_midnight(postgresql_database: str) -> None:
@@ -79,10 +72,18 @@ def test_rows_without_a_finite_time_are_timeless_and_in_no_window(postgresql_dat
             assert database.count_outside(table, at(2024, 1, 2), at(2025, 1, 3), zone) == 1
 
 
-@pytest.mark.parametrize("zone", ["Europe/Madrid", "Pacific/Apia", "Australia/Lord_Howe"])
-def test_windows_of_local_times_neither_gap_nor_overlap_when_clocks_change(postgresql_database: str, zone: str) -> None:
+@pytest.mark.parametrize(
+    ("zone", "starts"),
+    [
+        ("Europe/Madrid", (at(2025, 3, 29), at(2025, 10, 25))),
+        ("Pacific/Apia", (at(2011, 12, 28),)),
+        ("Australia/Lord_Howe", (at(2025, 4, 4), at(2025, 10, 3))),
+    ],
+)
+def test_windows_of_local_times_neither_gap_nor_overlap_when_clocks_change(
+    postgresql_database: str, zone: str, starts: tuple[datetime, ...]
+) -> None:
     """This includes local times that do not exist, or exist twice."""
-    starts = [at(2011, 12, 28), at(2025, 3, 29), at(2025, 4, 4), at(2025, 10, 3), at(2025, 10, 25)]
     series = [
         f"SELECT '{start:%Y-%m-%d}'::timestamp + i * interval '10 min' FROM generate_series(0, 600) i"
         for start in starts
@@ -153,8 +154,6 @@ def test_the_earliest_instant_need_not_be_the_earliest_local_time(postgresql_dat
     with opened(postgresql_database) as database:
         table = table_of(database, time="at")
         assert database.time_bounds((table,), "Europe/Madrid") == (at(2025, 3, 30, 1), at(2025, 3, 30, 1, 30))
-        madrid = ZoneInfo("Europe/Madrid")
-        assert datetime(2025, 3, 30, 3, tzinfo=madrid) == at(2025, 3, 30, 1)
 
 
 def test_time_bounds_outside_the_calendar_are_refused(postgresql_database: str) -> None:
@@ -163,13 +162,10 @@ def test_time_bounds_outside_the_calendar_are_refused(postgresql_database: str) 
         database.time_bounds((table_of(database, time="at"),))
 
 
-def test_a_zone_that_does_not_exist_is_refused(postgresql_database: str) -> None:
+def test_a_zone_that_does_not_exist_and_a_window_of_an_untimed_table_are_refused(postgresql_database: str) -> None:
     make(postgresql_database, "timestamp", "'2025-01-01'")
-    with opened(postgresql_database) as database, pytest.raises(PlanError, match="'Foo\\+3' is not a time zone"):
-        window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
-
-
-def test_a_window_of_an_untimed_table_is_refused(postgresql_database: str) -> None:
-    make(postgresql_database, "timestamp", "'2025-01-01'")
-    with opened(postgresql_database) as database, pytest.raises(DatabaseError, match="no time index"):
-        window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))
+    with opened(postgresql_database) as database:
+        with pytest.raises(PlanError, match="'Foo\\+3' is not a time zone"):
+            window(database, table_of(database, time="at"), at(2025, 1, 1), at(2025, 1, 2), "Foo+3")
+        with pytest.raises(DatabaseError, match="no time index"):
+            window(database, table_of(database), at(2025, 1, 1), at(2025, 1, 2))

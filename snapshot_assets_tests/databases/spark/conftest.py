@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +18,7 @@ from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.engine.runner import InlineRunner
 from snapshot_assets.format.relations import TableName
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.engine.restore.imports import IN_RANGE
+from snapshot_assets_tests.engine.restore.imports import IN_RANGE, unequal_rows
 from snapshot_assets_tests.faults.source import TIMES
 
 
@@ -62,20 +61,11 @@ class Lake:
         self.spark.sql(f"REFRESH TABLE restored.{name}")
         return self.spark.table(f"restored.{name}").toArrow()
 
-    def differences(self, source: str, where: dict[str, str] = IN_RANGE) -> dict[str, list[tuple]]:
+    def differences(
+        self, source: str, where: dict[str, str] = IN_RANGE, tables: Iterable[str] = TIMES
+    ) -> dict[str, list[tuple]]:
         """Return, by table, the rows that source and target do not have equally often."""
-        different = {}
-        with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for table in TIMES:
-                connection.register("restored", self.table(table))
-                wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
-                rows = connection.sql(
-                    f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
-                ).fetchall()
-                if rows:
-                    different[table] = rows
-        return different
+        return unequal_rows(source, {table: self.table(table) for table in tables}, where)
 
 
 @pytest.fixture

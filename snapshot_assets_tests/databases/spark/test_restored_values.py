@@ -9,16 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_assets.databases.source import DatabaseAddress
-from snapshot_assets.engine.export.run import ExportRun
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.format.relations import TableName
-from snapshot_assets.plan.plan import Plan
-from snapshot_assets.storage.location import parse_location
-from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.databases.spark.conftest import Lake
 from snapshot_assets_tests.engine.exports import Place
-from snapshot_assets_tests.faults.source import CHUNKS, PLAN
+from snapshot_assets_tests.faults.source import CHUNKS
 
 
 def test_values_of_other_types_come_back_in_the_nearest_type_and_what_is_lost_is_told(
@@ -74,22 +69,10 @@ def test_tables_of_spark_come_back_as_the_types_they_were(lake: Lake, tmp_path: 
             SECOND, INTERVAL '2-3' YEAR TO MONTH, 0.1, TIMESTAMP_NTZ '0001-01-01', named_struct('x y',
             array(map('k', INTERVAL '3' YEAR))), TIMESTAMP '2025-01-01 01:00:00 UTC'), (2, NULL, NULL, NULL, NULL, NULL,
             NULL, NULL, NULL, NULL)""")
-        location = f"file://{tmp_path}/location"
-        plan = Plan(
-            **(PLAN | {"source": "spark:spark_catalog.kept", "to": location, "time_columns": {"kept.kinds": "at"}})
-        )
-        run = ExportRun(
-            plan,
-            DatabaseAddress("kept", "spark:spark_catalog.kept"),
-            open_store(parse_location(location)),
-            SparkRunner(spark),
-            "run",
-            session=lambda: spark,
-        )
-        with run.open() as export:
-            list(export.export(CHUNKS))
-            export.seal()
-        back = lake.run(Place("", tmp_path / "location"))
+        place = Place("spark:spark_catalog.kept", tmp_path / "location")
+        settings = {"session": lambda: spark}
+        place.export(SparkRunner(lambda: spark), settings=settings, time_columns={"kept.kinds": "at"})
+        back = lake.run(place)
         list(back.restore())
         assert back.finish()
         before, after = spark.table("kept.kinds"), spark.table("restored.kinds")

@@ -12,7 +12,7 @@ import pytest
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.cli import main
 from snapshot_assets.databases.source import DatabaseAddress, Selection
-from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent, claim_event, restore_event
+from snapshot_assets.databases.spark.ledger import Claim, LedgerEvent
 from snapshot_assets.databases.spark.source import SparkCatalogDatabase
 from snapshot_assets.databases.spark.target import SparkTarget
 from snapshot_assets.engine.parquet.frames import FrameChunk
@@ -33,6 +33,7 @@ from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, TIMES, mak
 
 READINGS = TableName("main", "readings")
 NOTES = TableName("main", "notes")
+PLACES = TableName("main", "places")
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +53,16 @@ def own(tmp_path: Path) -> Place:
 
 
 def test_every_row_comes_back_and_a_second_run_has_nothing_to_do(exported: Place, lake: Lake) -> None:
-    outcomes = lake.restore(exported)
+    outcomes = lake.restore(exported, tables=(READINGS, PLACES))
     assert {chunk: outcome.status for chunk, outcome in outcomes.items()} == {
         chunk: "skipped" if chunk == EMPTY_WINDOW else "loaded" for chunk in CHUNKS
     }
-    assert lake.differences(exported.source) == {}
-    counts = lake.run(exported).check_counts()
-    assert counts[READINGS] == (82, 82)
-    assert all(expected == found for expected, found in counts.values())
-    assert sum(outcome.rows for outcome in outcomes.values()) == sum(found for _, found in counts.values())
-    assert {outcome.status for outcome in lake.restore(exported).values()} == {"skipped"}
-    assert lake.differences(exported.source) == {}
+    assert lake.differences(exported.source, tables=("readings", "places")) == {}
+    only = Filters(tables=(READINGS, PLACES))
+    assert lake.run(exported, only).check_counts() == {READINGS: (82, 82), PLACES: (4, 4)}
+    assert sum(outcome.rows for outcome in outcomes.values()) == 86
+    assert {outcome.status for outcome in lake.restore(exported, tables=only.tables).values()} == {"skipped"}
+    assert lake.table("readings").num_rows == 82
     assert [record.finished for record in lake.target.imports()] == [True]
 
 
@@ -120,16 +120,11 @@ def test_a_load_that_was_cut_off_in_the_middle_is_refused_where_the_format_canno
 def test_a_whole_table_that_was_cut_off_in_the_middle_is_overwritten(
     exported: Place, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = Filters(tables=(TableName("main", "places"),))
-    with monkeypatch.context() as patch:
-        patch.setattr(SparkTarget, "write", die)
-        with pytest.raises(Killed):
-            list(lake.run(exported, only).restore())
+    cut_off(lake, exported, monkeypatch, "write", tables=(PLACES,))
     lake.spark.sql("INSERT INTO restored.places VALUES (1, 'Zürich')")
-    run = lake.run(exported, only)
-    assert [outcome.rows for outcome in run.restore() if outcome.status == "loaded"] == [4]
-    assert run.finish()
-    assert run.check_counts() == {TableName("main", "places"): (4, 4)}
+    outcomes = lake.restore(exported, tables=(PLACES,))
+    assert [outcome.rows for outcome in outcomes.values() if outcome.status == "loaded"] == [4]
+    assert lake.run(exported, Filters(tables=(PLACES,))).check_counts() == {PLACES: (4, 4)}
 
 
 @pytest.mark.slow
@@ -152,7 +147,7 @@ def test_a_chunk_that_another_run_may_be_loading_is_refused(exported: Place, lak
     run = lake.run(exported)
     record = run.begin().record
     other = Claim("f" * 32, record.location_id, READINGS, 1, (), owner=("elsewhere", 7, "other"))
-    lake.ledger.append([claim_event(other)])
+    lake.ledger.append([LedgerEvent.of("claimed", other)])
     run.begin([1])
     with pytest.raises(RestoreFailedError, match="being loaded by process 7 on elsewhere"):
         list(run.restore())
@@ -180,7 +175,7 @@ def test_of_two_imports_that_begin_at_once_one_goes_on(
 def notes(own: Place, lake: Lake) -> Place:
     """A snapshot whose window 1 also holds a user's own DataFrame, without a time."""
     frame = lake.spark.sql("SELECT 'a' AS note UNION ALL SELECT 'b'")
-    run = own.run(SparkRunner(lake.spark))
+    run = own.run(SparkRunner(lambda: lake.spark))
     started = run.open_frames([FrameChunk(1, {NOTES: frame})])
     list(started.export([1], replace_completed=True))
     run.seal()
@@ -207,7 +202,7 @@ def test_a_window_s_rows_of_a_table_without_a_time_are_loaded_and_a_load_cut_off
 def test_a_run_that_stalled_loads_nothing_beside_a_newer_import(exported: Place, lake: Lake) -> None:
     stalled = lake.run(exported)
     record = stalled.begin().record
-    lake.ledger.append([restore_event(replace(record, id="e" * 32, tables=(READINGS,)))])
+    lake.ledger.append([LedgerEvent.of("begun", replace(record, id="e" * 32, tables=(READINGS,)))])
     with pytest.raises(RestoreFailedError, match=rf"nothing more into main\.readings: import {'e' * 32} was started"):
         list(stalled.restore())
     assert lake.table("readings").num_rows == 0
@@ -260,13 +255,10 @@ def test_compacted_chunks_are_not_loaded_again_and_the_ledger_knows_their_new_fi
     assert lake.table("readings").num_rows == sum(file.rows for file in live)
 
 
-def test_checking_an_import_makes_nothing(exported: Place, lake: Lake) -> None:
+def test_checking_makes_nothing_and_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     prepared = lake.run(exported).prepare(depth="full")
     assert [each.makes for each in prepared.to_create()] == [f"table main.{name}" for name in sorted(TIMES)]
     assert [row[0] for row in lake.spark.sql("SHOW DATABASES").collect()].count("restored") == 0
-
-
-def test_the_ledger_is_no_table_of_the_catalog_s_users(exported: Place, lake: Lake) -> None:
     lake.run(exported).begin()
     database = SparkCatalogDatabase(DatabaseAddress("lake", lake.uri), lake.spark)
     assert [table.name for table in database.extract(Selection()).tables] == sorted(TIMES)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark.sql.types
@@ -10,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, IntegerType, StructType
 
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.databases.spark.tables import exact_frame, schema_table
+from snapshot_assets.databases.spark.introspect import exact_frame, schema_table
 from snapshot_assets.databases.spark.types import NATIVE, REFUSED, TEXT, carry, type_text
 from snapshot_assets.errors import DatabaseError, PlanError, UnsupportedTypeError
 from snapshot_assets.format.relations import Carrier, Table, TableName
@@ -77,37 +75,24 @@ CASES: dict[str, tuple[Carrier, str, list[str]]] = {
     ),
 }
 
-
-def frame_of(spark: SparkSession, kind: str, values: list[str]) -> DataFrame:
-    rows = [f"SELECT {id_} AS id, CAST({value} AS {kind}) AS x" for id_, value in enumerate([*values, "NULL"])]
-    return spark.sql(" UNION ALL ".join(rows))
+ROWS = max(len(values) for _, _, values in CASES.values()) + 1
 
 
 def carried_rows(frame: DataFrame, table: Table) -> pa.Table:
-    """Return the rows as tasks see them, exactly in the document's schema."""
-    exact = exact_frame(frame, table)
+    """Return the rows exactly in the document's schema, as tasks cast them."""
     schema = table.arrow_schema()
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            arrays = [array.cast(field.type) for array, field in zip(batch.columns, schema, strict=True)]
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, schema) as writer:
-                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            yield pa.RecordBatch.from_pydict({"bytes": [sink.getvalue().to_pybytes()]})
-
-    packed = exact.mapInArrow(pack, "bytes binary").collect()
-    return pa.concat_tables([pa.ipc.open_stream(row["bytes"]).read_all() for row in packed])
+    columns = zip(exact_frame(frame, table).toArrow().columns, schema.types, strict=True)
+    return pa.table([column.cast(kind) for column, kind in columns], schema=schema)
 
 
 @pytest.fixture(scope="module")
 def everything(spark: SparkSession) -> DataFrame:
     """One column for each type, filled up with NULL, so that one job carries them all."""
-    frame = spark.range(max(len(values) for _, _, values in CASES.values()) + 1)
+    columns = ["id"]
     for number, (kind, (_, _, values)) in enumerate(CASES.items()):
         cases = " ".join(f"WHEN id = {id_} THEN CAST({value} AS {kind})" for id_, value in enumerate(values))
-        frame = frame.selectExpr("*", f"CASE {cases} END AS c{number}")
-    return frame
+        columns.append(f"CASE {cases} END AS c{number}")
+    return spark.range(0, ROWS, numPartitions=1).selectExpr(*columns)
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +110,16 @@ def trip(
     )
     kinds = {field.name: type_text(field.dataType) for field in everything.schema}
     restored = back.selectExpr(*(f"CAST(`{name}` AS {kinds[name]}) AS `{name}`" for name in back.columns))
-    joined = everything.alias("a").join(restored.alias("b"), "id")
-    assert joined.count() == everything.count()
     unequal = (
         f"count_if(NOT ({comparable('a', name, kinds)} <=> {comparable('b', name, kinds)})) AS `{name}`"
-        for name in kinds
+        for name in back.columns
     )
-    counts = joined.selectExpr(
-        *(each for each, name in zip(unequal, kinds, strict=True) if name in back.columns)
-    ).first()
+    joined = everything.alias("a").join(restored.alias("b"), "id")
+    counts = joined.selectExpr("count(*) AS rows", *unequal).first()
     assert counts is not None
-    differing = [name for name, count in counts.asDict().items() if count]
-    return table, differing
+    differing = {name: count for name, count in counts.asDict().items() if count}
+    assert differing.pop("rows") == ROWS
+    return table, list(differing)
 
 
 def comparable(side: str, name: str, kinds: dict[str, str]) -> str:
@@ -158,12 +141,10 @@ def test_every_value_of_a_type_comes_back_exactly(kind: str, trip: tuple[Table, 
 
 
 def test_an_override_carries_whole_trees_as_text(spark: SparkSession) -> None:
-    frame = frame_of(
-        spark, "array<struct<`a b`:timestamp>>", ["array(named_struct('a b', TIMESTAMP '2024-01-01 00:00:00 UTC'))"]
-    )
+    frame = spark.sql("SELECT array(named_struct('a b', TIMESTAMP '2024-01-01 00:00:00 UTC'), NULL) AS x")
     table = schema_table(NAME, frame.schema, Selection(carriers={(NAME, "x"): Carrier.TEXT}))
     assert table.column("x").arrow_type == 'list<struct<"a b": string>>'
-    assert carried_rows(frame, table).column("x").to_pylist() == [[{"a b": "2024-01-01 00:00:00"}], None]
+    assert carried_rows(frame, table).column("x").to_pylist() == [[{"a b": "2024-01-01 00:00:00"}, None]]
 
 
 def test_no_type_that_pyspark_knows_is_forgotten() -> None:

@@ -12,9 +12,7 @@ from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.manifest import manifest_of
 from snapshot_assets.catalog.receipts.receipts import read_receipt
-from snapshot_assets.catalog.state.file_pruning import Deletions
 from snapshot_assets.catalog.verify.verify import verify
-from snapshot_assets.engine.compact.plan import SchemaDocuments
 from snapshot_assets.engine.parquet import sorting
 from snapshot_assets.engine.runner import SparkRunner
 from snapshot_assets.errors import (
@@ -25,8 +23,6 @@ from snapshot_assets.errors import (
     TaskLostError,
     UnknownRelationError,
 )
-from snapshot_assets.format.actions import Tombstone
-from snapshot_assets.format.predicate_text import parse_predicate
 from snapshot_assets.format.relations import Column, TableName
 from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.databases.duckdb.test_types import CASES
@@ -40,20 +36,12 @@ from snapshot_assets_tests.engine.compact.compactions import (
     different_rows,
     planned,
     scatter,
-    table_of,
 )
 from snapshot_assets_tests.engine.exports import Place
+from snapshot_assets_tests.engine.test_tombstones import delete
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW
 
 FILLED = [chunk for chunk in CHUNKS if chunk != EMPTY_WINDOW]
-
-
-@pytest.fixture
-def scattered(place):
-    """A sealed snapshot with three files of each table in each chunk."""
-    place.export()
-    scatter(place.store)
-    return place
 
 
 def head(place):
@@ -146,7 +134,7 @@ def test_only_files_below_half_the_target_size_are_merged_and_the_others_stay(sc
     scatter(scattered.store, parts=5)
     sizes = [known.file.bytes for known in head(scattered).live_files(1) if known.file.table == "readings"]
     compacted = compact(scattered.store, chunks=(), target_size=2 * max(sizes))[1]  # the largest file is not small
-    [group] = [group for group in compacted.groups if group.table.name == "readings"]
+    [group] = [group for group in compacted.planned.groups if group.table.name == "readings"]
     assert len(group.kept) == sizes.count(max(sizes))
     assert len(group.files) == len(sizes) - len(group.kept) > 1
     assert group.kept < paths(head(scattered))
@@ -174,7 +162,7 @@ def test_a_plan_says_what_would_be_done_and_changes_nothing(scattered):
     assert plan.files_after == len(plan.groups)
     outcomes = compact(scattered.store)
     assert sum(len(each.files) for each in outcomes.values()) == plan.files_after
-    assert sum(each.files_before for each in outcomes.values()) == plan.files_before
+    assert sum(each.planned.files for each in outcomes.values()) == plan.files_before
 
 
 def test_what_is_named_is_compacted_whole_and_nothing_else(scattered):
@@ -228,11 +216,11 @@ def test_receipts_say_what_was_compacted_and_older_ones_stay_while_they_tell_mor
 # Rows of every kind
 
 
-@pytest.mark.parametrize("rows_of_a_run", [1 << 30, 200])
-def test_columns_of_every_type_are_the_same_afterwards(tmp_path, monkeypatch, rows_of_a_run):
-    """Nested ones among them; also where the rows go over the disk to be sorted."""
+def test_columns_of_every_type_are_the_same_afterwards(tmp_path, monkeypatch):
+    """Nested ones among them; the rows go over the disk to be sorted."""
     monkeypatch.setattr(sorting, "PIECE_BYTES", 100)
-    monkeypatch.setattr(sorting.sorted_batches, "__kwdefaults__", {"run_bytes": rows_of_a_run})
+    monkeypatch.setattr(sorting, "FAN_IN", 4)
+    monkeypatch.setattr(sorting.sorted_batches, "__kwdefaults__", {"run_bytes": 200})
     place = Place(f"duckdb://{tmp_path}/types.duckdb", tmp_path / "location")
     kinds = list(CASES)
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(kinds))
@@ -251,9 +239,7 @@ def test_columns_of_every_type_are_the_same_afterwards(tmp_path, monkeypatch, ro
         assert different_rows(place.folder, before, head(place), table) == []
 
 
-def test_files_of_several_schemas_become_files_of_the_newest(place):
-    place.export()
-
+def test_files_of_several_schemas_become_files_of_the_newest(exported):
     def changed(schema):
         def altered(table):
             if table.name != "readings":
@@ -263,20 +249,20 @@ def test_files_of_several_schemas_become_files_of_the_newest(place):
 
         return schema.model_copy(update={"tables": tuple(map(altered, schema.tables))})
 
-    add_schema(place.store, changed)
-    scatter(place.store, table="readings", schema_ids=(1, 2))
-    before = stored(place, "readings")
-    assert {known.file.schema_id for known in head(place).live_files()} == {1, 2}
-    compact(place.store)
-    assert {known.file.schema_id for known in head(place).live_files() if known.file.table == "readings"} == {2}
-    after = stored(place, "readings")
+    add_schema(exported.store, changed)
+    scatter(exported.store, table="readings", schema_ids=(1, 2))
+    before = stored(exported, "readings")
+    assert {known.file.schema_id for known in head(exported).live_files()} == {1, 2}
+    compact(exported.store)
+    assert {known.file.schema_id for known in head(exported).live_files() if known.file.table == "readings"} == {2}
+    after = stored(exported, "readings")
     assert {tuple(row) for row in after} == {("t", "value", "new")}
     assert sorted(str((row["t"], row["value"])) for row in after) == sorted(
         str((row["t"], row["value"])) for row in before
     )
     assert {row["new"] for row in after} == {None}
-    assert faults(place) == []
-    assert Reader(place.folder).faults == []
+    assert faults(exported) == []
+    assert Reader(exported.folder).faults == []
 
 
 # Rows that go
@@ -323,53 +309,25 @@ def test_duplicates_stay_unless_asked(place):
     assert {known.file.table for known in head(place).live_files(1)} == {"items", "readings", "events"}
 
 
-def bury(place, text, table="readings"):
-    """Commit a tombstone."""
-    catalog = Catalog.open_for_writing(place.store)
-    schema = table_of(catalog, TableName("main", table), catalog.state.schema_id).arrow_schema()
-    predicate = parse_predicate(text, schema, f"main.{table}")
-    return catalog.commit(lambda _: [Tombstone("main", table, predicate)])
+def test_a_table_of_which_all_rows_of_a_chunk_were_deleted_has_no_file_there(exported):
+    delete(exported, "not (value is null) or value is null")
+    compact(exported.store)
+    assert stored(exported, "readings") == []
+    assert stored(exported, "events")
+    assert damage(exported) == []
+    assert exported.manifest()["chunks"]
 
 
-def test_deleted_rows_are_left_out_and_no_file_is_filtered_any_more(place):
-    place.export()
-    before = stored(place, "readings")
-    bury(place, "sensor = 's1'")
-    plan = planned(place.store)
-    assert {group.reasons for group in plan.groups} == {("tombstones",)}
-    outcomes = compact(place.store)
-    gone = [row for row in before if row["sensor"] == "s1"]
-    assert sum(outcome.rows_deleted for outcome in outcomes.values()) == len(gone) > 0
-    assert sorted(map(str, stored(place, "readings"))) == sorted(str(row) for row in before if row["sensor"] != "s1")
-    assert SchemaDocuments(place.store, head(place)).deletions() == {
-        TableName("main", "readings"): Deletions({}, frozenset())
-    }
-    assert compact(place.store) == {}
-    assert damage(place) == []
-
-
-def test_a_table_of_which_all_rows_of_a_chunk_were_deleted_has_no_file_there(place):
-    place.export()
-    bury(place, "not (value is null) or value is null")
-    compact(place.store)
-    assert stored(place, "readings") == []
-    assert stored(place, "events")
-    assert damage(place) == []
-    assert place.manifest()["chunks"]
-
-
-def test_a_tombstone_that_came_meanwhile_still_filters_the_output(place):
-    place.export()
-    scatter(place.store)
+def test_a_tombstone_that_came_meanwhile_still_filters_the_output(scattered):
     buried = []
-    compact(place.store, Meanwhile(lambda: buried or buried.append(bury(place, "sensor = 's1'"))))
-    state = head(place)
+    compact(scattered.store, Meanwhile(lambda: buried or buried.append(delete(scattered, "sensor = 's1'"))))
+    state = head(scattered)
     readings = [known.file for known in state.live_files() if known.file.table == "readings"]
     assert all(deleting(state, file) for file in readings)
-    assert any(row["sensor"] == "s1" for row in stored(place, "readings"))
-    compact(place.store)
-    assert not any(row["sensor"] == "s1" for row in stored(place, "readings"))
-    assert damage(place) == []
+    assert any(row["sensor"] == "s1" for row in stored(scattered, "readings"))
+    compact(scattered.store)
+    assert not any(row["sensor"] == "s1" for row in stored(scattered, "readings"))
+    assert damage(scattered) == []
 
 
 # Failures and races
@@ -488,6 +446,6 @@ def test_several_jobs_at_once(scattered):
 
 
 def test_in_spark(scattered, spark):
-    assert len(compact(scattered.store, SparkRunner(spark))) == len(FILLED)
+    assert len(compact(scattered.store, SparkRunner(lambda: spark))) == len(FILLED)
     assert faults(scattered) == []
     assert scattered.differences() == {}

@@ -115,7 +115,7 @@ def spark_readings(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def spark_run(spark: SparkSession, place: Place, **plan: Any) -> ExportRun:
-    run = place.run(SparkRunner(spark), source="spark:spark_catalog.broken", **plan)
+    run = place.run(SparkRunner(lambda: spark), source="spark:spark_catalog.broken", **plan)
     address = DatabaseAddress("broken", "spark:spark_catalog.broken")
     return replace(run, address=address, session=lambda: spark)
 

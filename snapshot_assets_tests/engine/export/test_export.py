@@ -14,8 +14,8 @@ from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.log.scan import scan_log
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.verify.verify import verify
+from snapshot_assets.engine import jobs as engine_jobs
 from snapshot_assets.engine.export import chunks as engine_export
-from snapshot_assets.engine.export import side_by_side as engine_side_by_side
 from snapshot_assets.engine.retry import RetryPolicy
 from snapshot_assets.errors import (
     DatabaseDeniedError,
@@ -30,7 +30,7 @@ from snapshot_assets_tests.catalog.execute import collect_garbage
 from snapshot_assets_tests.engine.exports import FailingRunner
 from snapshot_assets_tests.faults.source import CHUNKS, EMPTY_WINDOW, OUTSIDE, PLAN, add_rows
 
-GONE = DatabaseUnavailableError("The database went away.")
+GONE = DatabaseUnavailableError("The database went away: postgresql://user:hunter2@host/db.")
 DENIED = DatabaseDeniedError("Denied for postgresql://user:hunter2@host/db.")
 
 
@@ -51,9 +51,12 @@ def test_every_row_is_exported_once_and_the_empty_window_is_completed(place):
     assert damage(place) == []
 
 
-def test_transient_errors_are_retried_alone_and_the_others_are_committed_at_once(place):
+def test_transient_errors_are_retried_alone_and_logged_without_secrets(place, caplog):
     runner = FailingRunner(errors={2: [GONE, GONE], 5: [GONE]})
-    assert statuses(place.export(runner)) == dict.fromkeys(CHUNKS, "exported")
+    with caplog.at_level(logging.WARNING):
+        assert statuses(place.export(runner)) == dict.fromkeys(CHUNKS, "exported")
+    assert "Chunk 2 failed and is tried again" in caplog.text
+    assert "hunter2" not in caplog.text
     assert runner.attempts == [list(CHUNKS), [2, 5], [2]]
     assert place.differences() == {}
 
@@ -74,19 +77,18 @@ def test_a_transient_error_that_stays_fails_its_chunk_after_all_tries(place):
 def test_the_waits_between_tries_are_those_of_the_policy(place, monkeypatch):
     waited = []
 
+    class Fixed(RetryPolicy):
+        def waits(self):
+            return iter([3.0, 5.0, 7.0])
+
     class Event(threading.Event):
         def wait(self, timeout=None):
             waited.append(timeout)
             return False
 
-    monkeypatch.setattr(engine_side_by_side, "threading", SimpleNamespace(Event=Event))
-    place.export(FailingRunner(errors={1: [GONE] * 3}), settings={"retry": _Fixed()})
+    monkeypatch.setattr(engine_jobs, "threading", SimpleNamespace(Event=Event))
+    place.export(FailingRunner(errors={1: [GONE] * 3}), settings={"retry": Fixed()})
     assert waited == [3.0, 5.0, 7.0]
-
-
-class _Fixed(RetryPolicy):
-    def waits(self):
-        return iter([3.0, 5.0, 7.0])
 
 
 def test_permanent_errors_are_not_retried_and_stop_no_other_chunk(place):
@@ -118,11 +120,7 @@ def test_a_failed_chunk_stands_in_the_manifest_without_secrets_and_the_next_run_
 
 
 def test_a_receipt_that_was_never_committed_is_adopted_however_old_it_is(place, monkeypatch):
-    commit = engine_export._commit
-    monkeypatch.setattr(engine_export, "_commit", _raise(SystemExit("killed before the first commit")))
-    with pytest.raises(SystemExit):
-        place.export()
-    monkeypatch.setattr(engine_export, "_commit", commit)
+    kill_before_the_first_commit(place, monkeypatch)
     _age_receipts(place, timedelta(days=30))
     runner = FailingRunner()
     assert statuses(place.export(runner)) == dict.fromkeys(CHUNKS, "adopted")
@@ -131,11 +129,16 @@ def test_a_receipt_that_was_never_committed_is_adopted_however_old_it_is(place, 
     assert damage(place) == []
 
 
-def _raise(error):
-    def call(*_):
-        raise error
+def kill_before_the_first_commit(place, monkeypatch):
+    """Leave receipts that were never committed."""
 
-    return call
+    def killed(*_):
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_export, "_commit", killed)
+        with pytest.raises(SystemExit):
+            place.export()
 
 
 def _age_receipts(place, age):
@@ -148,11 +151,8 @@ def _age_receipts(place, age):
 
 
 def test_receipts_that_are_collected_while_they_are_looked_at_are_not_adopted_but_exported_anew(place, monkeypatch):
-    commit, find = engine_export._commit, engine_export.find_adoptable
-    monkeypatch.setattr(engine_export, "_commit", _raise(SystemExit("killed before the first commit")))
-    with pytest.raises(SystemExit):
-        place.export()
-    monkeypatch.setattr(engine_export, "_commit", commit)
+    find = engine_export.find_adoptable
+    kill_before_the_first_commit(place, monkeypatch)
 
     def find_and_let_another_fail(*arguments):
         found = find(*arguments)
@@ -171,11 +171,7 @@ def test_receipts_that_are_collected_while_they_are_looked_at_are_not_adopted_bu
 
 
 def test_a_receipt_of_another_schema_is_not_adopted(place, monkeypatch):
-    commit = engine_export._commit
-    monkeypatch.setattr(engine_export, "_commit", _raise(SystemExit("killed")))
-    with pytest.raises(SystemExit):
-        place.export()
-    monkeypatch.setattr(engine_export, "_commit", commit)
+    kill_before_the_first_commit(place, monkeypatch)
     place.sql("ALTER TABLE places ADD COLUMN country VARCHAR DEFAULT 'CH'")
     assert statuses(place.export()) == dict.fromkeys(CHUNKS, "exported")
     assert place.differences() == {}
@@ -266,14 +262,6 @@ def test_another_plan_is_refused_before_anything_is_written(place):
     with pytest.raises(SnapshotExistsError, match="chunk_time_window is 1d there and 12h here"):
         place.export(chunk_time_window="12h")
     assert sorted(path for path in place.folder.rglob("*")) == before
-
-
-def test_every_retry_is_logged_without_secrets(place, caplog):
-    secret = DatabaseUnavailableError("Lost postgresql://user:hunter2@host/db.")
-    with caplog.at_level(logging.WARNING):
-        place.export(FailingRunner(errors={1: [secret]}))
-    assert "Chunk 1 failed and is tried again" in caplog.text
-    assert "hunter2" not in caplog.text
 
 
 def test_sums_of_an_older_revision_beside_a_newer_manifest_are_stale_and_repaired(place):

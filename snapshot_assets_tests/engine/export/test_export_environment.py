@@ -70,7 +70,7 @@ def test_a_disk_that_is_full_from_the_start_is_said_to_be_full(place):
     assert place.differences() == {}
 
 
-def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place, monkeypatch):
+def test_a_disk_that_has_no_room_for_the_log_ends_the_run_with_that_error(place):
     with place.run().open() as export, _files_limited_to(0), pytest.raises(StoreFullError):
         list(export.export(CHUNKS))
     assert not [fault for fault in verify(place.store).faults if fault.is_damage]

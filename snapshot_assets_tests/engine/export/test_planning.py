@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from snapshot_assets.databases.source import AllRows, TimelessRows, WindowRows
 from snapshot_assets.engine.export import chunks as engine_export
 from snapshot_assets.engine.export import planning
-from snapshot_assets.engine.export.chunks import SMALL_CHUNK, TASK_BYTES, TASK_CHUNKS, ChunkPlan, _batches
+from snapshot_assets.engine.export.chunks import SMALL_CHUNK, ChunkPlan, _batches
 from snapshot_assets.engine.export.tasks import ChunkWork
+from snapshot_assets.engine.jobs import JOB_BYTES, JOB_CHUNKS
 from snapshot_assets_tests.engine.exports import FailingRunner
 from snapshot_assets_tests.faults.source import CHUNKS
 
@@ -32,8 +33,8 @@ def test_only_small_chunks_of_one_task_share_a_batch_and_it_stays_within_its_lim
         assert batch
         if len(batch) > 1:
             assert all(plan.size < SMALL_CHUNK and len(plan.works) == 1 for plan in batch)
-            assert sum(plan.size for plan in batch) <= TASK_BYTES
-            assert len(batch) <= min(TASK_CHUNKS, -(-len(plans) // parallelism))
+            assert sum(plan.size for plan in batch) <= JOB_BYTES
+            assert len(batch) <= min(JOB_CHUNKS, -(-len(plans) // parallelism))
 
 
 @given(st.integers(1, 200), st.integers(1, 8))
@@ -41,7 +42,7 @@ def test_small_chunks_keep_all_jobs_busy_and_make_few_tasks(count, parallelism):
     plans = [ChunkPlan(number, (ChunkWork(number, "", ()),), 1) for number in range(count)]
     batches = _batches(plans, parallelism)
     share = -(-count // parallelism)
-    assert len(batches) == -(-count // min(share, TASK_CHUNKS))
+    assert len(batches) == -(-count // min(share, JOB_CHUNKS))
 
 
 @pytest.fixture

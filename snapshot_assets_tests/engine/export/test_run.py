@@ -7,7 +7,6 @@ import pytest
 
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
-from snapshot_assets.engine.export.start_snapshot import requested_range
 from snapshot_assets.errors import (
     ConflictError,
     DatabaseError,
@@ -21,7 +20,6 @@ from snapshot_assets_tests.faults.source import CHUNKS
 def test_a_changed_plan_is_refused_even_where_every_chunk_is_completed(place):
     place.export()
     run = place.run(null_time="fail")
-    assert requested_range(run.plan) == requested_range(place.run().plan)
     with pytest.raises(SnapshotExistsError, match="null_time is chunk0 there and fail here"):
         run.read_catalog()
     with pytest.raises(SnapshotExistsError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -30,36 +29,11 @@ from snapshot_assets_tests.engine.restore.imports import Into
 
 T, GOOD = TableName("main", "t"), TableName("main", "good")
 MOST_MEMORY = 64 << 20
-POOLS: list[pa.MemoryPool] = []
-"""Pools live on: Arrow gives back to them what it holds beyond a test."""
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
     return open_store(parse_location(f"file://{tmp_path}/a location"))
-
-
-@pytest.fixture(params=["duckdb", "postgresql"])
-def into(request: pytest.FixtureRequest, tmp_path: Path) -> Into:
-    if request.param == "duckdb":
-        return Into(f"duckdb://{tmp_path}/target.duckdb")
-    return Into(request.getfixturevalue("postgresql_database"))
-
-
-@pytest.fixture
-def duck(tmp_path: Path) -> Into:
-    return Into(f"duckdb://{tmp_path}/target.duckdb")
-
-
-@pytest.fixture
-def pool() -> Iterator[pa.MemoryPool]:
-    """Count what Arrow allocates."""
-    before = pa.default_memory_pool()
-    counting = pa.proxy_memory_pool(before)
-    POOLS.append(counting)
-    pa.set_memory_pool(counting)
-    yield counting
-    pa.set_memory_pool(before)
 
 
 def written(rows: pa.Table, **options: Any) -> bytes:
@@ -249,20 +223,20 @@ def leaves_no_row(what: str, store: ObjectStore, into: Into) -> None:
 
 
 def test_columns_that_the_log_does_not_know_are_not_read_and_missing_ones_are_null(
-    store: ObjectStore, into: Into
+    store: ObjectStore, duck: Into
 ) -> None:
     data = written(pa.table({"z": ["x"], "b": pa.array([7], pa.int64())}))
     columns = [column(), column("b", "bigint", "int64")]
     Forged(tables=(table("main", "t", columns),), files=((T, data, 1),)).write(store)
-    assert into.restore(store).finished
-    assert into.tables()["t"].to_pylist() == [{"a": None, "b": 7}]
+    assert duck.restore(store).finished
+    assert duck.tables()["t"].to_pylist() == [{"a": None, "b": 7}]
 
 
-def test_statistics_that_lie_hide_no_row_of_a_restore(store: ObjectStore, into: Into) -> None:
+def test_statistics_that_lie_hide_no_row_of_a_restore(store: ObjectStore, duck: Into) -> None:
     lies = (ColumnStatistics("a", 2, 100, 1),)
     Forged(tables=(table("main", "t"),), files=((T, ints(5, 6), 2),), facts={"columns": lies}).write(store)
-    assert into.restore(store).finished
-    assert into.tables()["t"]["a"].to_pylist() == [5, 6]
+    assert duck.restore(store).finished
+    assert duck.tables()["t"]["a"].to_pylist() == [5, 6]
 
 
 def test_a_missing_column_of_endless_width_is_refused(store: ObjectStore, duck: Into) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapshot_assets.catalog.state.column_bounds import Bounds, schema_of
@@ -130,6 +130,7 @@ def rows_that_match(table: pa.Table, predicate: Predicate) -> list[bool]:
     return true_rows(predicate, columns, table.num_rows).to_pylist()
 
 
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(list(VALUES)))
 def test_what_is_passed_over_has_no_matching_row_and_what_is_certain_has_no_other(
     data: st.DataObject, kind: pa.DataType

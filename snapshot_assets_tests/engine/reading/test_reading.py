@@ -23,7 +23,7 @@ from snapshot_assets.catalog.schemas import read_schema
 from snapshot_assets.databases.spark.types import batch_schema, spark_schema
 from snapshot_assets.engine.parquet import writer
 from snapshot_assets.engine.reading.options import parse_options
-from snapshot_assets.engine.reading.parts import FilePart, GroupsInRange, file_parts, grouped
+from snapshot_assets.engine.reading.parts import FilePart, file_parts, grouped
 from snapshot_assets.engine.reading.planning import PlannedRead, plan_read
 from snapshot_assets.engine.reading.source import SnapshotSource
 from snapshot_assets.engine.time_range import TimeFilter
@@ -113,11 +113,11 @@ def hours_of_groups(uri: str) -> dict[str, list[set[int]]]:
 
 
 def chosen_groups(part: FilePart, groups: dict[str, list[set[int]]], read: PlannedRead, uri: str) -> list[int]:
-    chosen = read.read._row_groups(part)
-    if isinstance(chosen, GroupsInRange):
-        with pq.ParquetFile(parse_location(uri).local_path / part.file.path) as parquet:
-            chosen = chosen(parquet.metadata, parquet.schema_arrow)
-    return [*range(len(groups[part.file.path]))] if chosen is None else [*chosen]
+    choose = read.read.groups_of(part)
+    if choose is None:
+        return [*range(len(groups[part.file.path]))]
+    with pq.ParquetFile(parse_location(uri).local_path / part.file.path) as parquet:
+        return [*choose(parquet.metadata, parquet.schema_arrow)]
 
 
 @pytest.mark.parametrize("kind", TIMES)
@@ -129,8 +129,8 @@ def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_
     groups = hours_of_groups(uri)
     assert min(map(len, groups.values())) >= 6
     chance = random.Random(kind)
-    for number in range(40):
-        if number == 20:  # from here on, the log lacks statistics of row groups, and footers select them
+    for number in range(16):
+        if number == 8:  # from here on, the log lacks statistics of row groups
             write_checkpoint(store, read_state(store))
         first, last = sorted(chance.sample(range(-3, 76), 2))
         offset = timedelta(microseconds=chance.choice([0, 0, 1, -1]))
@@ -143,8 +143,6 @@ def test_every_range_gives_its_rows_and_reads_only_the_row_groups_that_may_hold_
         opened = {path: groups[path] for path in store.opened}
         needed = {path: [n for n, hours in enumerate(opened[path]) if hours & set(wanted)] for path in opened}
         assert {part.file.path: chosen_groups(part, groups, read, uri) for part in parts_of(read)} == needed
-        if number >= 20:
-            assert all(part.row_groups is None for part in parts_of(read))
 
 
 def test_without_a_range_all_files_are_read_those_of_rows_without_a_time_too(hourly: Callable[..., str]) -> None:
@@ -164,8 +162,9 @@ def test_verification_reads_a_file_once_more_before_its_rows(hourly: Callable[..
         read = planned(store, uri, verify=verify, **one_hour)
         assert (numbers(read), len(store.opened)) == ([29], times)
         [part] = parts_of(read)
-        assert [29 in hours for hours in hours_of_groups(uri)[part.file.path]].index(True) == part.row_groups[0]
-        assert len(part.row_groups) == 1
+        groups = hours_of_groups(uri)
+        [chosen] = chosen_groups(part, groups, read, uri)
+        assert 29 in groups[part.file.path][chosen]
 
 
 def test_bounds_that_are_not_known_exclude_nothing(hourly: Callable[..., str]) -> None:
@@ -179,7 +178,7 @@ def test_bounds_that_are_not_known_exclude_nothing(hourly: Callable[..., str]) -
         }
     one_hour = TimeFilter(START + 5 * HOUR, START + 6 * HOUR)
     [part] = file_parts(state, schema.table(TableName("main", "hourly")), {1: schema}, one_hour)
-    assert (part.file.chunk, part.row_groups, part.cut) == (1, None, True)
+    assert (part.file.chunk, part.cut) == (1, True)
 
 
 def _without_bounds(file: DataFile) -> DataFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,18 +105,23 @@ class Into:
             where: By table, the predicate of the source's rows that should be there.
         """
         restored = self.tables()
-        different = {}
-        with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            for table in TIMES:
-                connection.register("restored", restored[table])
-                wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
-                rows = connection.sql(
-                    f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
-                ).fetchall()
-                if rows:
-                    different[table] = rows
-        return different
+        return unequal_rows(source, {table: restored[table] for table in TIMES}, where)
+
+
+def unequal_rows(source: str, restored: Mapping[str, pa.Table], where: Mapping[str, str]) -> dict[str, list[tuple]]:
+    """Return, by table, the rows that source and restored tables do not have equally often; see `Into.differences`."""
+    different = {}
+    with duckdb.connect(source.removeprefix("duckdb://"), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for table, rows_there in restored.items():
+            connection.register("restored", rows_there)
+            wanted = f"SELECT * FROM main.{table} WHERE {where.get(table, 'true')}"
+            rows = connection.sql(
+                f"(({wanted}) EXCEPT ALL (FROM restored)) UNION ALL ((FROM restored) EXCEPT ALL ({wanted}))"
+            ).fetchall()
+            if rows:
+                different[table] = rows
+    return different
 
 
 IN_RANGE = {
@@ -126,11 +131,13 @@ IN_RANGE = {
 """Predicates of the test source's rows that its snapshot holds."""
 
 
-def execute(into: Into, statement: str) -> None:
-    """Run a statement in a target as another user."""
-    if into.uri.startswith("duckdb"):
-        with duckdb.connect(into.uri.removeprefix("duckdb://")) as connection:
-            connection.execute(statement)
+def execute(database: Into | str, *statements: str) -> None:
+    """Run statements in a target, or a database given by its URI, as another user."""
+    uri = database if isinstance(database, str) else database.uri
+    if uri.startswith("duckdb"):
+        with duckdb.connect(uri.removeprefix("duckdb://")) as connection:
+            connection.execute("SET TimeZone = 'UTC'; " + "; ".join(statements))
     else:
-        with client(into.uri) as run:
-            run(statement)
+        with client(uri) as run:
+            for statement in statements:
+                run(statement)

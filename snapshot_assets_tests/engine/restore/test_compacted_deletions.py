@@ -32,16 +32,15 @@ def rows_of(place: Place, chunk: int, revision: int | None) -> int:
     return sum(file.rows for file in files if file.table == "readings")
 
 
-def test_rows_that_a_compaction_left_out_after_the_target_lost_them_are_no_change(scattered: Place, into: Into) -> None:
-    into.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    assert statuses(into.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
-    compact(scattered.store, tables=(TableName("main", "events"),))
-    compact(scattered.store)
-    assert nothing_was_loaded(into.restore(scattered.store))
-    assert known(into, scattered) == live(scattered)
-    assert into.differences(scattered.source, without(FIRST_DAYS)) == {}
-    assert nothing_was_loaded(into.restore(scattered.store))
+def test_rows_that_a_compaction_left_out_after_the_target_lost_them_are_no_change(imported: Place, duck: Into) -> None:
+    delete(imported, FIRST_DAYS)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    compact(imported.store, tables=(TableName("main", "events"),))
+    compact(imported.store)
+    assert nothing_was_loaded(duck.restore(imported.store))
+    assert known(duck, imported) == live(imported)
+    assert duck.differences(imported.source, without(FIRST_DAYS)) == {}
+    assert nothing_was_loaded(duck.restore(imported.store))
 
 
 def test_rows_that_were_deleted_before_the_first_import_may_be_left_out_later(exported: Place, duck: Into) -> None:
@@ -61,51 +60,49 @@ def test_rows_that_were_deleted_before_the_first_import_may_be_left_out_later(ex
     assert duck.differences(exported.source, without(deleted)) == {}
 
 
-def test_a_chunk_that_was_compacted_and_lost_rows_is_loaded_again_only_when_asked(scattered: Place, into: Into) -> None:
-    before = head(scattered)
-    into.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    compact(scattered.store)
-    then, now = (rows_of(scattered, 1, revision) for revision in (before, None))
+def test_a_chunk_that_was_compacted_and_lost_rows_is_loaded_again_only_when_asked(imported: Place, duck: Into) -> None:
+    before = head(imported)
+    delete(imported, FIRST_DAYS)
+    compact(imported.store)
+    then, now = (rows_of(imported, 1, revision) for revision in (before, None))
     found = rf"left out rows: the target has {then} rows of main\.readings, this revision {now}\)"
     with pytest.raises(RestoreError, match=found):
-        into.restore(scattered.store)
-    assert known(into, scattered) == live(scattered, before)
-    assert statuses(into.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
-    assert known(into, scattered) == live(scattered)
-    assert into.differences(scattered.source, without(FIRST_DAYS)) == {}
+        duck.restore(imported.store)
+    assert known(duck, imported) == live(imported, before)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    assert known(duck, imported) == live(imported)
+    assert duck.differences(imported.source, without(FIRST_DAYS)) == {}
     older = f"rev:{before}"
-    with pytest.raises(RestoreError, match=r"Chunk 2 .*: the target has \d+ rows of main\.readings, .*--replace"):
-        into.restore(scattered.store, version=older)
-    assert statuses(into.restore(scattered.store, version=older, replace=True)) == {1: "loaded", 2: "replaced"}
-    assert into.differences(scattered.source, IN_RANGE) == {}
+    with pytest.raises(RestoreError, match=r"Chunk 0 was loaded from other files.*--replace"):
+        duck.restore(imported.store, version=older)
+    done = duck.restore(imported.store, version=older, replace=True)
+    assert statuses(done).items() >= {1: "loaded", 2: "replaced"}.items()
+    assert duck.differences(imported.source, IN_RANGE) == {}
 
 
-def test_deleted_rows_are_a_change_though_another_table_was_compacted(scattered: Place, duck: Into) -> None:
-    duck.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    compact(scattered.store, tables=(TableName("main", "events"),))
+def test_deleted_rows_are_a_change_though_another_table_was_compacted(imported: Place, duck: Into) -> None:
+    delete(imported, FIRST_DAYS)
+    compact(imported.store, tables=(TableName("main", "events"),))
     with pytest.raises(RestoreError, match="Chunk 1 was loaded when other rows of its files were deleted"):
-        duck.restore(scattered.store)
-    assert statuses(duck.restore(scattered.store, replace=True)) == {1: "replaced", 2: "replaced"}
-    assert duck.differences(scattered.source, without(FIRST_DAYS)) == {}
+        duck.restore(imported.store)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    assert duck.differences(imported.source, without(FIRST_DAYS)) == {}
 
 
-def test_rows_of_an_unfinished_restore_are_not_taken_for_all_rows(scattered: Place, duck: Into) -> None:
+def test_rows_of_an_unfinished_restore_are_not_taken_for_all_rows(imported: Place, duck: Into) -> None:
     """Rows that it did not load must not be taken for rows that the compaction left out."""
-    duck.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    second = duck.restore(scattered.store, replace=True).plan.record.id
-    delete(scattered, "t > '2025-01-06T12:00:00Z'")
-    duck.restore(scattered.store, replace=True)
-    compact(scattered.store)
+    delete(imported, FIRST_DAYS)
+    second = duck.restore(imported.store, replace=True).plan.record.id
+    delete(imported, "t > '2025-01-06T12:00:00Z'")
+    duck.restore(imported.store, replace=True)
+    compact(imported.store)
     execute(duck, f"UPDATE snapshot_assets_ledger.imports SET finished = false WHERE id = '{second}'")
     with pytest.raises(
         RestoreError, match=r"Chunk 1 .*they were compacted, and nothing proves that they hold the same"
     ):
-        duck.restore(scattered.store)
+        duck.restore(imported.store)
     execute(duck, "UPDATE snapshot_assets_ledger.imports SET finished = true")
-    assert nothing_was_loaded(duck.restore(scattered.store))
+    assert nothing_was_loaded(duck.restore(imported.store))
 
 
 @pytest.fixture

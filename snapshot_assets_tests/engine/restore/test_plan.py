@@ -45,30 +45,29 @@ def test_the_plan_follows_the_ledger_without_reading_the_location(exported: Plac
 
 
 @pytest.fixture
-def resumable(exported: Place, into: Into) -> Into:
+def resumable(imported: Place, duck: Into) -> Into:
     """A target whose tables existed before, with a restore of chunk 1 that was cut off."""
-    into.restore(exported.store)
-    forget(into)
-    empty(into)
-    into.restore(exported.store, [1], finish=False)
-    return into
+    forget(duck)
+    empty(duck)
+    duck.restore(imported.store, [1], finish=False)
+    return duck
 
 
-def empty(into: Into) -> None:
-    for table in into.tables():
-        execute(into, f"DELETE FROM main.{table}")
+def empty(duck: Into) -> None:
+    for table in duck.tables():
+        execute(duck, f"DELETE FROM main.{table}")
 
 
-def forget(into: Into) -> None:
-    with closing(open_target(into.address)) as target:
+def forget(duck: Into) -> None:
+    with closing(open_target(duck.address)) as target:
         target.forget()
 
 
 def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_of_others(
-    exported: Place, resumable: Into
+    imported: Place, resumable: Into
 ) -> None:
     """A person may confirm a plan long after it was made."""
-    run = resumable.run(exported.store)
+    run = resumable.run(imported.store)
     run.prepare()
     before = resumable.tables()
     forget(resumable)
@@ -77,10 +76,10 @@ def test_a_ledger_that_is_dropped_after_the_plan_was_made_makes_the_rows_those_o
     assert (resumable.imports(), resumable.tables()) == ([], before)
 
 
-def test_rows_that_others_add_after_the_plan_was_made_are_refused(exported: Place, resumable: Into) -> None:
+def test_rows_that_others_add_after_the_plan_was_made_are_refused(imported: Place, resumable: Into) -> None:
     forget(resumable)
     empty(resumable)
-    run = resumable.run(exported.store)
+    run = resumable.run(imported.store)
     run.prepare()
     execute(resumable, "INSERT INTO main.readings (t) VALUES ('2025-01-02 00:00:00Z')")
     with pytest.raises(TargetNotEmptyError, match="readings"):

@@ -8,29 +8,24 @@ from pathlib import Path
 import pytest
 
 from snapshot_assets.catalog.catalog import Catalog
-from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.errors import RestoreError
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, rollback
 from snapshot_assets_tests.catalog.tags import NOW
 from snapshot_assets_tests.engine.compact.compactions import compact
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.engine.restore.imports import IN_RANGE, Into
-from snapshot_assets_tests.engine.restore.test_compacted import nothing_was_loaded
+from snapshot_assets_tests.engine.restore.test_compacted import head, nothing_was_loaded
 from snapshot_assets_tests.engine.restore.test_compacted_deletions import statuses
 from snapshot_assets_tests.engine.test_tombstones import FIRST_DAYS, delete
 from snapshot_assets_tests.faults.source import add_rows
 
 
 @pytest.fixture
-def then(exported: Place, tmp_path: Path) -> str:
+def then(place: Place, tmp_path: Path) -> str:
     """The source as it was at the first export."""
     copy = tmp_path / "then.duckdb"
-    shutil.copy(exported.source.removeprefix("duckdb://"), copy)
+    shutil.copy(place.source.removeprefix("duckdb://"), copy)
     return f"duckdb://{copy}"
-
-
-def head(place: Place) -> int:
-    return read_state(place.store).revision
 
 
 def back(place: Place, revision: int, **settings: bool) -> None:
@@ -42,69 +37,64 @@ def replaced(place: Place) -> None:
     place.export(chunks=[2], replace=True)
 
 
-def test_rows_that_were_replaced_since_are_replaced_again(exported: Place, duck: Into, then: str) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    replaced(exported)
-    assert statuses(duck.restore(exported.store, replace=True)) == {2: "replaced"}
+def test_rows_that_were_replaced_since_are_replaced_again(imported: Place, duck: Into, then: str) -> None:
+    first = head(imported)
+    replaced(imported)
+    assert statuses(duck.restore(imported.store, replace=True)) == {2: "replaced"}
     assert duck.differences(then, IN_RANGE)
-    back(exported, first)
+    back(imported, first)
     with pytest.raises(RestoreError, match=r"Chunk 2 .*Give --replace"):
-        duck.restore(exported.store)
-    assert statuses(duck.restore(exported.store, replace=True)) == {2: "replaced"}
+        duck.restore(imported.store)
+    assert statuses(duck.restore(imported.store, replace=True)) == {2: "replaced"}
     assert duck.differences(then, IN_RANGE) == {}
-    assert nothing_was_loaded(duck.restore(exported.store))
+    assert nothing_was_loaded(duck.restore(imported.store))
 
 
-def test_a_target_without_the_undone_changes_loads_nothing(exported: Place, duck: Into, then: str) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    replaced(exported)
-    delete(exported, FIRST_DAYS)
-    back(exported, first, undelete=True)
-    assert nothing_was_loaded(duck.restore(exported.store))
+def test_a_target_without_the_undone_changes_loads_nothing(imported: Place, duck: Into, then: str) -> None:
+    first = head(imported)
+    replaced(imported)
+    delete(imported, FIRST_DAYS)
+    back(imported, first, undelete=True)
+    assert nothing_was_loaded(duck.restore(imported.store))
     assert duck.differences(then, IN_RANGE) == {}
 
 
 @pytest.mark.slow
 def test_rows_that_were_deleted_come_back_after_a_rollback_that_undeletes(
-    exported: Place, duck: Into, then: str
+    imported: Place, duck: Into, then: str
 ) -> None:
-    first = head(exported)
-    duck.restore(exported.store)
-    delete(exported, FIRST_DAYS)
-    assert statuses(duck.restore(exported.store, replace=True)) == {1: "replaced", 2: "replaced"}
-    back(exported, first, undelete=True)
+    first = head(imported)
+    delete(imported, FIRST_DAYS)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+    back(imported, first, undelete=True)
     with pytest.raises(RestoreError, match=r"Chunk 1 .*Give --replace"):
-        duck.restore(exported.store)
-    assert statuses(duck.restore(exported.store, replace=True)) == {1: "replaced", 2: "replaced"}
+        duck.restore(imported.store)
+    assert statuses(duck.restore(imported.store, replace=True)) == {1: "replaced", 2: "replaced"}
     assert duck.differences(then, IN_RANGE) == {}
 
 
 @pytest.mark.slow
-def test_rows_that_a_compaction_left_out_come_back(scattered: Place, duck: Into, then: str) -> None:
-    first = head(scattered)
-    duck.restore(scattered.store)
-    delete(scattered, FIRST_DAYS)
-    compact(scattered.store)
-    duck.restore(scattered.store, replace=True)
-    back(scattered, first, undelete=True)
+def test_rows_that_a_compaction_left_out_come_back(imported: Place, duck: Into, then: str) -> None:
+    first = head(imported)
+    delete(imported, FIRST_DAYS)
+    compact(imported.store)
+    duck.restore(imported.store, replace=True)
+    back(imported, first, undelete=True)
     with pytest.raises(RestoreError, match=r"Give --replace"):
-        duck.restore(scattered.store)
-    duck.restore(scattered.store, replace=True)
+        duck.restore(imported.store)
+    duck.restore(imported.store, replace=True)
     assert duck.differences(then, IN_RANGE) == {}
 
 
 @pytest.mark.slow
-def test_a_rollback_to_a_compaction_restores_its_rows(scattered: Place, duck: Into, then: str) -> None:
-    duck.restore(scattered.store)
-    compact(scattered.store)
-    compacted = head(scattered)
-    replaced(scattered)
-    back(scattered, compacted)
-    done = duck.restore(scattered.store, replace=True)
+def test_a_rollback_to_a_compaction_restores_its_rows(imported: Place, duck: Into, then: str) -> None:
+    compact(imported.store)
+    compacted = head(imported)
+    replaced(imported)
+    back(imported, compacted)
+    done = duck.restore(imported.store, replace=True)
     assert duck.differences(then, IN_RANGE) == {}
-    assert nothing_was_loaded(duck.restore(scattered.store))
+    assert nothing_was_loaded(duck.restore(imported.store))
     assert done.finished
 
 

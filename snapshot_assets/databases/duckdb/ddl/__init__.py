@@ -1,5 +1,201 @@
-"""DDL: creates the tables, keys, indexes and views of a snapshot in a DuckDB file.
+"""DDL: the statements that create a snapshot's schema in a target file.
 
-`schema` lists the statements, `tables` and `foreign_keys` write them, and `checked_sql` checks SQL text that comes from
-documents before it is used.
+`tables` writes those of tables, and `checked_sql` checks SQL text that comes from documents before it is used.
+
+Keys, indexes and comments are created after the data. Only `CREATE TABLE` takes checks, collations, generated columns
+and foreign keys. DuckDB checks foreign keys at each insert, but chunks are loaded in any order: so tables with foreign
+keys are created a second time at the end, with their rows; see `tables`.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from graphlib import TopologicalSorter
+
+from snapshot_assets.databases.convert import is_plain
+from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, check_statement
+from snapshot_assets.databases.duckdb.ddl.tables import (
+    TARGET,
+    create_table,
+    possible_keys,
+    rebuild,
+    sequence_place,
+    target_name,
+)
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.databases.target import Definition, Statement
+from snapshot_assets.format.relations import (
+    Column,
+    DatabaseSchema,
+    Index,
+    Sequence,
+    Table,
+    TableName,
+    UserType,
+    View,
+)
+
+
+def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
+    """Return the statements that create a schema; see `DatabaseModule.define`.
+
+    Raises:
+        DocumentError: A text of the documents is not a type, expression or query as expected.
+    """
+    with closing(Texts()) as texts:
+        return _Defining(schema, texts, expressions=expressions).definition()
+
+
+class _Defining:
+    def __init__(self, schema: DatabaseSchema, texts: Texts, *, expressions: bool) -> None:
+        self._schema = schema
+        self._texts = texts
+        self._expressions = expressions
+        self._lost: list[str] = []
+
+    def definition(self) -> Definition:
+        tables = tuple(self._table(table) for table in self._schema.tables)
+        keyed = possible_keys(tables, self._lost)  # in an order that has parents before their children
+        before = [*self._schemas(), *self._types(), *self._sequences()]
+        for table in tables:
+            name = table.table_name
+            before.append(Statement(f"table {name}", create_table(table, self._texts), name))
+        after = [statement for table in keyed if not table.foreign_keys for statement in self._keys(table)]
+        for table in keyed:
+            if table.foreign_keys:
+                after += rebuild(table, self._texts)
+        after += [statement for table in tables for statement in self._indexes(table)]
+        after += self._places()
+        after += [statement for table in tables for statement in self._comments(table)]
+        after += self._views()
+        for statement in (*before, *after):
+            check_statement(self._texts.connection, statement.sql, statement.makes)
+        return Definition(tables, tuple(before), tuple(after), tuple(self._lost))
+
+    def _table(self, table: Table) -> Table:
+        """Return a table as the target will have it: types as DuckDB writes them, expressions only if wanted."""
+        if not self._expressions:
+            for check in table.checks:
+                self._lost.append(f"Check {check.name} of {table.table_name} is left out: {check.definition}.")
+            table = table.model_copy(update={"checks": ()})
+        return table.model_copy(update={"columns": tuple(self._column(table, column) for column in table.columns)})
+
+    def _column(self, table: Table, column: Column) -> Column:
+        where = f"{table.table_name}.{column.name}"
+        column = column.model_copy(update={"type": str(self._texts.type(column.type, where))})
+        if self._expressions:
+            return column
+        if column.generated is not None:
+            self._lost.append(f"Column {where} is no longer generated, and keeps the values that it had.")
+        elif column.default is not None:
+            self._lost.append(f"Default of column {where} is left out: {column.default}.")
+        return column.model_copy(update={"default": None, "generated": None, "generated_kind": None})
+
+    def _schemas(self) -> Iterator[Statement]:
+        names = {each.name for each in self._schema.schemas} | {each.schema_name for each in self._schema.views}
+        for table in self._schema.tables:
+            names |= {table.schema_name, *(sequence.schema_name for sequence in table.sequences)}
+        for name in sorted(names - {"main"}):
+            yield Statement(f"schema {name}", f"CREATE SCHEMA IF NOT EXISTS {qualified((TARGET, name))}")
+        for schema in self._schema.schemas:
+            if schema.comment is not None:
+                self._lost.append(f"Comment of schema {schema.name} is left out: DuckDB has no comments on schemas.")
+
+    def _types(self) -> Iterator[Statement]:
+        for schema in self._schema.schemas:
+            for entry in schema.options.get("types", ()):
+                kind = UserType.model_validate(entry)
+                name = TableName(kind.schema_name, kind.name)
+                quoted, what = target_name(name), f"type {name}"
+                yield Statement(what, f"CREATE TYPE IF NOT EXISTS {quoted} AS {self._type_text(kind)}")
+                if kind.comment is not None:
+                    yield Statement(f"comment on {what}", f"COMMENT ON TYPE {quoted} IS {literal(kind.comment)}")
+
+    def _type_text(self, kind: UserType) -> str:
+        if kind.kind == "enum":
+            return f"ENUM ({', '.join(map(literal, kind.labels))})"
+        return str(self._texts.type(str(kind.definition.get("type")), f"{kind.schema_name}.{kind.name}"))
+
+    def _all_sequences(self) -> dict[TableName, tuple[Sequence, list[tuple[Table, str]]]]:
+        """Return the sequences with the columns that draw from each."""
+        sequences: dict[TableName, tuple[Sequence, list[tuple[Table, str]]]] = {}
+        for schema in self._schema.schemas:
+            for entry in schema.options.get("sequences", ()):
+                loose = Sequence.model_validate(entry)
+                sequences.setdefault(TableName(loose.schema_name, loose.name), (loose, []))
+        for table in self._schema.tables:
+            for sequence in table.sequences:
+                _, columns = sequences.setdefault(TableName(sequence.schema_name, sequence.name), (sequence, []))
+                if sequence.column is not None:
+                    columns.append((table, sequence.column))
+        return sequences
+
+    def _sequences(self) -> Iterator[Statement]:
+        for name, (sequence, _) in self._all_sequences().items():
+            yield Statement(
+                f"sequence {name}",
+                f"CREATE SEQUENCE IF NOT EXISTS {target_name(name)} INCREMENT BY {sequence.increment}"
+                f" MINVALUE {sequence.minimum} MAXVALUE {sequence.maximum} START {sequence.start}"
+                f"{' CYCLE' if sequence.cycle else ''}",
+            )
+
+    def _places(self) -> Iterator[Statement]:
+        for name, (sequence, columns) in self._all_sequences().items():
+            yield Statement(f"value of sequence {name}", sequence_place(sequence, columns))
+
+    def _keys(self, table: Table) -> Iterator[Statement]:
+        alter = f"ALTER TABLE {target_name(table.table_name)} ADD"
+        if table.primary_key is not None:
+            keys = identifiers(table.primary_key.columns)
+            yield Statement(f"primary key of {table.table_name}", f"{alter} PRIMARY KEY {keys}", table.table_name)
+        for unique in table.unique:
+            what = f"unique constraint {unique.name} of {table.table_name}"
+            yield Statement(what, f"{alter} UNIQUE {identifiers(unique.columns)}", table.table_name)
+
+    def _indexes(self, table: Table) -> Iterator[Statement]:
+        for index in table.indexes:
+            what = f"index {index.name} of {table.table_name}"
+            keys = self._index_keys(index, what)
+            if keys is None:
+                self._lost.append(f"{what.capitalize()} is left out: {index.definition}.")
+                continue
+            unique = "UNIQUE " if index.unique else ""
+            name = table.table_name
+            yield Statement(what, f"CREATE {unique}INDEX {identifier(index.name)} ON {target_name(name)} {keys}", name)
+
+    def _index_keys(self, index: Index, what: str) -> str | None:
+        if is_plain(index):
+            return identifiers(index.columns)
+        return self._texts.index_keys(index.definition, what) if self._expressions else None
+
+    def _comments(self, relation: Table | View) -> Iterator[Statement]:
+        name = relation.table_name
+        kind = "TABLE" if isinstance(relation, Table) else "VIEW"
+        quoted = target_name(name)
+        comments = [(f"{kind} {quoted}", str(name), relation.comment)]
+        if isinstance(relation, Table):
+            columns = [(f"COLUMN {quoted}.{identifier(each.name)}", f"{name}.{each.name}", each.comment)
+                       for each in relation.columns]  # fmt: skip
+            comments += columns
+        for target, what, comment in comments:
+            if comment is not None:
+                yield Statement(f"comment on {what}", f"COMMENT ON {target} IS {literal(comment)}", name)
+
+    def _views(self) -> Iterator[Statement]:
+        views = {view.table_name: view for view in self._schema.views}
+        order = TopologicalSorter({name: set(view.depends_on) & set(views) for name, view in views.items()})
+        for name in order.static_order():
+            view = views[name]
+            if not self._expressions:
+                self._lost.append(f"View {name} is left out: its query is SQL of the snapshot.")
+            elif not view.columns:
+                self._lost.append(f"View {name} is left out: it did not work in the source.")
+            else:
+                yield self._view(view)
+                yield from self._comments(view)
+
+    def _view(self, view: View) -> Statement:
+        columns = identifiers(tuple(column.name for column in view.columns))
+        name = view.table_name
+        return Statement(f"view {name}", f"CREATE VIEW {target_name(name)} {columns} AS {view.definition}", name)

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from snapshot_assets.databases.duckdb.session import CONFIG
 from snapshot_assets.databases.sql import identifier
 from snapshot_assets.errors import DocumentError
 
@@ -39,21 +40,14 @@ _KINDS = {
 
 
 class Texts:
-    """Checks texts with the parser of an empty database in memory."""
+    """Checks texts with the parser of an empty database in memory, `connection`."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(
-            config={
-                "enable_external_access": False,
-                "autoload_known_extensions": False,
-                "autoinstall_known_extensions": False,
-                "threads": 1,
-            }
-        )
+        self.connection = duckdb.connect(config=CONFIG)
 
     def close(self) -> None:
         """Close the database."""
-        self._connection.close()
+        self.connection.close()
 
     def type(self, text: str, where: str) -> DuckDBPyType:
         """Return the type that a text names.
@@ -62,7 +56,7 @@ class Texts:
             DocumentError: The text is not exactly one type.
         """
         with _refusing(f"The type of {where}", text):
-            kind = self._connection.type(text)
+            kind = self.connection.type(text)
         if _squeezed(str(kind)) != _squeezed(text):
             raise _refused(f"The type of {where}", text, f"DuckDB reads it as {kind}")
         return kind
@@ -99,40 +93,20 @@ class Texts:
             raise _refused(what, definition, "it is not a check")
         return f"CHECK {self.expression(match.group(1), what)}"
 
-    def query(self, text: str, what: str) -> str:
-        """Return the query of a view.
-
-        Raises:
-            DocumentError: The text is not exactly one query.
-        """
-        self._tree(text, what, text)
-        self.one(f"CREATE VIEW x AS {text}", what)
-        return text
-
     def index_keys(self, definition: str, what: str) -> str:
-        """Return the key columns and expressions of an index, in parentheses.
+        """Return the text of an index from its first parenthesis on; check the statement that it becomes a part of.
 
         Raises:
-            DocumentError: The definition does not create exactly one index.
+            DocumentError: The definition does not begin as that of an index.
         """
         match = _INDEX.fullmatch(definition.strip())
         if match is None:
             raise _refused(what, definition, "it creates no index")
-        self.one(f"CREATE INDEX x ON y {match.group(1)}", what)
         return match.group(1)
-
-    def one(self, sql: str, what: str) -> str:
-        """Return a statement; see `check_statement`.
-
-        Raises:
-            DocumentError: The text is not exactly one statement of the kind that its first word names.
-        """
-        check_statement(self._connection, sql, what)
-        return sql
 
     def _tree(self, query: str, what: str, text: str) -> dict[str, Any]:
         with _refusing(what, text):
-            row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+            row = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
         assert row is not None
         tree = json.loads(row[0])
         if tree["error"] or len(tree["statements"]) != 1:

@@ -1,13 +1,19 @@
-"""The SQL that creates tables and sets sequences in a target file, and their names there."""
+"""The SQL that creates tables and their foreign keys, and sets sequences, in a target file.
+
+DuckDB takes a foreign key in `CREATE TABLE` only, and compares a row with the rows before its batch: it refuses a child
+in an earlier chunk than its parent. So a table is loaded without foreign keys. At the end it is created a second time
+with them, parents first, and its rows are moved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from snapshot_assets.databases.duckdb.ddl.checked_sql import Texts, collation
-from snapshot_assets.databases.duckdb.sql import identifiers, qualified
-from snapshot_assets.databases.sql import identifier, literal
-from snapshot_assets.format.relations import DatabaseSchema, Sequence, Table, TableName
+from snapshot_assets.databases.sql import identifier, identifiers, literal, qualified
+from snapshot_assets.databases.target import Statement
+from snapshot_assets.format.relations import ForeignKey, Sequence, Table, TableName
 
 TARGET = "snapshot_assets_target"
 """Name of the target's database while it is open. The file's own name may be the name of a schema in it."""
@@ -17,55 +23,16 @@ _INTEGERS = frozenset(
 )
 
 
-class Names:
-    """Quoted names of the schemas and relations of a snapshot's documents.
-
-    A dot in a schema's name separates it from an outer schema if the documents have the outer schema too.
-
-    Attributes:
-        schemas: Every schema but `main`, outer ones first.
-    """
-
-    def __init__(self, schema: DatabaseSchema) -> None:
-        known = {each.name for each in schema.schemas}
-        known |= {table.schema_name for table in schema.tables} | {view.schema_name for view in schema.views}
-        known |= {sequence.schema_name for table in schema.tables for sequence in table.sequences}
-        self.schemas = sorted(known - {"main"})
-        self._known = known
-
-    def schema(self, name: str) -> str:
-        """Return a schema's quoted name."""
-        return qualified((TARGET, *self.path(name)))
-
-    def relation(self, name: TableName) -> str:
-        """Return the quoted name of a table, view, sequence or type."""
-        return qualified((TARGET, *self.path(name.schema), name.table))
-
-    def stored(self, name: TableName) -> str:
-        """Return the quoted name without the database's name, which may change; for names that the file stores."""
-        return qualified((*self.path(name.schema), name.table))
-
-    def is_nested(self, schema: str) -> bool:
-        """Return whether a schema is inside another one."""
-        return len(self.path(schema)) > 1
-
-    def path(self, name: str) -> tuple[str, ...]:
-        """Return the names of a schema and of its outer schemas, outermost first."""
-        outer, dot, inner = name.rpartition(".")
-        while dot:
-            if outer in self._known and inner:
-                return (*self.path(outer), inner)
-            outer, dot, more = outer.rpartition(".")
-            inner = f"{more}.{inner}"
-        return (name,)
+def target_name(name: TableName) -> str:
+    """Return the quoted name of a table, view, sequence or type in the target."""
+    return qualified((TARGET, *name))
 
 
-def create_table(table: Table, names: Names, texts: Texts, *, keys: bool = False) -> str:
+def create_table(table: Table, texts: Texts, *, keys: bool = False) -> str:
     """Return the statement that creates a table.
 
     Args:
         table: Its document.
-        names: The names in the target.
         texts: Checks the document's SQL.
         keys: Whether to create its keys with it.
 
@@ -88,22 +55,92 @@ def create_table(table: Table, names: Names, texts: Texts, *, keys: bool = False
         parts.append(part if column.nullable else f"{part} NOT NULL")
     parts += [texts.check(check.definition, f"Check {check.name} of {name}") for check in table.checks]
     if keys:
-        parts += _keys(table, names)
-    return f"CREATE TABLE {names.relation(name)} ({', '.join(parts)})"
+        parts += _keys(table)
+    return f"CREATE TABLE {target_name(name)} ({', '.join(parts)})"
 
 
-def _keys(table: Table, names: Names) -> list[str]:
+def _keys(table: Table) -> list[str]:
     parts = [f"PRIMARY KEY {identifiers(table.primary_key.columns)}"] if table.primary_key is not None else []
     parts += [f"UNIQUE {identifiers(unique.columns)}" for unique in table.unique]
     for key in table.foreign_keys:
-        referenced = names.stored(TableName(key.referenced_schema, key.referenced_table))
+        referenced = qualified((key.referenced_schema, key.referenced_table))
         parts.append(
             f"FOREIGN KEY {identifiers(key.columns)} REFERENCES {referenced} {identifiers(key.referenced_columns)}"
         )
     return parts
 
 
-def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]], names: Names) -> str:
+def possible_keys(tables: Iterable[Table], lost: list[str]) -> list[Table]:
+    """Return the tables with the foreign keys that DuckDB can have, each after those that it refers to.
+
+    Args:
+        tables: All tables of the restore.
+        lost: Gets a sentence for each foreign key that is left out.
+    """
+    by_name = {table.table_name: table for table in tables}
+    possible: dict[TableName, Table] = {}
+    for table in tables:
+        keys = []
+        for key in table.foreign_keys:
+            if reason := _impossible(table, key, by_name):
+                lost.append(f"Foreign key {key.name} of {table.table_name} is left out: {reason}.")
+            else:
+                keys.append(key)
+        possible[table.table_name] = table.model_copy(update={"foreign_keys": tuple(keys)})
+    return [possible[name] for name in _ordered(possible, lost)]
+
+
+def _impossible(table: Table, key: ForeignKey, tables: dict[TableName, Table]) -> str:
+    if _referred(key) == table.table_name:
+        return "DuckDB accepts no row that refers to itself, or to one that refers back"
+    referred = tables.get(_referred(key))
+    if referred is None:
+        return f"{_referred(key)} is not restored"
+    if key.referenced_schema != table.schema_name:
+        return "DuckDB has no foreign keys between schemas"
+    keys = [set(each.columns) for each in (referred.primary_key, *referred.unique) if each is not None]
+    if set(key.referenced_columns) not in keys:
+        return f"its referenced columns are no key of {referred.table_name}"
+    pairs = zip(key.columns, key.referenced_columns, strict=True)
+    if any(table.column(here).type != referred.column(there).type for here, there in pairs):
+        return "DuckDB requires one type on both sides"
+    return ""
+
+
+def _ordered(tables: dict[TableName, Table], lost: list[str]) -> list[TableName]:
+    while True:
+        graph = {name: {_referred(key) for key in table.foreign_keys} for name, table in tables.items()}
+        try:
+            return list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            parent, child = error.args[1][:2]  # each is referred to by the next one
+            others = [key for key in tables[child].foreign_keys if _referred(key) != parent]
+            tables[child] = tables[child].model_copy(update={"foreign_keys": tuple(others)})
+            lost.append(f"Foreign keys of {child} to {parent} are left out: DuckDB has no circles of foreign keys.")
+
+
+def _referred(key: ForeignKey) -> TableName:
+    return TableName(key.referenced_schema, key.referenced_table)
+
+
+def rebuild(table: Table, texts: Texts) -> Iterator[Statement]:
+    """Yield the statements that create a second table with all keys, move the rows, and drop the first.
+
+    Args:
+        table: Its document, with the foreign keys that are possible.
+        texts: Checks the document's SQL.
+    """
+    name, what = table.table_name, f"foreign keys of {table.table_name}"
+    loaded = TableName(name.schema, f"{name.table} without keys")
+    new, old = target_name(name), target_name(loaded)
+    stored = ", ".join(identifier(column.name) for column in table.columns if column.generated is None)
+    yield Statement(what, f"ALTER TABLE {new} RENAME TO {identifier(loaded.table)}", name)
+    yield Statement(what, create_table(table, texts, keys=True), name)
+    yield Statement(what, f"INSERT INTO {new} ({stored}) SELECT {stored} FROM {old}", name)
+    yield Statement(what, f"DROP TABLE {old}", name)
+
+
+def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]]) -> str:
     """Return the statement that sets a sequence to its last value, or past the values of the columns that draw from it.
 
     It does not set a sequence back that is further already.
@@ -111,34 +148,24 @@ def sequence_place(sequence: Sequence, columns: Iterable[tuple[Table, str]], nam
     Args:
         sequence: Its document.
         columns: Tables with their columns whose defaults draw from it.
-        names: The names in the target.
     """
     name = TableName(sequence.schema_name, sequence.name)
     now = (
-        f"(SELECT last_value FROM duckdb_sequences() WHERE sequence_name = {literal(sequence.name)}"
-        f" AND schema_oid = {_schema_oid(names.path(sequence.schema_name))})"
+        f"(SELECT last_value FROM duckdb_sequences() WHERE database_name = {literal(TARGET)}"
+        f" AND schema_name = {literal(sequence.schema_name)} AND sequence_name = {literal(sequence.name)})"
     )
     last = "NULL" if sequence.last_value is None else str(sequence.last_value)
     if sequence.cycle:
-        return _set(names.relation(name), f"coalesce({now}, {last})")
+        return _set(target_name(name), f"coalesce({now}, {last})")
     end = "max" if sequence.increment > 0 else "min"
     values = [f"({now})", f"({last})"] + [
-        f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {names.relation(table.table_name)}"
+        f"((SELECT CAST({end}({identifier(column)}) AS BIGINT) FROM {target_name(table.table_name)}"
         f" WHERE {identifier(column)} BETWEEN {sequence.minimum} AND {sequence.maximum}))"
         for table, column in columns
         if table.column(column).type in _INTEGERS
     ]
-    return _set(names.relation(name), f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
+    return _set(target_name(name), f"(SELECT {end}(x) FROM (VALUES {', '.join(values)}) AS v (x))")
 
 
 def _set(sequence: str, value: str) -> str:
     return f"SELECT setval({literal(sequence)}, CAST(v AS BIGINT)) FROM (SELECT {value} AS v) WHERE v IS NOT NULL"
-
-
-def _schema_oid(path: tuple[str, ...]) -> str:
-    if not path:
-        return "NULL"
-    return (
-        f"(SELECT oid FROM duckdb_schemas() WHERE database_name = {literal(TARGET)}"
-        f" AND schema_name = {literal(path[-1])} AND parent_schema_oid IS NOT DISTINCT FROM {_schema_oid(path[:-1])})"
-    )

@@ -7,16 +7,18 @@ are left out: DuckDB's catalog does not contain the defaults of their parameters
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Collection, Iterator
 from graphlib import TopologicalSorter
 from typing import Any
 
 from snapshot_assets.databases.duckdb.introspect.tables import TableReader
-from snapshot_assets.databases.duckdb.introspect.views import ViewReader
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas
 from snapshot_assets.databases.selection import check_selection, selected_schemas, selects
 from snapshot_assets.databases.source import Selection
-from snapshot_assets.format.relations import DatabaseSchema, Schema, TableName, UserType
+from snapshot_assets.errors import DatabaseError, UnsupportedTypeError
+from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, TableName, UserType, View
 
 _SCHEMAS = (
     "SELECT oid, comment FROM duckdb_schemas() WHERE database_name = ? AND (NOT internal OR schema_name = 'main')"
@@ -26,14 +28,21 @@ _TYPES = """
     FROM duckdb_types() WHERE database_name = ? AND NOT internal ORDER BY schema_oid, type_name
 """
 _DEPENDENCIES = "SELECT objid, refobjid FROM duckdb_dependencies()"
+_VIEWS = "SELECT view_oid, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal"
+_IDENTIFIER = r'(?:"(?:[^"]|"")*"|[^\s".,()]+)'
+_HEAD = re.compile(
+    rf"CREATE\s+VIEW\s+{_IDENTIFIER}(?:\.{_IDENTIFIER})*(?:\s*\(\s*{_IDENTIFIER}(?:\s*,\s*{_IDENTIFIER})*\s*\))?\s+AS\s+",
+    re.IGNORECASE,
+)
 
 
-def extract_schema(session: DuckDBSession, schemas: Schemas, selection: Selection) -> DatabaseSchema:
+def extract_schema(session: DuckDBSession, selection: Selection) -> DatabaseSchema:
     """Describe the selected schemas, tables and views; see `Database.extract`."""
+    schemas = session.schema_names()
     tables = TableReader(session, schemas)
-    comments = {schemas.names[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
+    comments = {schemas[oid]: comment for oid, comment in session.rows(_SCHEMAS, [session.database])}
     check_selection(selection, comments, {name: tables.column_names(name) for name in tables.relations})
-    views = ViewReader(session, tables)
+    views = _ViewReader(session, tables)
     selected = sorted(name for name in tables.relations if selects(selection, name))
     documented = [name for name in selected if not tables.relations[name].is_view or name in selection.tables]
     return DatabaseSchema(
@@ -47,15 +56,16 @@ def extract_schema(session: DuckDBSession, schemas: Schemas, selection: Selectio
     )
 
 
-def _options(session: DuckDBSession, schemas: Schemas, tables: TableReader, name: str) -> dict[str, Any]:
-    options = {
-        "types": [each.model_dump(mode="json", by_alias=True) for each in _types(session, schemas, name)],
-        "sequences": [each.model_dump(mode="json", by_alias=True) for each in tables.loose_sequences(name)],
+def _options(session: DuckDBSession, schemas: dict[int, str], tables: TableReader, name: str) -> dict[str, Any]:
+    options: dict[str, list[Any]] = {"types": _types(session, schemas, name), "sequences": tables.loose_sequences(name)}
+    return {
+        option: [each.model_dump(mode="json", by_alias=True) for each in found]
+        for option, found in options.items()
+        if found
     }
-    return {option: value for option, value in options.items() if value}
 
 
-def _types(session: DuckDBSession, schemas: Schemas, name: str) -> list[UserType]:
+def _types(session: DuckDBSession, schemas: dict[int, str], name: str) -> list[UserType]:
     """Return a schema's user types, each after those it is made of."""
     records = {record["type_oid"]: record for record in session.records(_TYPES, [session.database])}
     uses: dict[int, set[int]] = {oid: set() for oid in records}
@@ -63,13 +73,13 @@ def _types(session: DuckDBSession, schemas: Schemas, name: str) -> list[UserType
         if used in records and user in records:
             uses[user].add(used)
     ordered = [records[oid] for oid in TopologicalSorter(uses).static_order()]
-    return [_user_type(session, schemas, each) for each in ordered if schemas.names[each["schema_oid"]] == name]
+    return [_user_type(session, schemas, each) for each in ordered if schemas[each["schema_oid"]] == name]
 
 
-def _user_type(session: DuckDBSession, schemas: Schemas, record: dict[str, Any]) -> UserType:
+def _user_type(session: DuckDBSession, schemas: dict[int, str], record: dict[str, Any]) -> UserType:
     """Describe a user type: an enum by its labels, any other by the type it stands for."""
-    name = TableName(schemas.names[record["schema_oid"]], record["type_name"])
-    query = f"SELECT NULL::{schemas.relation(name)} AS x"
+    name = TableName(schemas[record["schema_oid"]], record["type_name"])
+    query = f"SELECT NULL::{session.relation(name)} AS x"
     (stands_for,) = session.types(query, f"reading type {name}").values()
     labels = record["labels"]
     return UserType(
@@ -80,3 +90,91 @@ def _user_type(session: DuckDBSession, schemas: Schemas, record: dict[str, Any])
         definition={} if labels else {"type": str(stands_for)},
         comment=record["comment"],
     )
+
+
+class _ViewReader:
+    """Describes the views of an open database."""
+
+    def __init__(self, session: DuckDBSession, tables: TableReader) -> None:
+        self._session = session
+        self._tables = tables
+        self._statements: dict[int, str] = dict(session.rows(_VIEWS, [session.database]))
+
+    def view(self, name: TableName, selection: Selection) -> View:
+        """Describe a view."""
+        relation = self._tables.relations[name]
+        definition = self._definition(name, self._statements[relation.oid])
+        return View(
+            schema_name=name.schema,
+            name=name.table,
+            definition=definition,
+            columns=self._columns(name, selection),
+            depends_on=self._depends_on(name, definition),
+            comment=relation.comment,
+        )
+
+    def _definition(self, name: TableName, statement: str) -> str:
+        """Return the query after `CREATE VIEW name (columns) AS`."""
+        head = _HEAD.match(statement)
+        if head is None:
+            raise DatabaseError(
+                f"DuckDB {self._session.alias!r}: the statement of view {name} is not understood:"
+                f" {statement[:200]!r}. Leave its schema out of the plan, and report this."
+            )
+        return statement[head.end() :].rstrip().removesuffix(";")
+
+    def _columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
+        """Return a view's columns; none if it no longer works, reads files, or has a type without a carrier.
+
+        The definition of such a view is exported all the same.
+        """
+        try:
+            return self._tables.columns(name, selection)
+        except (DatabaseError, UnsupportedTypeError):
+            return ()
+
+    def _depends_on(self, name: TableName, definition: str) -> tuple[TableName, ...]:
+        tree = json.loads(self._session.rows("SELECT json_serialize_sql(?)", [definition])[0][0])
+        if tree["error"]:
+            raise DatabaseError(
+                f"DuckDB {self._session.alias!r}: the query of view {name} cannot be parsed:"
+                f" {tree.get('error_message')}. Leave its schema out of the plan, and report this."
+            )
+        relations = (self._resolve(path, name.schema) for path in _paths(tree["statements"], frozenset()))
+        return tuple(sorted({relation for relation in relations if relation is not None}))
+
+    def _resolve(self, path: list[str], schema: str) -> TableName | None:
+        """Return the relation that a name inside a view of `schema` means, or None if it is not in this database."""
+        *_, inside, table = map(str.lower, ["", *path])
+        candidates = [inside] if inside else [schema.lower(), "main"]
+        if inside == self._session.database.lower():
+            candidates.append("main")
+        by_folded = {(name.schema.lower(), name.table.lower()): name for name in self._tables.relations}
+        return next((by_folded[key] for each in candidates if (key := (each, table)) in by_folded), None)
+
+
+def _paths(node: Any, hidden: Collection[str]) -> Iterator[list[str]]:
+    """Yield the names of the relations that a serialised query reads.
+
+    Args:
+        node: Any part of the query.
+        hidden: Names of common table expressions that are visible here, in lower case.
+    """
+    if isinstance(node, list):
+        for member in node:
+            yield from _paths(member, hidden)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "BASE_TABLE":
+        path = node["qualified_name"]["path"]
+        if len(path) > 1 or path[0].lower() not in hidden:
+            yield path
+    for entry in (node.get("cte_map") or {}).get("map", ()):
+        # An expression can name those before it, and itself only if it is recursive.
+        with_itself = {*hidden, entry["key"].lower()}
+        recursive = entry["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
+        yield from _paths(entry["value"], with_itself if recursive else hidden)
+        hidden = with_itself
+    for key, member in node.items():
+        if key != "cte_map":
+            yield from _paths(member, hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,8 @@ from duckdb.sqltypes import DuckDBPyType
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.duckdb.session import DuckDBSession
-from snapshot_assets.databases.duckdb.sql import Schemas
-from snapshot_assets.databases.duckdb.types import TIMESTAMPS, carry
-from snapshot_assets.databases.selection import carrier_override
+from snapshot_assets.databases.duckdb.time_predicates import TIMESTAMPS
+from snapshot_assets.databases.duckdb.types import carry
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.databases.sql import identifier, literal
 from snapshot_assets.format.arrow_types import arrow_type_text
@@ -65,13 +65,8 @@ _Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class DuckDBRelation:
-    """A table or view that may be exported.
-
-    Attributes:
-        oid: DuckDB's object id.
-        is_view: Whether it is a view.
-    """
+class _Relation:
+    """A table or view that may be exported, with DuckDB's object id."""
 
     oid: int
     name: TableName
@@ -82,24 +77,27 @@ class DuckDBRelation:
 class TableReader:
     """Describes the tables and views of an open database.
 
+    Args:
+        session: The database.
+        schemas: The names of its schemas by object id.
+
     Attributes:
         relations: The tables and views by name.
     """
 
-    def __init__(self, session: DuckDBSession, schemas: Schemas) -> None:
+    def __init__(self, session: DuckDBSession, schemas: Mapping[int, str]) -> None:
         self._session = session
-        self._schemas = schemas
         self._columns = self._by_owner(_COLUMNS)
         self._constraints = self._by_owner(_CONSTRAINTS)
         self._indexes = self._by_owner(_INDEXES)
-        self.relations: dict[TableName, DuckDBRelation] = {}
+        self.relations: dict[TableName, _Relation] = {}
         for schema, name, oid, comment, is_view in session.rows(_RELATIONS, [session.database]):
-            table = TableName(schemas.names[schema], name)
-            self.relations[table] = DuckDBRelation(oid, table, is_view, comment)
+            table = TableName(schemas[schema], name)
+            self.relations[table] = _Relation(oid, table, is_view, comment)
         self._sequences: dict[int, Sequence] = {}
         for record in session.records(_SEQUENCES, [session.database]):
             oid, schema_oid = record.pop("OID"), record.pop("SCHEMA_OID")
-            self._sequences[oid] = Sequence(schema_name=schemas.names[schema_oid], **record)
+            self._sequences[oid] = Sequence(schema_name=schemas[schema_oid], **record)
         self._draws: list[tuple[int, int]] = [
             (sequence, table) for sequence, table in session.rows(_DEPENDENCIES) if sequence in self._sequences
         ]
@@ -120,7 +118,7 @@ class TableReader:
         Raises:
             DatabaseError: It is a view that does not work, or reads files outside the database.
         """
-        return self._session.types(f"FROM {self._schemas.relation(name)}", f"reading the columns of {name}")
+        return self._session.types(f"FROM {self._session.relation(name)}", f"reading the columns of {name}")
 
     def columns(self, name: TableName, selection: Selection) -> tuple[Column, ...]:
         """Describe the columns of a table or view."""
@@ -129,7 +127,7 @@ class TableReader:
         collations = {} if self.relations[name].is_view else self._collations(name)
         columns = []
         for column, kind in types.items():
-            wanted = carrier_override(selection, name, column)
+            wanted = selection.carriers.get((name, column))
             carried = carry(kind, wanted, column_text(ColumnPath(name, column)))
             record = records[column]
             generated = record["IS_GENERATED"]
@@ -151,7 +149,7 @@ class TableReader:
 
     def _collations(self, name: TableName) -> dict[str, str]:
         """Return the collations of a table's columns, which only a serialised query plan contains."""
-        query = literal(f"FROM {self._schemas.relation(name)}")
+        query = literal(f"FROM {self._session.relation(name)}")
         plan = json.loads(self._session.rows(f"SELECT json_serialize_plan({query})")[0][0])
         projection = plan["plans"][0]
         kinds = {each["alias"]: each["return_type"]["type_info"] or {} for each in projection.get("expressions", ())}
@@ -161,12 +159,11 @@ class TableReader:
         """Describe a table, or a view that is exported as one."""
         relation = self.relations[name]
         columns = self.columns(name, selection)
-        kinds = self.types(name)
         time_index = choose_time_index(
             name,
             selection.time_columns,
-            timestamps=[column for column, kind in kinds.items() if kind.id in TIMESTAMPS],
-            dates=[column for column, kind in kinds.items() if kind.id == "date"],
+            timestamps=[column.name for column in columns if column.type in TIMESTAMPS],
+            dates=[column.name for column in columns if column.type == "DATE"],
         )
         return Table(
             schema_name=name.schema,
@@ -180,7 +177,7 @@ class TableReader:
             comment=relation.comment,
         )
 
-    def _constraints_of(self, relation: DuckDBRelation) -> dict[str, Any]:
+    def _constraints_of(self, relation: _Relation) -> dict[str, Any]:
         """Return a table's constraints by their fields in its document."""
         by_kind: dict[str, _Records] = defaultdict(list)
         for record in self._constraints[relation.oid]:
@@ -207,7 +204,7 @@ class TableReader:
         named = tuple(by_text[key] for key in keys if key in by_text)
         return Index(columns=named, **_only(record, "name", "unique", "definition"))
 
-    def _drawn(self, relation: DuckDBRelation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
+    def _drawn(self, relation: _Relation, columns: tuple[Column, ...]) -> tuple[Sequence, ...]:
         """Return the sequences that the columns' defaults draw from, each with the first such column."""
         drawn = [self._sequences[sequence] for sequence, table in self._draws if table == relation.oid]
         return tuple(each.model_copy(update={"column": _drawing_column(each, columns)}) for each in drawn)

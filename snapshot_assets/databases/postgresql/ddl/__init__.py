@@ -6,10 +6,11 @@ accepted only where they cannot end the clause around them (`checked_sql`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
 
 from snapshot_assets.databases.columns import identity_sequences
-from snapshot_assets.databases.postgresql.ddl import keys, sequences, tables, types, views
+from snapshot_assets.databases.postgresql.ddl import columns, keys, tables, types, views
 from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext
 from snapshot_assets.databases.target import LEDGER_SCHEMA, Definition, Statement
 from snapshot_assets.errors import RestoreError
@@ -19,7 +20,7 @@ __all__ = ["define"]
 
 
 def define(schema: DatabaseSchema, *, expressions: bool = True) -> Definition:
-    """Return how to create a schema of PostgreSQL; see `TargetModule`.
+    """Return how to create a schema of PostgreSQL; see `DatabaseModule`.
 
     Args:
         schema: What is restored.
@@ -50,76 +51,67 @@ def _define(context: RestoreContext) -> Definition:
     for each in schema.schemas:
         context.lose_uncarried(each.options)
     restored = {table.table_name: tables.as_restored(context, table) for table in schema.tables}
-    used = sequences.uses(context)
+    used = columns.sequence_uses(context)
     before = [*types.schemas(context), *types.extensions(context)]
-    for use in used.values():
-        before += sequences.create(use)
+    for use in used:
+        before += columns.create_sequence(use)
     for item in _creation_order(context):
         if isinstance(item, UserType):
             before += types.create(context, item)
         else:
             before += tables.create(context, restored[item.table_name])
-    for use in used.values():
-        before += sequences.own(use)
+    for use in used:
+        before += columns.own_sequence(use)
     after = list(_after(context, list(restored.values()), used))
     return Definition(tuple(restored.values()), tuple(before), tuple(after), tuple(context.lost))
 
 
-def _after(context: RestoreContext, restored: list[Table], used: sequences.Uses) -> Iterator[Statement]:
+def _after(
+    context: RestoreContext, restored: list[Table], used: Collection[columns.SequenceUse]
+) -> Iterator[Statement]:
     for table in restored:
         yield from keys.keys(context, table)
     for table in restored:
         yield from keys.checks(context, table)
     for table in restored:
-        comments = table.options.get("comments", {}).get("indexes", {})
-        yield from keys.indexes(context, table.table_name, list(table.indexes), comments)
-        yield from keys.partition_keys(context, table)
-        yield from keys.properties(context, table.table_name, table.options, table.table_name)
-    for use in used.values():
-        yield from sequences.advance(use)
+        yield from keys.indexes(context, table)
+    for use in used:
+        yield from columns.advance_sequence(use)
     for table in restored:
         yield from keys.foreign_keys(context, table)
-    yield from views.create(context, views.restorable(context))
+    yield from views.create(context)
 
 
 def _needed_tables(context: RestoreContext, table: Table, owners: Mapping[TableName, TableName]) -> list[TableName]:
-    """Return the tables to create before a table; `owners` are those of the sequences of identity columns."""
-    row_types = types.needed_tables(context, table.options.get("row_types", ()))
-    # A table creates the sequence of its identity column; another table's default may draw from it too.
-    used = (TableName(each.schema_name, each.name) for each in table.sequences)
-    drawn_from = [owners[each] for each in used if owners.get(each, table.table_name) != table.table_name]
-    return [*row_types, *tables.parents_of(context, table), *drawn_from]
-
-
-def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
-    """Yield every type and table once, each after those that it depends on.
+    """Return the tables to create before a table; `owners` are those of the sequences of identity columns.
 
     Raises:
         RestoreError: A column has the row type of a table that is not restored.
     """
-    visited: set[TableName] = set()
-    yielded: set[TableName] = set()
+    name = table.table_name
+    row_types = types.needed_tables(context, table.options.get("row_types", ()))
+    # A table creates the sequence of its identity column; another table's default may draw from it too.
+    used = (TableName(each.schema_name, each.name) for each in table.sequences)
+    drawn_from = [owners[each] for each in used if owners.get(each, name) != name]
+    for needed in row_types:
+        if needed not in context.tables:
+            raise RestoreError(
+                f"Table {name} cannot be created: it holds rows of the type of {needed}, which is not restored as a"
+                f" table. Select {needed} too, or leave {name} out.",
+                table=str(name),
+            )
+    return [*row_types, *tables.parents_of(context, table), *drawn_from]
+
+
+def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
+    """Yield every type and table once, each after those that it depends on."""
     owners = {
         TableName(sequence.schema_name, sequence.name): table.table_name
         for table in context.schema.tables
         for sequence in identity_sequences(table).values()
     }
-
-    def visit(table: Table) -> Iterator[UserType | Table]:
-        name = table.table_name
-        if name in visited:
-            return
-        visited.add(name)
-        for needed in _needed_tables(context, table, owners):
-            if needed not in context.tables:
-                raise RestoreError(
-                    f"Table {name} cannot be created: it holds rows of the type of {needed}, which is not restored as a"
-                    f" table. Select {needed} too, or leave {name} out.",
-                    table=str(name),
-                )
-            yield from visit(context.tables[needed])
-        yield from new_types(table.types)
-        yield table
+    order = TopologicalSorter({name: _needed_tables(context, table, owners) for name, table in context.tables.items()})
+    yielded: set[TableName] = set()
 
     def new_types(kinds: Iterable[UserType]) -> Iterator[UserType]:
         for kind in kinds:
@@ -127,7 +119,8 @@ def _creation_order(context: RestoreContext) -> Iterator[UserType | Table]:
                 yielded.add(name)
                 yield kind
 
-    for table in context.schema.tables:
-        yield from visit(table)
+    for name in order.static_order():
+        yield from new_types(context.tables[name].types)
+        yield context.tables[name]
     for view in context.schema.views:
         yield from new_types(types.view_types(view.options))

@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.errors import RestoreError
 from snapshot_assets.format.relations import TableName
 
@@ -80,9 +79,7 @@ def refusal(what: str, text: object, wanted: str) -> RestoreError:
 def is_closed(text: str, *, commas: bool) -> bool:
     """Return whether SQL text cannot end the clause around it: it closes every parenthesis, string and comment itself.
 
-    Args:
-        text: SQL text.
-        commas: Whether commas may stand outside of parentheses.
+    With `commas`, these may stand outside of parentheses.
     """
     depth = place = 0
     if "\0" in text:  # the driver would end the statement there
@@ -159,14 +156,7 @@ def exclusion(definition: str, what: str) -> str:
 
 
 def index(definition: str, name: str, table: TableName, what: str) -> tuple[str, bool]:
-    """Return the statement that creates an index, and whether it has neither expressions nor a predicate.
-
-    Args:
-        definition: The source's statement.
-        name: The index.
-        table: Its table.
-        what: The index, for messages.
-    """
+    """Return the statement that creates an index, and whether it has neither expressions nor a predicate."""
     match = _INDEX.fullmatch(definition.strip().removesuffix(";"))
     if (
         match is None
@@ -216,7 +206,7 @@ def _parameters(values: object, what: str) -> Iterator[str]:
         name, separator, value = str(parameter).partition("=")
         if not separator or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
             raise refusal(what, parameter, "a storage parameter")
-        yield f"{name}={literal(value).strip()}"
+        yield f"{name}={literal(value)}"
 
 
 def drawn_from(default: str | None) -> TableName | None:

@@ -1,19 +1,25 @@
-"""Writes the SQL of columns: declarations and storage settings."""
+"""Writes the SQL of columns and their storage settings, and of the sequences that they draw from.
+
+Sequences are created before the tables that use them, and set past all numbers in use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
+from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.sequences import settings
-from snapshot_assets.databases.postgresql.ddl.statements import alter
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, comment
 from snapshot_assets.databases.postgresql.ddl.types import collate
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import Column, Sequence, TableName
+from snapshot_assets.format.relations import Column, Sequence, Table, TableName
+
+_TYPES = ("smallint", "integer", "bigint")
 
 
 def typed(column: Column, place: str) -> str:
@@ -30,7 +36,7 @@ def value(column: Column, sequence: Sequence | None, place: str) -> str:
         named = ""
         if sequence is not None:
             name = qualified(TableName(sequence.schema_name, sequence.name))
-            named = f" (SEQUENCE NAME {name} {settings(sequence)})"
+            named = f" (SEQUENCE NAME {name} {_settings(sequence)})"
         return f" GENERATED {column.identity.upper()} AS IDENTITY{named}"
     return f" DEFAULT {default(column.default, place)}" if column.default is not None else ""
 
@@ -39,42 +45,168 @@ def default(expression: str, place: str) -> str:
     """Return the expression of a default."""
     sequence = text.drawn_from(expression)
     if sequence is not None:
-        return f"nextval({literal(qualified(sequence)).strip()}::regclass)"
+        return f"nextval({literal(qualified(sequence))}::regclass)"
     return text.expression(expression, f"default of {place}")
 
 
-def not_null(column: Column, options: Mapping[str, Any]) -> str:
-    """Return the clause that forbids NULL; "" for none."""
-    if column.nullable or options.get("not_null_not_valid"):
+def not_null(options: Mapping[str, Any]) -> str:
+    """Return the clause that forbids NULL in a column with these options; "" if it is added later."""
+    if options.get("not_null_not_valid"):
         return ""
     named = f" CONSTRAINT {identifier(options['not_null_name'])}" if "not_null_name" in options else ""
     return f"{named} NOT NULL{' NO INHERIT' if options.get('not_null_no_inherit') else ''}"
 
 
-def column_settings(settings_of: Mapping[str, Any], relation: TableName, of: TableName) -> Iterator[Statement]:
+def column_settings(relation: Relation) -> Iterator[Statement]:
     """Yield the statements for storage, statistics, options and compression of columns."""
-    for column, options in settings_of.items():
+    for column, options in relation.options.get("columns", {}).items():
+        place = f"column {relation.name}.{column}"
         actions = {}
         if "storage" in options:
-            actions["storage"] = (
-                f"SET STORAGE {text.word(options['storage'], f'storage of column {relation}.{column}')}"
-            )
+            actions["storage"] = f"SET STORAGE {text.word(options['storage'], f'storage of {place}')}"
         if "statistics_target" in options:
             actions["statistics target"] = f"SET STATISTICS {int(options['statistics_target'])}"
-        if inner := text.parameters(options.get("options"), f"options of column {relation}.{column}"):
+        if inner := text.parameters(options.get("options"), f"options of {place}"):
             actions["options"] = f"SET ({inner})"
-        for what, action in actions.items():
-            makes = f"{what} of column {relation}.{column}"
-            yield alter(relation, f"ALTER COLUMN {identifier(column)} {action}", makes=makes, of=of)
         if "compression" in options:
-            yield _compression(relation, column, str(options["compression"]), of)
+            method = text.word(str(options["compression"]), f"compression of {place}")
+            actions["compression"] = f"SET COMPRESSION {method}"
+        for what, action in actions.items():
+            statement = relation.alter(f"ALTER COLUMN {identifier(column)} {action}", f"{what} of {place}")
+            yield replace(statement, unless=_unknown(options["compression"])) if what == "compression" else statement
 
 
-def _compression(relation: TableName, column: str, method: str, of: TableName) -> Statement:
-    makes = f"compression of column {relation}.{column}"
-    sql = f"ALTER COLUMN {identifier(column)} SET COMPRESSION {text.word(method, makes)}"
-    unknown = (
+def _unknown(compression: str) -> str:
+    """Return the query that yields a row if the server was built without a method of compression."""
+    return (
         "SELECT 1 AS one WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE"
-        f" s.name = 'default_toast_compression' AND {literal(method)} = ANY (s.enumvals))"
+        f" s.name = 'default_toast_compression' AND {literal(compression)} = ANY (s.enumvals))"
     )
-    return replace(alter(relation, sql, makes=makes, of=of), unless=unknown)
+
+
+@dataclass
+class SequenceUse:
+    """A sequence and the columns that use it.
+
+    Attributes:
+        sequence: Its document: the owner's if it has an owner.
+        tables: Tables whose columns use it.
+        columns: Columns that hold only its numbers.
+        owner: Table or partition that owns it.
+        identity: Whether an identity column creates it.
+        comment: Its comment.
+    """
+
+    sequence: Sequence
+    tables: set[TableName] = field(default_factory=set)
+    columns: list[tuple[TableName, str]] = field(default_factory=list)
+    owner: Relation | None = None
+    identity: bool = False
+    comment: str | None = None
+
+    @property
+    def name(self) -> TableName:
+        """The sequence's schema and name."""
+        return TableName(self.sequence.schema_name, self.sequence.name)
+
+    @property
+    def of(self) -> TableName | None:
+        """The table that uses it; None if several do."""
+        return next(iter(self.tables)) if len(self.tables) == 1 else None
+
+
+def sequence_uses(context: RestoreContext) -> Collection[SequenceUse]:
+    """Return every sequence of the snapshot."""
+    by_name: dict[TableName, SequenceUse] = {}
+
+    def add(sequence: Sequence, table: Table, relation: Relation, defaults: Mapping[str, str | None]) -> None:
+        use = by_name.setdefault(TableName(sequence.schema_name, sequence.name), SequenceUse(sequence))
+        use.tables.add(table.table_name)
+        use.identity = use.identity or sequence in identity_sequences(table).values()
+        use.comment = table.options.get("comments", {}).get("sequences", {}).get(str(use.name), use.comment)
+        column = next((column for column in table.columns if column.name == sequence.column), None)
+        if column is not None and _holds_numbers(column, use, defaults.get(column.name)):
+            use.columns.append((relation.name, column.name))
+        if sequence.owned and use.owner is None:
+            use.sequence, use.owner = sequence, relation
+
+    for table in context.tables.values():
+        for sequence in table.sequences:
+            add(sequence, table, Relation.from_document(table), {each.name: each.default for each in table.columns})
+        for part in context.partitions(table):
+            for document in part.options.get("sequences", ()):
+                add(Sequence.model_validate(document), table, part, part.options.get("defaults", {}))
+    return by_name.values()
+
+
+def _holds_numbers(column: Column, use: SequenceUse, default: str | None) -> bool:
+    """Return whether a column holds the sequence's numbers as they are, and not values computed from them."""
+    arrow_type = column.arrow_field().type
+    numbers = pa.types.is_integer(arrow_type) or pa.types.is_decimal(arrow_type)
+    drawn = text.drawn_from(default) == use.name or (column.identity is not None and use.identity)
+    return numbers and drawn
+
+
+def create_sequence(use: SequenceUse) -> Iterator[Statement]:
+    """Yield the statements that create a sequence, before its tables."""
+    what = f"sequence {use.name}"
+    if not use.identity:
+        kind = f" AS {use.sequence.type}" if use.sequence.type in _TYPES else ""
+        sql = f"CREATE SEQUENCE IF NOT EXISTS {qualified(use.name)}{kind} {_settings(use.sequence)}"
+        yield Statement(what, sql, use.of)
+        yield from comment("SEQUENCE", qualified(use.name), use.comment, what, use.of)
+
+
+def own_sequence(use: SequenceUse) -> Iterator[Statement]:
+    """Yield the statements that attach a sequence to the column that owns it, after its table."""
+    if use.identity:
+        yield from comment("SEQUENCE", qualified(use.name), use.comment, f"sequence {use.name}", use.of)
+    elif use.owner is not None and use.sequence.column is not None:
+        column = f"{qualified(use.owner.name)}.{identifier(use.sequence.column)}"
+        what = f"owner of sequence {use.name}"
+        yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} OWNED BY {column}", use.of)
+        if use.owner.unlogged:
+            old = "SELECT 1 AS one WHERE pg_catalog.current_setting('server_version_num')::int4 < 150000"
+            yield Statement(what, f"ALTER SEQUENCE {qualified(use.name)} SET UNLOGGED", use.of, unless=old)
+
+
+def advance_sequence(use: SequenceUse) -> Iterator[Statement]:
+    """Yield the statement that sets a sequence past its recorded value, its current value and its columns' values.
+
+    Values that the sequence cannot return do not count, nor does any column of a sequence that cycles.
+    """
+    sequence, name = use.sequence, qualified(use.name)
+    up = sequence.increment > 0
+    furthest, within = ("max", f"<= {sequence.maximum}") if up else ("min", f">= {sequence.minimum}")
+    base = sequence.start if sequence.last_value is None else sequence.last_value
+    places = [f"SELECT q.last_value::numeric FROM {name} q WHERE q.is_called"]
+    if sequence.last_value is not None:
+        places.append(f"SELECT {sequence.last_value}::numeric")
+    for relation, column in [] if sequence.cycle else use.columns:
+        value = f"c.{identifier(column)}"
+        reached = f"pg_catalog.{furthest}({value})::numeric"
+        # Rounded to the next number that the sequence would reach by itself.
+        step = f"pg_catalog.ceil(({reached} - {base}) / {sequence.increment}) * {sequence.increment} + {base}"
+        edge = f"least({step}, {sequence.maximum})" if up else f"greatest({step}, {sequence.minimum})"
+        beyond = f"{value} {'>=' if up else '<='} {sequence.start}"
+        # least() and greatest() ignore NULL: without a row they would return the limit.
+        among = f"{qualified(relation)} c WHERE {value} {within} AND {beyond} HAVING count(*) > 0"
+        places.append(f"SELECT {edge} FROM {among}")
+    sql = (
+        f"SELECT pg_catalog.setval({literal(name)}::pg_catalog.regclass, p.place::int8) AS place"
+        f" FROM (SELECT pg_catalog.{furthest}(x.place) AS place FROM ({' UNION ALL '.join(places)}) x (place)) p"
+        " WHERE p.place IS NOT NULL"
+    )
+    drawing = () if sequence.cycle else (relation for relation, _ in use.columns)
+    gone = " OR ".join(
+        f"pg_catalog.to_regclass({literal(qualified(relation))}) IS NULL" for relation in (use.name, *drawing)
+    )
+    unless = f"SELECT 1 AS one WHERE {gone}"  # a user may have dropped them between two imports
+    yield Statement(f"place of sequence {use.name}", sql, use.of, unless, always=True)
+
+
+def _settings(sequence: Sequence) -> str:
+    return (
+        f"START WITH {sequence.start} INCREMENT BY {sequence.increment} MINVALUE {sequence.minimum}"
+        f" MAXVALUE {sequence.maximum} CACHE {sequence.cache}{'' if sequence.cycle else ' NO'} CYCLE"
+    )

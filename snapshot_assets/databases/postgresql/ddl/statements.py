@@ -7,10 +7,58 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
-from snapshot_assets.format.relations import DatabaseSchema, Table, TableName
+from snapshot_assets.format.relations import DatabaseSchema, Table, TableName, View
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table, partition or view.
+
+    Attributes:
+        name: Its name.
+        options: The options of its document; of a partition, its entry in the options of its table.
+        of: Table or view to which it belongs: a partition's table, else itself.
+    """
+
+    name: TableName
+    options: Mapping[str, Any]
+    of: TableName
+
+    @classmethod
+    def from_document(cls, document: Table | View) -> Relation:
+        """Return the relation of a document."""
+        return cls(document.table_name, document.options, document.table_name)
+
+    def alter(self, action: str, makes: str, *, only: bool = True) -> Statement:
+        """Return an ALTER TABLE; with `only`, tables that inherit from it, and partitions, stay as they are."""
+        return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(self.name)} {action}", self.of)
+
+    def comment(self, group: str, name: str | None, sql: str, makes: str) -> Iterable[Statement]:
+        """Yield the comment on a part of the relation, by its kind and name in SQL; `group` is a key of `comments`."""
+        kind, _, name_in_sql = sql.partition(" ")
+        content = self.options.get("comments", {}).get(group, {}).get(name)
+        return comment(kind, name_in_sql, content, makes, self.of)
+
+    def column_comments(self, comments: Mapping[str, str | None]) -> Iterable[Statement]:
+        """Yield the comments of columns."""
+        for column, content in comments.items():
+            name = f"{qualified(self.name)}.{identifier(column)}"
+            yield from comment("COLUMN", name, content, f"column {self.name}.{column}", self.of)
+
+    def storage(self, what: str) -> str:
+        """Return ` USING …` and ` WITH (…)` of the relation, which messages call `what`."""
+        method = self.options.get("access_method")
+        using = f" USING {identifier(str(method))}" if method else ""
+        exported_as_rows = self.options.get("relation") in ("view", "foreign table")
+        inner = "" if exported_as_rows else text.relation_parameters(self.options, what)
+        return f"{using} WITH ({inner})" if inner else using
+
+    @property
+    def unlogged(self) -> str:
+        """`UNLOGGED ` for an unlogged table, else nothing."""
+        return "UNLOGGED " if self.options.get("persistence") == "unlogged" else ""
 
 
 @dataclass
@@ -39,16 +87,13 @@ class RestoreContext:
 
     def __post_init__(self) -> None:
         self.tables = {table.table_name: table for table in self.schema.tables}
+        self.relations = {*self.tables, *(view.table_name for view in self.schema.views)}
         for table in self.schema.tables:
             self._note_partition_key(table)
-            self._note_foreign_tables(self.partitions(table))
-        parts = {part_name(part) for table in self.schema.tables for part in self.partitions(table)}
-        self.relations = {*self.tables, *parts, *(view.table_name for view in self.schema.views)}
-
-    def _note_foreign_tables(self, partitions: list[dict[str, Any]]) -> None:
-        for part in reversed(partitions):  # parents come first in the list
-            if part.get("relation") == "foreign table" or part_name(part) in self.over_foreign_tables:
-                self.over_foreign_tables.add(TableName(*part["of"]))
+            for part in reversed(self.partitions(table)):  # parents come first in the list
+                self.relations.add(part.name)
+                if part.options.get("relation") == "foreign table" or part.name in self.over_foreign_tables:
+                    self.over_foreign_tables.add(TableName(*part.options["of"]))
 
     def _note_partition_key(self, table: Table) -> None:
         name, options = table.table_name, table.options
@@ -61,10 +106,11 @@ class RestoreContext:
         else:
             self.lose(f"Table {name} is restored without partitions: its partition key is SQL text of the snapshot.")
 
-    def partitions(self, table: Table) -> list[dict[str, Any]]:
+    def partitions(self, table: Table) -> list[Relation]:
         """Return the partitions that a table is restored with, parents first."""
-        partitions: list[dict[str, Any]] = table.options.get("partitions", [])
-        return partitions if table.table_name in self.partition_keys else []
+        name = table.table_name
+        partitions = table.options.get("partitions", ()) if name in self.partition_keys else ()
+        return [Relation(TableName(part["schema"], part["name"]), part, name) for part in partitions]
 
     def lose(self, sentence: str) -> None:
         """Record a sentence about something that is not restored."""
@@ -94,60 +140,9 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def part_name(part: Mapping[str, Any]) -> TableName:
-    """Return a partition's name."""
-    return TableName(part["schema"], part["name"])
-
-
-def alter(table: TableName, action: str, *, makes: str, of: TableName | None = None, only: bool = True) -> Statement:
-    """Return an ALTER TABLE.
-
-    Args:
-        table: The table or partition to alter.
-        action: The action in SQL.
-        makes: The object that the action creates, for messages.
-        of: Table or view to which `table` belongs, if it is a partition.
-        only: Whether tables that inherit from it, and partitions, stay as they are.
-    """
-    return Statement(makes, f"ALTER TABLE {'ONLY ' if only else ''}{qualified(table)} {action}", of or table)
-
-
 def comment(
     kind: str, name: str, content: str | None, makes: str, of: TableName | None, unless: str = ""
 ) -> Iterable[Statement]:
-    """Yield the statement that comments on an object, if there is a comment.
-
-    Args:
-        kind: Such as `TABLE`.
-        name: The object in SQL.
-        content: The comment.
-        makes: The object, for messages.
-        of: Table or view to which the object belongs.
-        unless: See `Statement`.
-    """
+    """Yield the statement that comments on an object, by its kind and name in SQL, if there is a comment."""
     if content is not None:
         yield Statement(f"comment on {makes}", f"COMMENT ON {kind} {name} IS {literal(content)}", of, unless)
-
-
-def column_comments(comments: Mapping[str, str | None], relation: TableName, of: TableName) -> Iterable[Statement]:
-    """Yield the comments of a relation's columns."""
-    for column, content in comments.items():
-        name = f"{qualified(relation)}.{identifier(column)}"
-        yield from comment("COLUMN", name, content, f"column {relation}.{column}", of)
-
-
-def storage(options: Mapping[str, Any], parameters: str) -> str:
-    """Return ` USING …` and ` WITH (…)` of a relation.
-
-    Args:
-        options: Its options.
-        parameters: Its storage parameters in SQL.
-    """
-    method = options.get("access_method")
-    using = f" USING {identifier(str(method))}" if method else ""
-    return f"{using} WITH ({parameters})" if parameters else using
-
-
-def unlogged(options: Mapping[str, Any]) -> str:
-    """Return `UNLOGGED ` for an unlogged table, else nothing."""
-    return "UNLOGGED " if options.get("persistence") == "unlogged" else ""

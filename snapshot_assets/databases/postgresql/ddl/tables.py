@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from snapshot_assets.databases.columns import identity_sequences
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings, default, not_null, typed, value
-from snapshot_assets.databases.postgresql.ddl.statements import (
-    RestoreContext,
-    alter,
-    capital,
-    column_comments,
-    comment,
-    part_name,
-    storage,
-    unlogged,
-)
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital, comment
 from snapshot_assets.databases.sql import identifier, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.errors import RestoreError
@@ -26,26 +16,20 @@ from snapshot_assets.format.relations import Column, Table, TableName
 
 
 @dataclass(frozen=True)
-class Inheritance:
+class _Inheritance:
     """What a table inherits.
 
     Attributes:
+        not_null: Columns in which the table itself forbids NULL.
         parents: Tables for its INHERITS clause.
-        later: Parents for a later ALTER TABLE … INHERIT, because the order of its columns differs from theirs.
+        later: Parents for an ALTER TABLE … INHERIT, because the order of its columns differs from theirs.
         inherited: The parents' columns that it does not declare itself.
-        forbidding: Columns in which a parent forbids NULL, also for tables that inherit from it.
-        own_not_null: Columns with a NOT NULL of the table itself, beside the parents'.
     """
 
+    not_null: set[str]
     parents: tuple[TableName, ...] = ()
     later: tuple[TableName, ...] = ()
     inherited: Mapping[str, Column] = field(default_factory=dict)
-    forbidding: frozenset[str] = frozenset()
-    own_not_null: frozenset[str] = frozenset()
-
-    def declares_not_null(self, column: Column) -> bool:
-        """Return whether the table itself forbids NULL in a column."""
-        return not column.nullable and (column.name not in self.forbidding or column.name in self.own_not_null)
 
 
 def parents_of(context: RestoreContext, table: Table) -> tuple[TableName, ...]:
@@ -61,12 +45,10 @@ def parents_of(context: RestoreContext, table: Table) -> tuple[TableName, ...]:
     return ()
 
 
-def inheritance(context: RestoreContext, table: Table) -> Inheritance:
+def _inheritance(context: RestoreContext, table: Table) -> _Inheritance:
     """Return what a table inherits from tables that are restored too."""
     parents = parents_of(context, table)
-    if not parents:
-        return Inheritance()
-    settings = table.options.get("columns", {})
+    not_null = {column.name for column in table.columns if not column.nullable}
     from_parents: dict[str, Column] = {}
     forbidding = set()
     for parent in parents:
@@ -76,16 +58,16 @@ def inheritance(context: RestoreContext, table: Table) -> Inheritance:
             if not column.nullable and not theirs.get(column.name, {}).get("not_null_no_inherit"):
                 forbidding.add(column.name)
     own = [column.name for column in table.columns if column.name not in from_parents]
-    if [*from_parents, *own] != [column.name for column in table.columns]:
-        return Inheritance(later=parents)
+    if not parents or [*from_parents, *own] != [column.name for column in table.columns]:
+        return _Inheritance(not_null, later=parents)
+    settings = table.options.get("columns", {})
     flagged = {name for name, options in settings.items() if options.get("not_null_inherited")}
     named = {name for name, options in settings.items() if "not_null_name" in options}
     inherited = {name for name, options in settings.items() if options.get("inherited")}
-    return Inheritance(
+    return _Inheritance(
+        not_null - (forbidding | flagged) | not_null & (named - flagged),
         parents,
         inherited={name: column for name, column in from_parents.items() if name in inherited},
-        forbidding=frozenset(forbidding | flagged),
-        own_not_null=frozenset(named - flagged),
     )
 
 
@@ -111,38 +93,28 @@ def as_restored(context: RestoreContext, table: Table) -> Table:
 
 
 def create(context: RestoreContext, table: Table) -> Iterator[Statement]:
-    """Yield the statements that create a table, its partitions, and their comments.
-
-    Args:
-        context: What is restored.
-        table: The table, from `as_restored`.
-
-    Raises:
-        RestoreError: SQL text of the document has another form than expected.
-    """
-    name, options = table.table_name, table.options
+    """Yield the statements that create a table, from `as_restored`, its partitions, and their comments."""
+    relation, name, options = Relation.from_document(table), table.table_name, table.options
     what = f"table {name}"
     _record_lost(context, table)
-    kin = inheritance(context, table)
-    partition_by = context.partition_keys.get(name)
-    is_table = options.get("relation") in (None, "partitioned table", "materialized view")
-    inner = text.relation_parameters(options, what) if is_table else ""
+    kin = _inheritance(context, table)
     elements = ", ".join(_elements(table, kin))
     of_type = options.get("of_type")
     body = f" ({elements})" if elements or not of_type else ""
     if of_type:
         body = f" OF {text.type_text(of_type, what)}{body}"
-    parents = ", ".join(qualified(parent) for parent in kin.parents)
-    yield Statement(
-        what,
-        f"CREATE {unlogged(options)}TABLE {qualified(name)}{body}{f' INHERITS ({parents})' if parents else ''}"
-        f"{f' PARTITION BY {partition_by}' if partition_by else ''}{storage(options, inner)}",
-        name,
-    )
+    if kin.parents:
+        body += f" INHERITS ({', '.join(map(qualified, kin.parents))})"
+    if name in context.partition_keys:
+        body += f" PARTITION BY {context.partition_keys[name]}"
+    sql = f"CREATE {relation.unlogged}TABLE {qualified(name)}{body}{relation.storage(what)}"
+    yield Statement(what, sql, name)
+    for parent in kin.later:
+        yield relation.alter(f"INHERIT {qualified(parent)}", f"inheritance of {name} from {parent}", only=False)
     yield from comment("TABLE", qualified(name), table.comment, what, name)
-    yield from column_comments({column.name: column.comment for column in table.columns}, name, name)
-    yield from _inherited_columns(table, kin)
-    yield from column_settings(options.get("columns", {}), name, name)
+    yield from relation.column_comments({column.name: column.comment for column in table.columns})
+    yield from _inherited_columns(relation, table, kin)
+    yield from column_settings(relation)
     for part in context.partitions(table):
         yield from _create_partition(context, table, part)
 
@@ -155,22 +127,21 @@ def _record_lost(context: RestoreContext, table: Table) -> None:
         )
     if options.get("relation") in ("view", "materialized view", "foreign table"):
         context.lose(f"{capital(options['relation'])} {name} was exported as its rows and is restored as a table.")
-    for relation, each in [(name, options), *((part_name(part), part) for part in context.partitions(table))]:
-        if each.get("tablespace"):
-            context.lose(f"Table {relation} was in tablespace {each['tablespace']} and is created in the default one.")
-        context.lose_uncarried(each, relation)
+    for each in (Relation.from_document(table), *context.partitions(table)):
+        if tablespace := each.options.get("tablespace"):
+            context.lose(f"Table {each.name} was in tablespace {tablespace} and is created in the default one.")
+        context.lose_uncarried(each.options, each.name)
 
 
-def _elements(table: Table, kin: Inheritance) -> Iterator[str]:
+def _elements(table: Table, kin: _Inheritance) -> Iterator[str]:
     """Yield the elements in the parentheses of CREATE TABLE."""
     settings_of = table.options.get("columns", {})
     identities = identity_sequences(table)
     for column in table.columns:
-        options = settings_of.get(column.name, {})
-        place = f"column {table.table_name}.{column.name}"
-        constraint = not_null(column, options) if kin.declares_not_null(column) else ""
         if column.name in kin.inherited:
             continue
+        place = f"column {table.table_name}.{column.name}"
+        constraint = not_null(settings_of.get(column.name, {})) if column.name in kin.not_null else ""
         rest = f"{value(column, identities.get(column.name), place)}{constraint}"
         if not table.options.get("of_type"):
             yield f"{typed(column, place)}{rest}"
@@ -178,57 +149,52 @@ def _elements(table: Table, kin: Inheritance) -> Iterator[str]:
             yield f"{identifier(column.name)} WITH OPTIONS{rest}"
 
 
-def _inherited_columns(table: Table, kin: Inheritance) -> Iterator[Statement]:
+def _inherited_columns(relation: Relation, table: Table, kin: _Inheritance) -> Iterator[Statement]:
     """Yield the changes of a table to columns that it only inherits."""
-    name = table.table_name
-    for column in table.columns:
-        if column.name not in kin.inherited:
-            continue
-        place, quoted = f"column {name}.{column.name}", identifier(column.name)
-        options = table.options.get("columns", {}).get(column.name, {})
-        if column.generated is None and column.default != kin.inherited[column.name].default:
+    for name, inherited in kin.inherited.items():
+        column, place, quoted = table.column(name), f"column {relation.name}.{name}", identifier(name)
+        options = table.options.get("columns", {}).get(name, {})
+        if column.generated is None and column.default != inherited.default:
             action = "DROP DEFAULT" if column.default is None else f"SET DEFAULT {default(column.default, place)}"
-            yield alter(name, f"ALTER COLUMN {quoted} {action}", makes=f"default of {place}")
-        if kin.declares_not_null(column) and (clause := not_null(column, options)):
+            yield relation.alter(f"ALTER COLUMN {quoted} {action}", f"default of {place}")
+        if name in kin.not_null and (clause := not_null(options)):
             action = f"ALTER COLUMN {quoted} SET NOT NULL"
             if clause != " NOT NULL":
                 action = f"ADD{clause.replace(' NOT NULL', f' NOT NULL {quoted}')}"
-            yield alter(name, action, makes=f"not null of {place}")
+            yield relation.alter(action, f"not null of {place}")
 
 
-def _create_partition(context: RestoreContext, table: Table, part: Mapping[str, Any]) -> Iterator[Statement]:
+def _create_partition(context: RestoreContext, table: Table, part: Relation) -> Iterator[Statement]:
     """Yield the statements that create a partition as a table and then attach it, so that it keeps its own names."""
-    name, of = part_name(part), table.table_name
+    name, of, options = part.name, part.of, part.options
     what = f"partition {name}"
-    if part.get("relation") == "foreign table":
+    if options.get("relation") == "foreign table":
         context.lose(f"Partition {name} was a foreign table and is restored as a plain table with its rows.")
     columns = {column.name: column for column in table.columns}
-    order = part.get("column_order", list(columns))
+    order = options.get("column_order", list(columns))
     if set(order) != set(columns):
         raise RestoreError(f"Partition {name} has other columns than its table {of}.", table=str(name))
     elements = ", ".join(_partition_column(context, columns[each], part) for each in order)
-    inner = text.relation_parameters(part, what)
-    key = part.get("partition_by")
+    key = options.get("partition_by")
     by = f" PARTITION BY {text.partition_key(key, f'partition key of {name}')[0]}" if key else ""
-    yield Statement(what, f"CREATE {unlogged(part)}TABLE {qualified(name)} ({elements}){by}{storage(part, inner)}", of)
-    bounds = text.bounds(part["bounds"], f"bounds of {what}")
-    yield alter(TableName(*part["of"]), f"ATTACH PARTITION {qualified(name)} {bounds}", makes=what, of=of)
-    yield from comment("TABLE", qualified(name), part.get("comment"), what, of)
-    yield from column_comments(part.get("comments", {}).get("columns", {}), name, of)
-    yield from column_settings(part.get("columns", {}), name, of)
+    sql = f"CREATE {part.unlogged}TABLE {qualified(name)} ({elements}){by}{part.storage(what)}"
+    yield Statement(what, sql, of)
+    bounds = text.bounds(options["bounds"], f"bounds of {what}")
+    parent = Relation(TableName(*options["of"]), {}, of)
+    yield parent.alter(f"ATTACH PARTITION {qualified(name)} {bounds}", what)
+    yield from comment("TABLE", qualified(name), options.get("comment"), what, of)
+    yield from part.column_comments(options.get("comments", {}).get("columns", {}))
+    yield from column_settings(part)
 
 
-def _partition_column(context: RestoreContext, column: Column, part: Mapping[str, Any]) -> str:
-    name = part_name(part)
-    place = f"column {name}.{column.name}"
-    options = part.get("columns", {}).get(column.name, {})
-    update: dict[str, Any] = {"identity": None, "default": part.get("defaults", {}).get(column.name)}
-    if column.generated is not None and column.name in part.get("generated", {}):
-        update["generated"] = part["generated"][column.name]
-    drawn = text.drawn_from(update["default"])
-    if update["default"] is not None and not context.allows(f"Default of {place}", drawn is not None):
-        update["default"] = None
-    if column.name in part.get("not_null", ()):
-        update["nullable"] = False
-    own = column.model_copy(update=update)
-    return f"{typed(own, place)}{value(own, None, place)}{not_null(own, options)}"
+def _partition_column(context: RestoreContext, column: Column, part: Relation) -> str:
+    name, options = column.name, part.options
+    place = f"column {part.name}.{name}"
+    expression = options.get("defaults", {}).get(name)
+    if expression is not None and not context.allows(f"Default of {place}", text.drawn_from(expression) is not None):
+        expression = None
+    generated = options.get("generated", {}).get(name, column.generated) if column.generated is not None else None
+    own = column.model_copy(update={"identity": None, "default": expression, "generated": generated})
+    forbids = not column.nullable or name in options.get("not_null", ())
+    constraint = not_null(options.get("columns", {}).get(name, {})) if forbids else ""
+    return f"{typed(own, place)}{value(own, None, place)}{constraint}"

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
-from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment, part_name
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.postgresql.ddl.statements import RestoreContext, capital, comment
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import TableName, UserType
 
@@ -23,7 +22,7 @@ def schemas(context: RestoreContext) -> Iterator[Statement]:
     for table in schema.tables:
         needed.update(sequence.schema_name for sequence in table.sequences)
         for part in context.partitions(table):
-            needed.update(sequence["schema"] for sequence in part.get("sequences", ()))
+            needed.update(sequence["schema"] for sequence in part.options.get("sequences", ()))
         needed.update(kind.schema_name for kind in table.types)
     for view in schema.views:
         needed.update(kind.schema_name for kind in view_types(view.options))
@@ -68,7 +67,7 @@ def create(context: RestoreContext, kind: UserType) -> Iterator[Statement]:
     )
     later: list[Statement] = []
     if kind.kind == "enum":
-        labels = ", ".join(literal(label).strip() for label in kind.labels)
+        labels = ", ".join(map(literal, kind.labels))
         sql = f"CREATE TYPE {qualified(name)} AS ENUM ({labels})"
     elif kind.kind == "composite":
         sql = f"CREATE TYPE {qualified(name)} AS ({_attributes(kind, what)})"
@@ -136,20 +135,16 @@ def _domain(context: RestoreContext, kind: UserType, name: TableName) -> tuple[s
         inner, tail = text.check_parts(check["definition"], label)
         clause = f"CONSTRAINT {identifier(check['name'])} CHECK {inner}"
         if tail:
-            later.append(_domain_constraint(name, check["name"], f"ADD {clause}{tail}", label))
+            exists = (
+                f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(check['name'])}"
+                f" AND k.contypid = {literal(qualified(name))}::pg_catalog.regtype"
+            )
+            later.append(Statement(label, f"ALTER DOMAIN {qualified(name)} ADD {clause}{tail}", unless=exists))
         else:
             parts.append(clause)
         place = f"{identifier(check['name'])} ON DOMAIN {qualified(name)}"
         later += comment("CONSTRAINT", place, check.get("comment"), label, None)
     return " ".join(parts), later
-
-
-def _domain_constraint(domain: TableName, name: str, action: str, what: str) -> Statement:
-    exists = (
-        f"SELECT 1 AS one FROM pg_catalog.pg_constraint k WHERE k.conname = {literal(name)}"
-        f" AND k.contypid = {literal(qualified(domain))}::pg_catalog.regtype"
-    )
-    return Statement(what, f"ALTER DOMAIN {qualified(domain)} {action}", unless=exists)
 
 
 def collate(collation: str | None, what: str) -> str:
@@ -159,6 +154,6 @@ def collate(collation: str | None, what: str) -> str:
 
 def needed_tables(context: RestoreContext, row_types: Sequence[Sequence[str]]) -> list[TableName]:
     """Return the tables whose row types are used; for a partition, its table."""
-    owners = {part_name(part): name for name, table in context.tables.items() for part in context.partitions(table)}
+    owners = {part.name: name for name, table in context.tables.items() for part in context.partitions(table)}
     relations = [TableName(*name) for name in row_types if name[0] not in ("pg_catalog", "information_schema")]
     return [owners.get(relation, relation) for relation in relations]

@@ -6,21 +6,14 @@ from collections.abc import Iterator
 
 from snapshot_assets.databases.postgresql.ddl import checked_sql as text
 from snapshot_assets.databases.postgresql.ddl.columns import column_settings
-from snapshot_assets.databases.postgresql.ddl.keys import indexes, properties
-from snapshot_assets.databases.postgresql.ddl.statements import (
-    RestoreContext,
-    capital,
-    column_comments,
-    comment,
-    storage,
-)
-from snapshot_assets.databases.postgresql.sql import literal
-from snapshot_assets.databases.sql import identifier, qualified
+from snapshot_assets.databases.postgresql.ddl.keys import index, properties
+from snapshot_assets.databases.postgresql.ddl.statements import Relation, RestoreContext, capital, comment
+from snapshot_assets.databases.sql import identifier, literal, qualified
 from snapshot_assets.databases.target import Statement
 from snapshot_assets.format.relations import Index, TableName, View
 
 
-def restorable(context: RestoreContext) -> list[View]:
+def _restorable(context: RestoreContext) -> list[View]:
     """Return the views that can be created, each after those that it reads; record the others as lost."""
     waiting = {view.table_name: view for view in context.schema.views if context.allows(f"View {view.table_name}")}
     created = context.relations - {view.table_name for view in context.schema.views}
@@ -38,16 +31,11 @@ def restorable(context: RestoreContext) -> list[View]:
     return ordered
 
 
-def create(context: RestoreContext, views: list[View]) -> Iterator[Statement]:
-    """Yield the statements that create views.
-
-    Args:
-        context: What is restored.
-        views: The views in order.
-    """
+def create(context: RestoreContext) -> Iterator[Statement]:
+    """Yield the statements that create views; record those that cannot be created as lost."""
     functions: dict[TableName, list[str]] = {}
     empty: set[TableName] = set()
-    for view in views:
+    for view in _restorable(context):
         name = view.table_name
         called = [each for read in view.depends_on for each in functions.get(read, ())]
         called += _functions(context, view)
@@ -57,7 +45,10 @@ def create(context: RestoreContext, views: list[View]) -> Iterator[Statement]:
             empty.add(name)
         if view.materialized and name in empty and not unpopulated:
             context.lose(f"Materialized view {name} is created empty: it reads one that is empty. Refresh both.")
-        unless = " UNION ALL ".join(map(_missing, dict.fromkeys(called)))
+        unless = " UNION ALL ".join(
+            f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(each)}) IS NULL"
+            for each in dict.fromkeys(called)
+        )
         for statement in _create(context, view, filled=name not in empty):
             either = " UNION ALL ".join(filter(None, (statement.unless, unless)))
             yield Statement(statement.makes, statement.sql, name, unless=either)
@@ -78,29 +69,25 @@ def _functions(context: RestoreContext, view: View) -> list[str]:
     return functions
 
 
-def _missing(function: str) -> str:
-    return f"SELECT 1 AS one WHERE pg_catalog.to_regprocedure({literal(function)}) IS NULL"
-
-
 def _create(context: RestoreContext, view: View, *, filled: bool) -> Iterator[Statement]:
-    name, options = view.table_name, view.options
+    name, relation = view.table_name, Relation.from_document(view)
     kind = "materialized view" if view.materialized else "view"
     what = f"{kind} {name}"
-    inner = text.relation_parameters(options, what)
-    body = f"{qualified(name)}{storage(options, inner)} AS {text.query(view.definition, what)}"
+    body = f"{qualified(name)}{relation.storage(what)} AS {text.query(view.definition, what)}"
     data = f" WITH{'' if filled else ' NO'} DATA" if view.materialized else ""
     yield Statement(what, f"CREATE {kind.upper()} {body}{data}", name)
-    if options.get("tablespace"):
-        context.lose(f"View {name} was in tablespace {options['tablespace']} and is created in the default one.")
+    if tablespace := view.options.get("tablespace"):
+        context.lose(f"View {name} was in tablespace {tablespace} and is created in the default one.")
     for column in view.columns:
         if column.default is not None:
-            default = text.expression(column.default, f"default of column {name}.{column.name}")
+            place = f"default of column {name}.{column.name}"
+            default = text.expression(column.default, place)
             sql = f"ALTER VIEW {qualified(name)} ALTER COLUMN {identifier(column.name)} SET DEFAULT {default}"
-            yield Statement(f"default of column {name}.{column.name}", sql, name)
+            yield Statement(place, sql, name)
     yield from comment(kind.upper(), qualified(name), view.comment, what, name)
-    yield from column_comments({column.name: column.comment for column in view.columns}, name, name)
+    yield from relation.column_comments({column.name: column.comment for column in view.columns})
     if view.materialized:
-        yield from column_settings(options.get("columns", {}), name, name)
-        own = [Index.model_validate(index) for index in options.get("indexes", ())]
-        yield from indexes(context, name, own, options.get("comments", {}).get("indexes", {}))
-        yield from properties(context, name, options, name)
+        yield from column_settings(relation)
+        for each in map(Index.model_validate, view.options.get("indexes", ())):
+            yield from index(context, relation, each.name, each.definition)
+        yield from properties(context, relation)

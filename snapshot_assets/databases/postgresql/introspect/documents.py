@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from snapshot_assets.databases.columns import choose_time_index
 from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn
+from snapshot_assets.databases.postgresql.introspect.details import read_details
 from snapshot_assets.databases.postgresql.introspect.options import table_options, view_options
-from snapshot_assets.databases.postgresql.introspect.query_results import QueryResults, read_results
 from snapshot_assets.databases.postgresql.introspect.relations import (
     SourceRelation,
     read_relations,
@@ -16,12 +17,14 @@ from snapshot_assets.databases.postgresql.introspect.relations import (
 )
 from snapshot_assets.databases.postgresql.session import PostgresqlSession
 from snapshot_assets.databases.postgresql.types import TIMESTAMPS, carried
-from snapshot_assets.databases.selection import carrier_override, check_selection, selects
+from snapshot_assets.databases.selection import check_selection, selects
 from snapshot_assets.databases.source import Selection
 from snapshot_assets.errors import DatabaseDeniedError, UnknownRelationError
 from snapshot_assets.format import relations as documents
 from snapshot_assets.format.arrow_types import arrow_type_text
 from snapshot_assets.format.relations import Column, DatabaseSchema, Schema, Table, View
+
+_Part = TypeVar("_Part", bound=documents.Document)
 
 
 def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
@@ -31,11 +34,10 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
     _check(selection, schemas, relations)
     tables, views = _selected(selection, relations)
     _check_readable(tables)
-    results = read_results(session, relations, tables, views)
-    table_documents = tuple(_table(table, results, selection) for table in tables)
-    view_documents = tuple(_view(view, results) for view in views)
+    read_details(session, relations, tables, views)
     used = {relation.name.schema for relation in (*tables, *views)}
-    used_types = [kind for types in results.types.values() for kind in types.types]
+    # The columns of partitions have the types of their table's.
+    used_types = [kind for relation in (*tables, *views) for kind in relation.used.types]
     return DatabaseSchema(
         database="postgresql",
         schemas=tuple(
@@ -43,8 +45,8 @@ def extract(session: PostgresqlSession, selection: Selection) -> DatabaseSchema:
             for schema in schemas
             if schema.name in used or _selects_schema(selection, schema.name)
         ),
-        tables=table_documents,
-        views=view_documents,
+        tables=tuple(_table(table, selection) for table in tables),
+        views=tuple(map(_view, views)),
     )
 
 
@@ -53,11 +55,10 @@ def _selects_schema(selection: Selection, name: str) -> bool:
 
 
 def _check(selection: Selection, schemas: list[Schema], relations: list[SourceRelation]) -> None:
-    by_oid = {relation.oid: relation for relation in relations}
     partitions = {relation.name: relation for relation in relations if relation.row["is_partition"]}
     for name in (*selection.tables, *selection.time_columns, *(name for name, _ in selection.carriers)):
         if name in partitions:
-            parent = by_oid[partitions[name].row["parents"][0]].name
+            parent = partitions[name].parents[0].name
             raise UnknownRelationError(
                 f"{str(name)!r} is a partition of {str(parent)!r} and is exported with it. Name {str(parent)!r}.",
                 table=str(name),
@@ -98,62 +99,53 @@ def _check_readable(tables: list[SourceRelation]) -> None:
         )
 
 
-def _table(relation: SourceRelation, results: QueryResults, selection: Selection) -> Table:
-    columns = results.columns.get(relation.oid, [])
-    constraints = results.constraints.get(relation.oid, [])
+def _table(relation: SourceRelation, selection: Selection) -> Table:
+    columns, constraints = relation.columns, relation.constraints
     timestamps = [column.name for column in columns if column.type.builtin in TIMESTAMPS]
     dates = [column.name for column in columns if column.type.builtin == "date"]
-    dimension = results.hypertables.get(relation.name)
-    primary = next((row for row in constraints if row["kind"] == "p"), None)
+    dimension = relation.dimension if relation.dimension in (*timestamps, *dates) else None
+    primary_keys = _parts(documents.PrimaryKey, constraints, "p")
     return Table(
         schema_name=relation.name.schema,
         name=relation.name.table,
         columns=tuple(_column(relation, column, selection) for column in columns),
         time_index=choose_time_index(
-            relation.name,
-            selection.time_columns,
-            timestamps=timestamps,
-            dates=dates,
-            dimension=dimension if dimension in (*timestamps, *dates) else None,
+            relation.name, selection.time_columns, timestamps=timestamps, dates=dates, dimension=dimension
         ),
-        primary_key=documents.PrimaryKey(**_fields(primary, "name", "columns", "definition")) if primary else None,
-        unique=tuple(
-            documents.UniqueConstraint(**_fields(row, "name", "columns", "definition"))
-            for row in constraints
-            if row["kind"] == "u"
-        ),
-        checks=tuple(
-            documents.CheckConstraint(**_fields(row, "name", "definition"))
-            for row in constraints
-            if row["kind"] in "cx"
-        ),
-        foreign_keys=tuple(_foreign_key(row) for row in constraints if row["kind"] == "f"),
-        indexes=_indexes(relation, results),
-        sequences=tuple(each.document for each in results.sequences.get(relation.oid, [])),
-        types=results.types[relation.oid].types,
-        options=table_options(relation, results),
+        primary_key=primary_keys[0] if primary_keys else None,
+        unique=_parts(documents.UniqueConstraint, constraints, "u"),
+        checks=_parts(documents.CheckConstraint, constraints, "cx"),
+        foreign_keys=_parts(documents.ForeignKey, constraints, "f"),
+        indexes=_parts(documents.Index, relation.indexes),
+        sequences=tuple(each.document for each in relation.sequences),
+        types=relation.used.types,
+        options=table_options(relation),
         comment=relation.row["comment"],
     )
 
 
-def _view(relation: SourceRelation, results: QueryResults) -> View:
-    query = results.views[relation.oid]
-    indexes = [index.model_dump(mode="json") for index in _indexes(relation, results)]
-    reads = (results.relations[oid].name for oid in query["depends_on"] if oid in results.relations)
+def _parts(model: type[_Part], rows: Iterable[dict[str, Any]], kinds: str | None = None) -> tuple[_Part, ...]:
+    """Return the documents of rows, or of those that have one of the given kinds."""
+    return tuple(
+        model(**{name: row[name] for name in model.model_fields}) for row in rows if not kinds or row["kind"] in kinds
+    )
+
+
+def _view(relation: SourceRelation) -> View:
     return View(
         schema_name=relation.name.schema,
         name=relation.name.table,
-        definition=query["definition"],
-        columns=tuple(_column(relation, column, Selection()) for column in results.columns.get(relation.oid, [])),
-        depends_on=tuple(sorted(reads)),
+        definition=relation.query["definition"],
+        columns=tuple(_column(relation, column, Selection()) for column in relation.columns),
+        depends_on=tuple(relation.query["depends_on"]),
         materialized=relation.kind == "m",
-        options=view_options(relation, results, indexes),
+        options=view_options(relation, _parts(documents.Index, relation.indexes)),
         comment=relation.row["comment"],
     )
 
 
 def _column(relation: SourceRelation, column: SourceColumn, selection: Selection) -> Column:
-    override = carrier_override(selection, relation.name, column.name)
+    override = selection.carriers.get((relation.name, column.name))
     arrow_type, carrier = carried(column.type, override, f"{relation.name}.{column.name}")
     row = column.row
     generated = row["generated_kind"]
@@ -170,17 +162,3 @@ def _column(relation: SourceRelation, column: SourceColumn, selection: Selection
         collation=row["collation"],
         comment=row["comment"],
     )
-
-
-def _foreign_key(row: dict[str, Any]) -> documents.ForeignKey:
-    referenced = ("referenced_schema", "referenced_table", "referenced_columns")
-    return documents.ForeignKey(**_fields(row, "name", "columns", *referenced, "definition"))
-
-
-def _indexes(relation: SourceRelation, results: QueryResults) -> tuple[documents.Index, ...]:
-    rows = results.indexes.get(relation.oid, [])
-    return tuple(documents.Index(**_fields(row, "name", "columns", "unique", "definition")) for row in rows)
-
-
-def _fields(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: row[name] for name in names}

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import literal, oid_array
-from snapshot_assets.databases.sql import qualified
+from snapshot_assets.databases.postgresql.introspect.columns import SourceColumn, SourceSequence
+from snapshot_assets.databases.postgresql.introspect.types_and_extensions import UsedTypes
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
+from snapshot_assets.databases.sql import literal
 from snapshot_assets.databases.target import LEDGER_SCHEMA
 from snapshot_assets.format.relations import Schema, TableName, UserType
 
-KINDS = {
-    "r": "table",
-    "p": "partitioned table",
-    "v": "view",
-    "m": "materialized view",
-    "f": "foreign table",
-}
+KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}
 
 # Not exported: schemas of the system, of extensions (TimescaleDB keeps its chunks in one), and of a restore's ledger.
-OWN_SCHEMA = f"""
+_OWN_SCHEMA = f"""
     n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', {literal(LEDGER_SCHEMA)}) AND NOT EXISTS (
         SELECT FROM pg_depend d
         WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.deptype = 'e')"""
 
 _SCHEMAS = f"""
 SELECT n.oid::int8 AS oid, n.nspname::text AS name, obj_description(n.oid, 'pg_namespace') AS comment
-FROM pg_namespace n WHERE {OWN_SCHEMA} ORDER BY n.nspname
+FROM pg_namespace n WHERE {_OWN_SCHEMA} ORDER BY n.nspname
 """
 
 _RELATIONS = f"""
@@ -58,7 +53,7 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am am ON am.oid = c.relam AND c.relkind IN ('r', 'p', 'm')
 LEFT JOIN pg_tablespace ts ON ts.oid = c.reltablespace
 LEFT JOIN pg_class toast ON toast.oid = c.reltoastrelid
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND {OWN_SCHEMA}
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' AND {_OWN_SCHEMA}
     AND NOT EXISTS (
         SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 ORDER BY n.nspname, c.relname
@@ -87,33 +82,8 @@ UNION ALL SELECT t.cfgnamespace, 'text search configuration ' || t.oid::regconfi
 FROM pg_ts_config t
 """
 
-_VIEWS = """
-SELECT c.oid::int8 AS relation, pg_get_viewdef(c.oid) AS definition,
-    ARRAY(
-        SELECT DISTINCT d.refobjid::int8 FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
-        JOIN pg_class u ON u.oid = d.refobjid
-        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-            AND d.refobjid <> c.oid AND u.relkind IN ('r', 'p', 'v', 'm', 'f')) AS depends_on,
-    ARRAY(
-        SELECT DISTINCT d.refobjid::int8 FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
-        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass
-            AND d.refclassid = 'pg_type'::regclass) AS types,
-    ARRAY(
-        SELECT DISTINCT d.refobjid::regprocedure::text FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
-        WHERE r.ev_class = c.oid AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass
-        ORDER BY 1) AS functions
-FROM pg_class c WHERE c.oid = ANY ({oids})
-"""
 
-# From the documentation of TimescaleDB; the servers of the tests do not have the extension.
-_DIMENSIONS = """
-SELECT d.hypertable_schema::text AS schema, d.hypertable_name::text AS name, d.column_name::text AS column
-FROM timescaledb_information.dimensions d
-WHERE d.dimension_number = 1 AND d.time_interval IS NOT NULL
-"""
-
-
-@dataclass(frozen=True)
+@dataclass
 class SourceRelation:
     """A table, partition, view or foreign table of the source.
 
@@ -122,42 +92,56 @@ class SourceRelation:
         name: Its name.
         kind: `relkind`, a key of `KINDS`.
         row: Its row of the query, with all other properties.
+        parents: Relations that it inherits from, or the one that it is a partition of.
+        children: Its own partitions, without theirs.
+
+    `read_details` adds the rest: the rows of constraints, indexes and statistics, the names of objects that a snapshot
+    does not carry, a view's query, and a hypertable's time dimension.
     """
 
     oid: int
     name: TableName
     kind: str
     row: dict[str, Any]
+    parents: list[SourceRelation] = field(default_factory=list)
+    children: list[SourceRelation] = field(default_factory=list)
+    columns: list[SourceColumn] = field(default_factory=list)
+    sequences: list[SourceSequence] = field(default_factory=list)
+    constraints: list[dict[str, Any]] = field(default_factory=list)
+    indexes: list[dict[str, Any]] = field(default_factory=list)
+    statistics: list[dict[str, Any]] = field(default_factory=list)
+    not_carried: list[str] = field(default_factory=list)
+    query: dict[str, Any] = field(default_factory=dict)
+    used: UsedTypes = field(default_factory=UsedTypes)
+    dimension: str | None = None
 
     @property
     def is_view(self) -> bool:
         """Whether it holds no rows of its own; such a relation is exported as a table only if the plan names it."""
         return self.kind in "vmf"
 
+    @property
+    def partitions(self) -> list[SourceRelation]:
+        """Its partitions of all levels, parents first."""
+        partitions: list[SourceRelation] = []
+        level = self.children
+        while level:
+            partitions += level
+            level = [child for part in level for child in part.children]
+        return partitions
+
 
 def read_relations(session: PostgresqlSession) -> list[SourceRelation]:
     """Return every relation that belongs to neither the system nor an extension, sorted by name."""
-    return [
-        SourceRelation(row["oid"], TableName(row["schema"], row["name"]), row["kind"], row)
+    relations = {
+        row["oid"]: SourceRelation(row["oid"], TableName(row["schema"], row["name"]), row["kind"], row)
         for row in session.rows(_RELATIONS, "listing relations")
-    ]
-
-
-def read_views(session: PostgresqlSession, relations: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return views by oid: the query, the oids of relations and types that it uses, and the functions that it calls."""
-    rows = session.rows(_VIEWS.format(oids=oid_array(relations)), "reading views")
-    return {row["relation"]: row for row in rows}
-
-
-def read_hypertables(session: PostgresqlSession) -> dict[TableName, str]:
-    """Return the time dimension of every TimescaleDB hypertable that a date or timestamp partitions."""
-    installed = session.rows(
-        "SELECT 1 AS one FROM pg_extension e WHERE e.extname = 'timescaledb'", "listing extensions"
-    )
-    if not installed:
-        return {}
-    rows = session.rows(_DIMENSIONS, "reading TimescaleDB's dimensions")
-    return {TableName(row["schema"], row["name"]): row["column"] for row in rows}
+    }
+    for relation in relations.values():
+        relation.parents = [relations[oid] for oid in relation.row["parents"] if oid in relations]
+        if relation.row["is_partition"] and relation.parents:
+            relation.parents[0].children.append(relation)
+    return list(relations.values())
 
 
 def read_schemas(session: PostgresqlSession) -> list[Schema]:
@@ -189,13 +173,3 @@ def without_used_types(schema: Schema, used: Collection[UserType]) -> Schema:
     carried = {f"type {kind.schema_name}.{kind.name}" for kind in used}
     lost = [name for name in schema.options.get("not_carried", ()) if name not in carried]
     return schema.model_copy(update={"options": {"not_carried": lost} if lost else {}})
-
-
-def relation_lock(relation: TableName, kind: str) -> str:
-    """Return the statement that prevents a relation from being rewritten until the transaction ends.
-
-    LOCK TABLE refuses views and foreign tables. A query that names one locks it and the tables that it reads.
-    """
-    if kind in "rp":
-        return f"LOCK TABLE {qualified(relation)} IN ACCESS SHARE MODE"
-    return f"SELECT FROM {qualified(relation)} WHERE false"

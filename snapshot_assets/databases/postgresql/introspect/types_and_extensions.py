@@ -6,12 +6,11 @@ Types are enums, domains, composites and ranges that columns use, also through a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from snapshot_assets.databases.postgresql.session import PostgresqlSession
-from snapshot_assets.databases.postgresql.sql import oid_array
+from snapshot_assets.databases.postgresql.session import PostgresqlSession, oid_array
 from snapshot_assets.format.relations import TableName, UserType
 
 _CHILDREN = """
@@ -34,9 +33,7 @@ WITH RECURSIVE used (type) AS (
 SELECT t.oid::int8 AS oid, n.nspname::text AS schema, t.typname::text AS name, t.typtype::text AS kind,
     obj_description(t.oid, 'pg_type') AS comment, c.relkind::text AS relation_kind,
     ARRAY(SELECT x.type::int8 FROM ({_CHILDREN.format(type="t.oid")}) x (type)) AS children,
-    (SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
-     WHERE d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
-        AND d.refclassid = 'pg_extension'::regclass) AS extension,
+    e.extname::text AS extension, en.nspname::text AS extension_schema,
     CASE t.typtype WHEN 'e' THEN
         ARRAY(SELECT l.enumlabel::text FROM pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)
     END AS labels,
@@ -76,12 +73,11 @@ FROM pg_type t JOIN used ON used.type = t.oid
 JOIN pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_class c ON c.oid = t.typrelid
 LEFT JOIN pg_type b ON b.oid = t.typbasetype
+LEFT JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+    AND d.refclassid = 'pg_extension'::regclass
+LEFT JOIN pg_extension e ON e.oid = d.refobjid
+LEFT JOIN pg_namespace en ON en.oid = e.extnamespace
 ORDER BY t.oid
-"""
-
-_EXTENSION_SCHEMAS = """
-SELECT e.extname::text AS name, n.nspname::text AS schema
-FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
 """
 
 _USED_EXTENSIONS = """
@@ -99,51 +95,35 @@ WITH parts (relation, class, oid) AS (
     SELECT r.ev_class, 'pg_rewrite'::regclass, r.oid FROM pg_rewrite r
     WHERE r.ev_class = ANY ({oids}) AND r.rulename = '_RETURN'
 )
-SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name
+SELECT DISTINCT p.relation::int8 AS relation, e.extname::text AS name, n.nspname::text AS schema
 FROM parts p
 JOIN pg_depend d ON d.classid = p.class AND d.objid = p.oid
 JOIN pg_depend x ON x.classid = d.refclassid AND x.objid = d.refobjid AND x.deptype = 'e'
 JOIN pg_extension e ON x.refclassid = 'pg_extension'::regclass AND e.oid = x.refobjid
+JOIN pg_namespace n ON n.oid = e.extnamespace
 """
 
-_KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]] = {
-    "e": "enum",
-    "d": "domain",
-    "c": "composite",
-    "r": "range",
-}
+_KINDS: Mapping[str, Literal["enum", "domain", "composite", "range"]]
+_KINDS = {"e": "enum", "d": "domain", "c": "composite", "r": "range"}
 
 
 @dataclass(frozen=True)
 class UsedTypes:
-    """Types that the columns of one relation use.
+    """Types and extensions that one relation uses.
 
     Attributes:
         types: User-defined types, in the order of creation.
-        extensions: Extensions that own other types.
+        extensions: Extensions, sorted by name, each with its schema.
         relations: Tables whose row types are used.
     """
 
     types: tuple[UserType, ...] = ()
-    extensions: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
     relations: tuple[TableName, ...] = ()
 
 
-@dataclass(frozen=True)
-class Extensions:
-    """Extensions of the database.
-
-    Attributes:
-        schemas: Schema of each extension.
-        used: Extensions that a relation needs, by its oid; those that only own types of its columns are left out.
-    """
-
-    schemas: Mapping[str, str]
-    used: Mapping[int, set[str]]
-
-
 def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -> dict[int, UsedTypes]:
-    """Return the types that relations use, directly or through other types.
+    """Return the types that relations use, directly or through other types, and the extensions that they need.
 
     Args:
         session: Where to read.
@@ -151,50 +131,38 @@ def read_types(session: PostgresqlSession, roots: Mapping[int, Iterable[int]]) -
     """
     oids = sorted({oid for used in roots.values() for oid in used})
     rows = {row["oid"]: row for row in session.rows(_QUERY.format(oids=oid_array(oids)), "reading types")}
-    return {relation: _used(rows, used) for relation, used in roots.items()}
+    extensions: dict[int, dict[str, str]] = {relation: {} for relation in roots}
+    for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(roots)), "reading what extensions are used"):
+        extensions[row["relation"]][row["name"]] = row["schema"]
+    return {relation: _used(rows, used, extensions[relation]) for relation, used in roots.items()}
 
 
-def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> UsedTypes:
+def _used(rows: Mapping[int, dict[str, Any]], roots: Iterable[int], extensions: dict[str, str]) -> UsedTypes:
     types: list[UserType] = []
-    extensions: set[str] = set()
     relations: set[TableName] = set()
     for row in _needed_first(rows, roots):
         if row["extension"] is not None:
-            extensions.add(row["extension"])
+            extensions[row["extension"]] = row["extension_schema"]
         elif row["kind"] == "c" and row["relation_kind"] != "c":
             relations.add(TableName(row["schema"], row["name"]))
         elif row["kind"] in _KINDS and row["schema"] not in ("pg_catalog", "information_schema"):
             types.append(_user_type(row))
-    return UsedTypes(tuple(types), tuple(sorted(extensions)), tuple(sorted(relations)))
+    return UsedTypes(tuple(types), dict(sorted(extensions.items())), tuple(sorted(relations)))
 
 
-def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the rows of all types that the roots use, each type after its parts."""
-    ordered: dict[int, dict[str, Any]] = {}
-    open_: set[int] = set()
-    stack = [(oid, False) for oid in sorted(roots, reverse=True)]
-    while stack:
-        oid, entered = stack.pop()
-        if oid in ordered:
-            continue
-        row = rows[oid]
-        if entered:
-            ordered[oid] = row
-        elif oid not in open_:
-            open_.add(oid)
-            stack.append((oid, True))
-            # Also below types that an extension or a table owns: those of the user may follow.
-            stack.extend((child, False) for child in sorted(row["children"], reverse=True))
-    return list(ordered.values())
+def _needed_first(rows: Mapping[int, dict[str, Any]], roots: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all types that the roots use, each type after its parts."""
+    visited: set[int] = set()
 
+    def visit(oids: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for oid in sorted(oids):
+            if oid not in visited:
+                visited.add(oid)
+                # Also below types that an extension or a table owns: those of the user may follow.
+                yield from visit(rows[oid]["children"])
+                yield rows[oid]
 
-def read_extensions(session: PostgresqlSession, relations: Iterable[int]) -> Extensions:
-    """Return the extensions that indexes, constraints, defaults, statistics and queries of relations need."""
-    used: dict[int, set[str]] = {}
-    for row in session.rows(_USED_EXTENSIONS.format(oids=oid_array(relations)), "reading what extensions are used"):
-        used.setdefault(row["relation"], set()).add(row["name"])
-    schemas = {row["name"]: row["schema"] for row in session.rows(_EXTENSION_SCHEMAS, "listing extensions")}
-    return Extensions(schemas, used)
+    return visit(roots)
 
 
 def _user_type(row: dict[str, Any]) -> UserType:

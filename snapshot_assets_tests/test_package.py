@@ -1,22 +1,35 @@
-"""The package imports exactly the dependencies that it declares."""
+"""The package as a whole: its public interface, its layers, and exactly the dependencies that it declares."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import snapshot_assets
 
 _PACKAGE = Path(snapshot_assets.__file__).parent
-_PROJECT = tomllib.loads((_PACKAGE.parent / "pyproject.toml").read_text())["project"]
+_ROOT = _PACKAGE.parent
+_SETTINGS = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+_PROJECT = _SETTINGS["project"]
 _DISTRIBUTIONS = {"google": "protobuf", "yaml": "pyyaml"}  # where import and distribution differ by more than a hyphen
 _OF_PYSPARK = {"pandas"}  # imported by PySpark, which does not declare it
 _EXTRAS = {"postgres": "databases/postgresql/", "oss": "storage/oss.py", "demo": "demo.py"}
 """Modules that may import the dependencies of an extra."""
+
+_LAZY = """
+import sys, snapshot_assets
+heavy = {"dagster", "pyspark", "pyarrow", "pydantic", "duckdb"} & set(sys.modules)
+assert not heavy, heavy
+assert snapshot_assets.Plan.__name__ == "Plan"
+assert not {"dagster", "pyspark", "duckdb"} & set(sys.modules)
+"""
 
 
 def _names(requirements: list[str]) -> set[str]:
@@ -66,3 +79,45 @@ def test_every_dependency_is_imported() -> None:
     for extra in ("postgres", "oss"):
         declared |= _names(_PROJECT["optional-dependencies"][extra])
     assert declared <= imported | _OF_PYSPARK
+
+
+def lint(config: Path) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "lint-imports", "--config", config, "--no-cache"]
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_layers_import_only_lower_layers() -> None:
+    done = lint(_ROOT / "pyproject.toml")
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
+
+
+def test_a_reversed_contract_fails(tmp_path: Path) -> None:
+    """Proves that the contract checks the intended modules."""
+    contracts = _SETTINGS["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["name"] == "Arrows point one way"]
+    lines = "".join(f"    {layer}\n" for layer in reversed(layers))
+    config = tmp_path / "importlinter.ini"
+    config.write_text(
+        "[importlinter]\nroot_package = snapshot_assets\n[importlinter:contract:1]\nname = turned\ntype = layers\n"
+        f"containers = snapshot_assets\nlayers =\n{lines}"
+    )
+    assert lint(config).returncode == 1
+
+
+@pytest.mark.parametrize("name", snapshot_assets.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    value = getattr(snapshot_assets, name)
+    assert name in dir(snapshot_assets)
+    if name != "__version__":
+        assert value.__doc__
+        assert name in snapshot_assets.__doc__
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'plans'"):
+        _ = snapshot_assets.plans
+
+
+def test_importing_the_package_starts_nothing_heavy():
+    subprocess.run([sys.executable, "-c", _LAZY], check=True)

@@ -1,0 +1,151 @@
+"""`snapshots catalog tombstone | rollback`: change the newest state, and leave older ones as they are."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from snapshot_assets.catalog.operations.delete_rows import RowDeletionPlan, execute_row_deletion, plan_row_deletion
+from snapshot_assets.catalog.operations.rollback import RollbackPlan, execute_rollback, plan_rollback
+from snapshot_assets.catalog.rules.rollback import Reversal
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import open_catalog
+from snapshot_assets.cli.output import counted, show, show_json, show_table
+from snapshot_assets.cli.unreferenced import released_json, show_released
+from snapshot_assets.format.names import parse_table, table_text
+from snapshot_assets.format.predicate_text import predicate_text
+from snapshot_assets.format.predicates import predicate_json
+from snapshot_assets.format.relations import TableName
+
+
+def tombstone(options: argparse.Namespace) -> int:
+    """Delete the rows of a predicate after a confirmation."""
+    table = parse_table(options.table)
+    catalog = open_catalog(options, writing=not options.dry_run)
+    plan = plan_row_deletion(catalog, table, options.where)
+    question = f"{_deletion_summary(plan)} will be deleted; older versions keep them." if plan.files else ""
+    return execute_confirmed(options, catalog, plan, execute_row_deletion, _report_deletion, question=question)
+
+
+def _deletion_summary(plan: RowDeletionPlan) -> str:
+    return (
+        f"the rows of {table_text(plan.table)} where {predicate_text(plan.predicate)}, "
+        f"{plan.whole_rows:,} to {plan.rows:,} of {counted(plan.files, 'file')},"
+    )
+
+
+def _report_deletion(options: argparse.Namespace, uri: str, plan: RowDeletionPlan, done: bool) -> None:
+    if options.json:
+        show_json(_deletion_json(options, uri, plan))
+    elif not plan.files:
+        show(f"no file may hold such a row of {table_text(plan.table)}; nothing to delete")
+    elif not done:
+        _show_matches(plan)
+        show(f"{_deletion_summary(plan)} would be deleted")
+    elif plan.revision is None:
+        show(f"{_deletion_summary(plan)} were deleted before; nothing to do")
+    else:
+        show(f"{_deletion_summary(plan)} are deleted as of revision {plan.revision}")
+
+
+def _deletion_json(options: argparse.Namespace, uri: str, plan: RowDeletionPlan) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "dry_run": options.dry_run,
+        "deleted": plan.revision is not None,
+        "revision": plan.revision,
+        "table": table_text(plan.table),
+        "where": predicate_json(plan.predicate),
+        "files": plan.files,
+        "rows_at_most": plan.rows,
+        "whole_files": plan.whole_files,
+        "rows_at_least": plan.whole_rows,
+        "matches": [
+            {"path": match.file.path, "rows": match.file.rows, "whole": match.certain} for match in plan.matches
+        ],
+    }
+
+
+def _show_matches(plan: RowDeletionPlan) -> None:
+    rows = [(match.file.path, match.file.rows, "all" if match.certain else "some, or none") for match in plan.matches]
+    show_table(("File", "Rows", "Deleted"), rows)
+
+
+def rollback(options: argparse.Namespace) -> int:
+    """Roll back after a confirmation."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    revision = resolve_version(options.version, catalog.state)
+    plan = plan_rollback(catalog, revision, undelete=options.undelete, discard_newer=options.discard_newer)
+    question = f"the newest state becomes that of revision {revision}: {_rollback_summary(plan.reversal)}."
+    return execute_confirmed(
+        options,
+        catalog,
+        plan,
+        execute_rollback,
+        _report_rollback,
+        question=question if plan.reversal.actions else "",
+        refusal="Nothing was rolled back.",
+    )
+
+
+def _rollback_summary(reversal: Reversal) -> str:
+    phrases = [
+        f"{counted(len(reversal.leaving), 'file')} will leave it",
+        f"{counted(len(reversal.returning), 'file')} will return",
+    ]
+    if reversal.undeleted:
+        phrases.append(f"{counted(len(reversal.undeleted), 'deletion')} will be undone")
+    if reversal.expired:
+        phrases.append(f"{counted(len(reversal.expired), 'newer revision')} will expire")
+    return ", ".join(phrases)
+
+
+def _report_rollback(options: argparse.Namespace, uri: str, plan: RollbackPlan, done: bool) -> None:
+    reversal = plan.reversal
+    needed = bool(reversal.actions) and not (done and plan.revision is None)  # another writer may have done it first
+    if options.json:
+        show_json(_rollback_json(options, uri, plan, needed))
+    elif not needed:
+        show(f"the newest state is that of revision {reversal.revision} already; nothing to do")
+    elif not done:
+        _show_rollback(plan)
+    else:
+        show(f"rolled back to revision {reversal.revision}, as of revision {plan.revision}")
+
+
+def _show_rollback(plan: RollbackPlan) -> None:
+    reversal = plan.reversal
+    for sign, paths in (("-", reversal.leaving), ("+", reversal.returning)):
+        for path in paths:
+            show(f"{sign} {path}")
+    for revision, each in sorted(reversal.undeleted.items()):
+        table = table_text(TableName(each.schema, each.table))
+        show(f"back: rows of {table} where {predicate_text(each.predicate)}, deleted at revision {revision}")
+    if reversal.expired:
+        show(f"expires: {', '.join(map(str, reversal.expired))}")
+    show(f"to revision {reversal.revision}, from {reversal.head}: {_rollback_summary(reversal)}")
+    show_released(plan.released, done=False)
+
+
+def _rollback_json(options: argparse.Namespace, uri: str, plan: RollbackPlan, needed: bool) -> dict[str, Any]:
+    reversal = plan.reversal
+    return {
+        "uri": uri,
+        "dry_run": options.dry_run,
+        "to": reversal.revision,
+        "from": reversal.head,
+        "needed": needed,
+        "revision": plan.revision,
+        "leaving": list(reversal.leaving),
+        "returning": list(reversal.returning),
+        "undeleted": [
+            {
+                "revision": revision,
+                "table": table_text(TableName(each.schema, each.table)),
+                "where": predicate_json(each.predicate),
+            }
+            for revision, each in sorted(reversal.undeleted.items())
+        ],
+        "expired": list(reversal.expired),
+    } | released_json(plan.released)

@@ -1,0 +1,152 @@
+"""`snapshots catalog expire | gc`: release what retention no longer keeps, and delete what nothing needs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from snapshot_assets.catalog.catalog import Catalog
+from snapshot_assets.catalog.operations.collect_garbage import GarbagePlan, execute_collection, plan_collection
+from snapshot_assets.catalog.operations.expire import ExpiryPlan, execute_expiry, plan_expiry
+from snapshot_assets.catalog.operations.garbage import Garbage
+from snapshot_assets.catalog.rules import Retention
+from snapshot_assets.cli.confirm import execute_confirmed
+from snapshot_assets.cli.location import duration_of, open_catalog
+from snapshot_assets.cli.output import counted, show, show_json, show_message, show_table
+from snapshot_assets.cli.unreferenced import by_reason, released_json, show_reasons, show_released, sizes
+from snapshot_assets.errors import PlanError
+from snapshot_assets.format.units import duration_text, time_text
+from snapshot_assets.plan.configuration import load_configuration
+
+
+def expire(options: argparse.Namespace) -> int:
+    """Expire revisions after a confirmation."""
+    catalog, retention = _of_plan(options) if options.plan else _given(options)
+    plan = plan_expiry(catalog, retention)
+    question = f"{_summary(plan, 'will be deleted', 'will expire')}." if plan.expired or plan.tags else ""
+    return execute_confirmed(
+        options, catalog, plan, execute_expiry, _report_expiry, question=question, refusal="Nothing expired."
+    )
+
+
+def _given(options: argparse.Namespace) -> tuple[Catalog, Retention | None]:
+    """Return the location, and the rule of the options; None if they give none."""
+    keep_for = duration_of(options.keep_for)
+    given = options.keep_last is not None or keep_for is not None
+    retention = Retention(options.keep_last, keep_for) if given else None
+    return open_catalog(options, writing=not options.dry_run), retention
+
+
+def _of_plan(options: argparse.Namespace) -> tuple[Catalog, Retention]:
+    """Return the location and the rule of the plan of `--plan`."""
+    clashing = [f"--{name.replace('_', '-')}" for name in ("keep_last", "keep_for") if getattr(options, name)]
+    if clashing:
+        raise PlanError(
+            f"{' and '.join(clashing)} cannot be given beside --plan; change the plan's retention in the configuration,"
+            " or name the location by --snapshot."
+        )
+    configuration = load_configuration(options.config)
+    plan = configuration.plan(options.plan)
+    if plan.retention.rule is None:
+        raise PlanError(
+            f"Plan {plan.name!r} has neither keep_last nor keep_for in its retention, so its revisions do not expire. "
+            f"Write one there; or give --snapshot {plan.to}, with --keep-last or --keep-for, or without both "
+            "to delete only tags that outlived their time."
+        )
+    store, writing = configuration.store(plan), not options.dry_run
+    return open_catalog(options, writing=writing, store=store, single_writer=plan.single_writer), plan.retention.rule
+
+
+def _summary(plan: ExpiryPlan, deleted: str, expired: str) -> str:
+    """Return what happens to tags and to revisions, with a verb for either."""
+    pinned = f", {len(plan.pinned)} of them pinned and kept so," if plan.pinned else ""
+    sealed = len(plan.expired) + plan.kept - len(plan.pinned)
+    phrases = []
+    if plan.tags:
+        tags = f"{counted(len(plan.tags), 'tag')} ({', '.join(plan.tags)})"
+        phrases.append(f"{tags} past the time retained {deleted}")
+    if plan.expired:
+        phrases.append(f"{counted(len(plan.expired), 'sealed revision')}{pinned} of {sealed} {expired}")
+    return " and ".join(phrases)
+
+
+def _report_expiry(options: argparse.Namespace, uri: str, plan: ExpiryPlan, done: bool) -> None:
+    if options.json:
+        show_json(_expiry_json(options, uri, plan))
+        return
+    if not plan.expired:
+        given = options.plan or options.keep_last or options.keep_for
+        rule = "" if given else "; no rule was given: --keep-last, --keep-for or --plan"
+        show(f"nothing to expire; {counted(plan.kept, 'sealed revision')} can be read{rule}")
+    if plan.expired or plan.tags:
+        _show_expiry(plan, done=done)
+
+
+def _expiry_json(options: argparse.Namespace, uri: str, plan: ExpiryPlan) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "dry_run": options.dry_run,
+        "revision": plan.revision,
+        "tags": list(plan.tags),
+        "expired": list(plan.expired),
+        "pinned": [{"revision": revision, "pins": list(pins)} for revision, pins in plan.pinned.items()],
+        "readable": plan.kept,
+    } | released_json(plan.released)
+
+
+def _show_expiry(plan: ExpiryPlan, *, done: bool) -> None:
+    if not done and plan.expired:
+        rows = [(revision, ", ".join(plan.pinned.get(revision, ())) or "nothing") for revision in plan.expired]
+        show_table(("Revision", "Kept by"), rows)
+    if done:
+        show(_summary(plan, "deleted", f"expired as of revision {plan.revision}"))
+    else:
+        show(_summary(plan, "would be deleted", "would expire"))
+    show_released(plan.released, done=done)
+
+
+def gc(options: argparse.Namespace) -> int:
+    """Collect garbage after a confirmation."""
+    catalog = open_catalog(options, writing=not options.dry_run)
+    plan = plan_collection(catalog, grace=duration_of(options.grace), unsafe=options.unsafe)
+    question = f"{sizes(plan.deleted)} that nothing needs will be deleted for ever." if plan.deleted else ""
+    return execute_confirmed(options, catalog, plan, execute_collection, _report_collection, question=question)
+
+
+def _report_collection(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> None:
+    if options.json:
+        show_json(_collection_json(options, uri, plan, done))
+    else:
+        _show_collection(plan, done)
+    for path in plan.foreign:
+        show_message(f"left alone: {path} is not part of the format")
+
+
+def _collection_json(options: argparse.Namespace, uri: str, plan: GarbagePlan, done: bool) -> dict[str, Any]:
+    return {
+        "uri": uri,
+        "dry_run": options.dry_run,
+        "deleted": done,
+        "grace": duration_text(plan.grace),
+        "objects": len(plan.deleted),
+        "bytes": sum(each.bytes for each in plan.deleted),
+        "reasons": by_reason(plan.deleted),
+        "garbage": [_garbage(each) for each in plan.deleted],
+        "waiting": [_garbage(each) for each in plan.waiting],
+        "foreign": list(plan.foreign),
+    }
+
+
+def _garbage(each: Garbage) -> dict[str, Any]:
+    return {"path": each.path, "bytes": each.bytes, "reason": each.reason, "since": time_text(each.since)}
+
+
+def _show_collection(plan: GarbagePlan, done: bool) -> None:
+    if not done and (plan.deleted or plan.waiting):
+        marked = [("delete", each) for each in plan.deleted] + [("wait", each) for each in plan.waiting]
+        rows = [(mark, each.reason, time_text(each.since), each.bytes, each.path) for mark, each in marked]
+        show_table(("", "Reason", "Garbage since", "Bytes", "Object"), rows)
+    show_reasons(plan.deleted)
+    show(f"{sizes(plan.deleted)}, {'deleted' if done else 'would be deleted'}")
+    if plan.waiting:
+        show(f"{sizes(plan.waiting)}, garbage for less than {duration_text(plan.grace)}: kept so long")

@@ -1,0 +1,187 @@
+"""`snapshots export list | verify | delete | diff`: work on snapshots that exist."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from snapshot_assets.catalog.listing import SnapshotSummary, list_snapshots, summarize
+from snapshot_assets.catalog.operations.delete_snapshot import delete_snapshot
+from snapshot_assets.catalog.rules import refuse_pinned
+from snapshot_assets.catalog.state.diff import Change, DiffRow, Kind, difference
+from snapshot_assets.catalog.state.versions import resolve_version
+from snapshot_assets.catalog.verify.objects import Report
+from snapshot_assets.catalog.verify.remedy import Remedy
+from snapshot_assets.catalog.verify.retained import some_of
+from snapshot_assets.catalog.verify.verify import verify as verify_location
+from snapshot_assets.cli.confirm import confirmed
+from snapshot_assets.cli.location import open_catalog, open_location, open_log
+from snapshot_assets.cli.output import counted, human_bytes, plain, show, show_json, show_message, show_table
+from snapshot_assets.errors import NoSnapshotError
+from snapshot_assets.format.names import table_text
+from snapshot_assets.format.relations import TableName
+from snapshot_assets.format.units import time_text
+
+
+def list_(options: argparse.Namespace) -> int:
+    """List snapshots; exit status 1 if one of them cannot be read."""
+    store, open_below = open_location(options, options.location, allow_root=True)
+    found = list_snapshots(store, open_below)
+    if options.json:
+        show_json([plain(asdict(summary)) for summary in found])
+    elif found:
+        show_table(
+            ("Location", "Name", "Created", "Chunks", "Rows", "Size", "Status"), [_listed(item) for item in found]
+        )
+    else:
+        show_message(f"No snapshots at {store.uri}.")
+    for summary in found:
+        if summary.error:
+            show_message(f"{summary.uri}: {summary.error}")
+    return 1 if any(summary.status == "unreadable" for summary in found) else 0
+
+
+def _listed(summary: SnapshotSummary) -> tuple[object, ...]:
+    return (
+        summary.uri,
+        summary.name,
+        time_text(summary.created_at) if summary.created_at else "",
+        f"{summary.chunks_done}/{summary.chunks}",
+        summary.rows,
+        human_bytes(summary.bytes),
+        summary.status,
+    )
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Verify a snapshot; exit status 1 if it is damaged or not sealed."""
+    store = open_log(options)
+    at = (lambda state: resolve_version(options.at, state)) if options.at is not None else None
+    report = verify_location(store, depth=options.depth, at=at)
+    if options.json:
+        show_json(_report_json(report))
+    else:
+        _show_report(report)
+    return 0 if report.sealed and not report.damaged else 1
+
+
+def _report_json(report: Report) -> dict[str, object]:
+    faults = [asdict(fault) | {"damage": fault.is_damage} for fault in report.faults]
+    return asdict(report) | {"faults": faults, "damaged": report.damaged}
+
+
+def _show_report(report: Report) -> None:
+    for fault in report.faults:
+        show(f"{'DAMAGE ' if fault.is_damage else 'warning'}  {fault.kind}: {fault.message}")
+    if report.remedy is not None:
+        _show_remedy(report.remedy)
+    if report.temporary_files:
+        files = f"{counted(report.temporary_files, 'temporary file')}, {human_bytes(report.temporary_bytes)}"
+        show(f"{files}, of writers at work or killed: `snapshots catalog gc` deletes those older than the grace period")
+    read = f"{human_bytes(report.bytes)} read" if report.depth == "full" else "no data read"
+    verdict = "DAMAGED" if report.damaged else "OK" if report.sealed else "INCOMPLETE"
+    if not report.sealed and not report.damaged:
+        all_exported = f"all chunks are exported, but no seal verified revision {report.revision}"
+        why = f"{counted(report.missing, 'chunk')} not exported" if report.missing else all_exported
+        show(f"not sealed: {why}; run `snapshots export create`")
+    show(f"{verdict}: {report.uri} at revision {report.revision}, {report.files} data files, {read}")
+
+
+def _show_remedy(remedy: Remedy) -> None:
+    pinned = f" ({', '.join(remedy.pins)})" if remedy.pins else ""
+    needing = some_of(remedy.revisions) + pinned
+    show(f"The newest state, revision {remedy.newest}, is whole; what is damaged is needed only by {needing}.")
+    first = "seal the newest state (run the export to its end), then " if remedy.seal_first else ""
+    too = f"; {some_of(remedy.expire_too)}, undamaged, will expire too" if remedy.expire_too else ""
+    show(f"Restore the damaged objects from a copy. Or {first}expire and delete what needs them{too}:")
+    for command in remedy.commands:
+        show(f"  {command}")
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete a snapshot after the confirmation `yes`; exit status 1 without it."""
+    store, _ = open_location(options, options.snapshot)
+    if "transactions" not in store.folders():
+        raise NoSnapshotError(f"There is no snapshot at {store.uri}; nothing was deleted.", uri=store.uri)
+    summary = summarize(store)
+    show_message(
+        f"{summary.uri}: {summary.name or '(no name)'}, {summary.status}, "
+        f"{summary.chunks_done}/{summary.chunks} chunks, {summary.rows} rows, {human_bytes(summary.bytes)}"
+    )
+    if not options.with_tags:
+        # before the confirmation; the deletion checks again
+        refuse_pinned(sorted(tag.tag_name for tag in summary.tags), (each.savepoint_id for each in summary.savepoints))
+    if not options.yes and not confirmed("Everything the snapshot wrote will be removed."):
+        show_message("Nothing was deleted.")
+        if options.json:
+            show_json({"uri": store.uri, "deleted": False, "objects": 0, "temporary": 0, "foreign": []})
+        return 1
+    deletion = delete_snapshot(store, with_tags=options.with_tags)
+    for path in deletion.foreign:
+        show_message(f"left alone: {path} is not part of the format")
+    if options.json:
+        show_json({"uri": store.uri, "deleted": True} | asdict(deletion))
+    else:
+        left = f" and {counted(deletion.temporary, 'temporary file')}" if deletion.temporary else ""
+        show(f"Deleted {deletion.objects} objects{left} of {store.uri}.")
+    return 0
+
+
+def diff(options: argparse.Namespace) -> int:
+    """Show the changes from one version to another."""
+    catalog = open_catalog(options, writing=False)
+    first, second = (resolve_version(version, catalog.state) for version in (options.first, options.second))
+    changes = difference(catalog.state, first, second)
+    if options.json:
+        rows = [plain(asdict(row)) for row in changes]
+        show_json({"uri": catalog.store.uri, "from": first, "to": second, "changes": rows})
+    else:
+        _show_changes(changes, f"from revision {first} to revision {second}")
+    return 0
+
+
+def _show_changes(changes: list[DiffRow], between: str) -> None:
+    if not changes:
+        show(f"nothing changed {between}")
+        return
+    for row in changes:
+        match row.kind:
+            case Kind.HEADER:
+                show(str(row.detail))
+            case Kind.SCHEMA:
+                show(f"schema {row.detail} {row.change.value}")
+            case Kind.TOMBSTONE:
+                show(f"tombstone {row.change.value}: {_table(row)}, {row.detail}")
+    chunks = [row for row in changes if row.kind is Kind.CHUNK]
+    files = [row for row in changes if row.kind is Kind.FILE]
+    if chunks:
+        show_table(("Chunk", "Table", "Change", "Files", "Rows", "Bytes"), [_chunk_row(row) for row in chunks])
+    show(f"{counted(len(files), 'file')} changed {between}: {_row_changes(chunks)}")
+
+
+def _row_changes(chunks: list[DiffRow]) -> str:
+    """Return how many rows were added and removed, as far as that is known."""
+    added, removed = ([getattr(row, f"rows_{each}") for row in chunks] for each in (Change.ADDED, Change.REMOVED))
+    known = f"+{sum(filter(None, added)):,} rows, -{sum(filter(None, removed)):,} rows"
+    unknown = [f"deleted by tombstones in {counted(removed.count(None), 'chunk')}"] * (None in removed)
+    unknown += [f"brought back in {counted(added.count(None), 'chunk')}"] * (None in added)
+    return known + (f", and unknown numbers {' and '.join(unknown)}" if unknown else "")
+
+
+def _table(row: DiffRow) -> str:
+    return "" if row.schema is None or row.table is None else table_text(TableName(row.schema, row.table))
+
+
+def _chunk_row(row: DiffRow) -> tuple[object, ...]:
+    return (
+        row.chunk,
+        _table(row),
+        row.detail or row.change.value,
+        f"+{row.files_added} -{row.files_removed}",
+        f"+{_number(row.rows_added)} -{_number(row.rows_removed)}",
+        f"+{human_bytes(row.bytes_added or 0)} -{human_bytes(row.bytes_removed or 0)}",
+    )
+
+
+def _number(rows: int | None) -> str:
+    return "?" if rows is None else f"{rows:,}"

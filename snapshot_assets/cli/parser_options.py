@@ -1,0 +1,94 @@
+"""Options of `export create` and `import`, and types of option values; importing it imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+VERSIONS = "rev:12, tag:name, savepoint:3|latest|earliest or ts:2025-01-31T00:00:00Z"
+"""Values of options that name a version."""
+
+_NAME = re.compile(r'(?:"(?:[^"]|"")*"|[^",]|"(?!.*"))+')
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+_RANGE = "RFC 3339 with a zone, such as 2025-01-31T00:00:00Z"
+_DATABASES = "alias, or postgresql://…, duckdb:///abs/path.duckdb, spark:<catalog>"
+
+
+def create(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots export create`."""
+    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
+    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration")
+    what.add_argument("--source", metavar="S", help=_DATABASES)
+    what.add_argument("--to", metavar="URI", help="location: s3://bucket/prefix, file:///abs/path, …")
+    what.add_argument("--name", help="name of an ad-hoc plan (default: last segment of the location)")
+    what.add_argument("--catalog", help="catalog name recorded in the manifest")
+    what.add_argument("--schemas", type=schemas, metavar="a,b", help="schemas (default: all)")
+    what.add_argument(
+        "--tables",
+        type=tables,
+        metavar="s.t,…",
+        help="tables (default: all); quote a name that contains a dot, comma or quote as in SQL: "
+        """'"my.schema"."my ""t"" table"'""",
+    )
+    what.add_argument("--start-time", metavar="T", help=f"range start, {_RANGE} (default: earliest row)")
+    what.add_argument("--end-time", metavar="T", help="range end, exclusive (default: now)")
+    what.add_argument("--chunk-time-window", metavar="D", help="window length: 90m, 6h, 1d (default), 7d, …")
+    what.add_argument("--format", help="parquet (default)")
+    what.add_argument("--schema-only", action="store_true", default=None, help="no data")
+    how = parser.add_argument_group("how")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks exported in parallel (default: 1)")
+    how.add_argument("--max-file-size", metavar="SIZE", help="256MB (default); units B kB MB GB TB, multiplier 1024")
+    how.add_argument("--force", action="store_true", help="start a new snapshot in place of the existing one")
+    how.add_argument("--replace", metavar="START/END", help="export completed windows in this range again")
+
+
+def import_(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots import`."""
+    what = parser.add_argument_group("what, by a plan of the configuration or ad hoc")
+    what.add_argument("--plan", metavar="NAME", help="a plan of the configuration that has a target")
+    what.add_argument("--from", dest="location", metavar="URI", help="the snapshot's location")
+    what.add_argument("--target", metavar="T", help=_DATABASES)
+    what.add_argument("--at", metavar="VERSION", help=f"{VERSIONS} (default: newest seal)")
+    what.add_argument("--schemas", type=schemas, metavar="a,b", default=[], help="schemas (default: all)")
+    what.add_argument("--tables", type=tables, metavar="s.t,…", default=[], help="tables (default: all)")
+    rows = f"rows of timed tables in this half-open range only; each {_RANGE}"
+    what.add_argument("--time-range", metavar="START/END", help=rows)
+    how = parser.add_argument_group("how")
+    how.add_argument("--parallelism", type=int, metavar="N", help="chunks restored in parallel (default: 1)")
+    flags = {
+        "--replace": "delete and reload chunks that changed in the snapshot since",
+        "--into-nonempty": "load into tables that contain other rows: equal rows are then duplicated, or violate keys",
+        "--no-expressions": "run no SQL text of the snapshot: omit defaults, checks, generated columns and views",
+        "--forget-ledger": "only delete the target's records of imports, and their tags; tables stay",
+    }
+    for name, text in flags.items():
+        how.add_argument(name, action="store_true", help=text)
+
+
+def count(text: str) -> int:
+    """Parse a whole number from 1 up."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+def chunks(text: str) -> list[int]:
+    """Parse chunk ids between commas."""
+    numbers = text.split(",")
+    if not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of chunk ids such as 1,2")
+    return [int(number) for number in numbers]
+
+
+def tables(text: str) -> list[str]:
+    """Split at commas outside quotes."""
+    names = [name.strip() for name in _NAME.findall(text)]
+    if not names or "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names such as a,b")
+    return names
+
+
+def schemas(text: str) -> list[str]:
+    """Split as `tables` does, and remove the quotes."""
+    names = tables(text)
+    return [name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name for name in names]
