@@ -203,10 +203,7 @@ def why_no_tag(rule: TagRule, state: State, now: datetime) -> str:
 
 
 def _savepoint_due(rule: SavepointRule, state: State, now: datetime) -> bool:
-    """Return whether something is sealed, and no automatic savepoint was created since the newest tick.
-
-    A savepoint always pins the head, because it compacts first.
-    """
+    """Return whether something is sealed, and no automatic savepoint was created since the newest tick."""
     tick = rule.ticks.newest(now)
     made = any(known.pin.created_at >= tick for known in _automatic(state.pins.savepoints.values()))
     return state.newest_seal is not None and not made
