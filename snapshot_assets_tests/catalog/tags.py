@@ -49,6 +49,13 @@ def reseal(writer: Writer) -> int:
     return seal(writer.catalog).seal.revision
 
 
+def sealed_four_times(writer: Writer) -> Writer:
+    """Seal at 5, 7, 9 and 11, each with another file of chunk 1."""
+    sealed_by(writer)
+    assert [reseal(writer) for _ in range(3)] == [7, 9, 11]
+    return writer
+
+
 def faults(store):
     return {(fault.kind, fault.object) for fault in verify(store).faults}
 

@@ -174,11 +174,7 @@ def read_entry(store: ObjectStore, revision: int) -> LogEntry:
 
 
 def append(store: ObjectStore, transaction: act.Transaction) -> tuple[bool, LogEntry]:
-    """Try to commit a transaction at its revision.
-
-    Args:
-        store: The location.
-        transaction: The complete transaction.
+    """Try to commit a complete transaction at its revision.
 
     Returns:
         Whether this transaction won its revision, and its entry.

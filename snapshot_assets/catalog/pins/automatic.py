@@ -158,13 +158,7 @@ def due(state: State, now: datetime, *, tag: TagRule | None = None, savepoint: S
 
 
 def with_tags(state: State, wanted: Due, now: datetime) -> State:
-    """Return a copy of a state in which the tags that are due are created and deleted.
-
-    Args:
-        state: The head.
-        wanted: What is due.
-        now: The current time.
-    """
+    """Return a copy of a state in which the tags that are due now are created and deleted."""
     actions: list[act.Action] = [act.TagDeleted(known.tag.name) for known in wanted.tags_gone]
     if wanted.tag is not None:
         new, unwritten = wanted.tag, act.ObjectRef(tag_path(wanted.tag.name, new_attempt()), "", 0)

@@ -215,12 +215,7 @@ class State(BaseState):
 
 
 def first_version(events: Iterable[Event], last: int) -> int:
-    """Return the format version of a location's first transaction.
-
-    Args:
-        events: The location's events.
-        last: The format version after them.
-    """
+    """Return the format version of a location's first transaction, given its events and the version after them."""
     upgrades = (action for event in events for action in event.actions if isinstance(action, act.Upgraded))
     return next((action.previous for action in upgrades), last)
 

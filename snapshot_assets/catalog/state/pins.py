@@ -120,12 +120,7 @@ class Pins:
                 self.last_savepoint = max(self.last_savepoint, action.id)
 
     def retained_actions(self, action: PinAction, revision: int) -> Iterator[PinAction]:
-        """Yield what a checkpoint keeps of an action, so that folding the checkpoint gives these pins.
-
-        Args:
-            action: The action.
-            revision: Its revision.
-        """
+        """Yield what a checkpoint keeps of a revision's action, so that folding the checkpoint gives these pins."""
         match action:
             case act.TagRenamed() | act.TagReplaced():
                 yield from self.retained_actions(action.tag, revision)

@@ -169,13 +169,7 @@ class Remedy:
 
 
 def remedy_of(head: State, uri: str, faults: Iterable[Fault]) -> Remedy | None:
-    """Return how to end damage that the newest state does not have; None if it has any.
-
-    Args:
-        head: The newest state.
-        uri: The location.
-        faults: All faults of the location.
-    """
+    """Return how to end damage, given all faults of a location; None if the newest state, `head`, has any."""
     damage = [fault for fault in faults if fault.is_damage]
     damaged = {revision for fault in damage for revision in fault.revisions}
     if not damage or not all(fault.revisions for fault in damage):

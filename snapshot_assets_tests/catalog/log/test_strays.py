@@ -20,7 +20,7 @@ from snapshot_assets.catalog.operations.collect_garbage import plan_collection
 from snapshot_assets.catalog.operations.expire import plan_expiry
 from snapshot_assets.catalog.operations.seal import seal
 from snapshot_assets.catalog.rebuild.rebuild import rebuild
-from snapshot_assets.catalog.rules.seal import Retention
+from snapshot_assets.catalog.rules import Retention
 from snapshot_assets.catalog.verify.verify import verify
 from snapshot_assets.errors import DamageError, ForeignLocationError, ForkError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, transaction_path

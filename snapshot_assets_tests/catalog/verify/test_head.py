@@ -9,7 +9,7 @@ import pytest
 from snapshot_assets.catalog.catalog import Catalog
 from snapshot_assets.catalog.log.replay import read_state
 from snapshot_assets.catalog.operations.seal import seal
-from snapshot_assets.catalog.verify import head as module
+from snapshot_assets.catalog.verify import objects as module
 from snapshot_assets.catalog.verify.objects import (
     check_head,
     due_files,
