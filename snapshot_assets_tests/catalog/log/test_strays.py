@@ -29,15 +29,11 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets.storage.open import open_store
 from snapshot_assets_tests.catalog.conftest import Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
-from snapshot_assets_tests.catalog.tags import objects
+from snapshot_assets_tests.catalog.tags import objects, replaced
 
 NOW = timedelta(0)
 HEAD = 7
 """The head of the location that others' objects are copied into."""
-
-
-def replaced(writer: Writer) -> None:
-    writer.complete(1, writer.file(1), replaces=tuple(writer.catalog.state.files.chunk(1)))
 
 
 def at_head(writer: Writer) -> Writer:

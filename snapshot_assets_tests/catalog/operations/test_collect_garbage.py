@@ -27,19 +27,13 @@ from snapshot_assets.storage.location import parse_location
 from snapshot_assets_tests.catalog.conftest import HEADER, Writer
 from snapshot_assets_tests.catalog.execute import collect_garbage, expire, prune
 from snapshot_assets_tests.catalog.operations.test_unpinned import aged, working
-from snapshot_assets_tests.catalog.tags import file_of, flip, reseal, sealed_by
+from snapshot_assets_tests.catalog.tags import file_of, flip, replaced, reseal, sealed_by
 
 NOW = timedelta(0)
 
 
 def local_path(store: ObjectStore) -> Path:
     return parse_location(store.uri).local_path
-
-
-def replaced(writer: Writer, chunk: int = 1) -> set[str]:
-    old = tuple(writer.catalog.state.files.chunk(chunk))
-    writer.complete(chunk, writer.file(chunk, b"new rows"), replaces=old)
-    return set(old)
 
 
 def collected(writer: Writer, **options) -> dict[str, str]:
