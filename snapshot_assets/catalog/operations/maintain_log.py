@@ -77,18 +77,12 @@ def _mend_older(store: ObjectStore, head: int, rebuilt_at: int) -> tuple[str, ..
             try:
                 mended.append(write_checkpoint(store, read_from_log(store, revision)))
             except DamageError as fault:
-                faults.append(_unmendable(path, fault))
+                advice = "Bring it back from a copy, or rebuild the log with `snapshots catalog rebuild`."
+                what = f"{path} is damaged, and the log before it cannot reproduce it: {fault}"
+                faults.append(DamageError(f"{what} {advice}", object=path))
     if faults:
         raise faults[0]
     return tuple(mended)
-
-
-def _unmendable(path: str, cause: DamageError) -> DamageError:
-    return DamageError(
-        f"{path} is damaged, and the log before it cannot reproduce it: {cause} Bring it back from a copy, or rebuild "
-        "the log with `snapshots catalog rebuild`.",
-        object=path,
-    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +157,12 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
     old = _prunable(store, list_log(store).checkpoints, plan.kept, before)
     gone = [*takewhile(lambda path: path in planned, (info.path for info in old))]
     if gone:
-        _refuse_unreadable(store, plan.kept, plan.newest)
+        for each in (plan.kept, plan.newest):
+            if not is_whole(store, each):
+                raise ConflictError(
+                    f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted."
+                    " Run again."
+                )
         refuse_faults(store, "nothing was pruned")
     for path in gone:
         store.delete(path)
@@ -172,15 +171,6 @@ def execute_pruning(catalog: Catalog, plan: PrunePlan) -> PrunePlan:
 
 def _kind(path: str) -> str:
     return "checkpoint" if revision_of(path) is None else "transaction"
-
-
-def _refuse_unreadable(store: ObjectStore, *checkpoints: int) -> None:
-    for each in checkpoints:
-        if not is_whole(store, each):
-            raise ConflictError(
-                f"{checkpoint_path(each)} is missing or damaged since the pruning was planned; nothing was deleted. "
-                "Run again."
-            )
 
 
 def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before: datetime) -> list[ObjectInfo]:
