@@ -1,13 +1,11 @@
-"""Works on the log itself: writes checkpoints on demand, prunes old transactions, and upgrades the format version.
+"""Maintains the log's own objects: writes checkpoints on demand, and prunes old transactions.
 
-Pruning deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning"). An upgrade is one
-transaction (InfluxDB IOx, "Upgradability"). Code reads every version up to its own, and writes the version that the
-location has. So older code works until an upgrade; afterwards it refuses to read and to write, and names both versions.
+Pruning deletes the oldest part of the log, which a checkpoint also holds (InfluxDB IOx, "Pruning").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -18,12 +16,8 @@ from snapshot_assets.catalog.log.replay import read_from_log
 from snapshot_assets.catalog.log.store import is_there, list_log
 from snapshot_assets.catalog.log.truncation import refuse_faults, refuse_lost_end
 from snapshot_assets.catalog.operations.collect_garbage import checked_grace
-from snapshot_assets.catalog.rules import refuse_deleted
-from snapshot_assets.catalog.state.fold import State
 from snapshot_assets.catalog.state.unreferenced import ReleasedObject
-from snapshot_assets.errors import ConflictError, DamageError, PlanError
-from snapshot_assets.format import actions as act
-from snapshot_assets.format import documents
+from snapshot_assets.errors import ConflictError, DamageError
 from snapshot_assets.format.layout import TRANSACTIONS, checkpoint_path, log_revision, revision_of, transaction_path
 from snapshot_assets.storage.base import ObjectInfo, ObjectStore
 from snapshot_assets.storage.listed import Listed
@@ -190,65 +184,3 @@ def _prunable(store: ObjectStore, checkpoints: Iterable[int], kept: int, before:
             break
         prunable.append(info)
     return prunable
-
-
-@dataclass(frozen=True)
-class UpgradePlan:
-    """An upgrade.
-
-    Attributes:
-        previous: Format version before.
-        version: Format version afterwards.
-        revision: The revision of the upgrade; None until then, and if the location has that version already.
-    """
-
-    previous: int
-    version: int
-    revision: int | None = None
-
-
-def plan_upgrade(catalog: Catalog, version: int | None = None) -> UpgradePlan:
-    """Return which versions an upgrade goes from and to; changes nothing.
-
-    Args:
-        catalog: The location.
-        version: The format version; None for the newest that this code writes.
-
-    Raises:
-        PlanError: This code does not write that version, or the location has a newer one.
-    """
-    wanted = documents.FORMAT_VERSION if version is None else version
-    catalog.refresh()
-    return UpgradePlan(_checked(catalog.require_snapshot(), wanted), wanted)
-
-
-def execute_upgrade(catalog: Catalog, plan: UpgradePlan) -> UpgradePlan:
-    """Upgrade a location; rewrites nothing. Runs that planned before the upgrade cannot commit afterwards.
-
-    Returns:
-        The plan with its revision, and the version that the upgrade really replaced.
-
-    Raises:
-        PlanError: The location has a newer version.
-    """
-    previous = plan.previous
-
-    def prepare(state: State) -> Sequence[act.Action] | None:
-        nonlocal previous
-        refuse_deleted(state)
-        previous = _checked(state, plan.version)
-        return [act.Upgraded(plan.version, previous)] if previous < plan.version else None
-
-    revision = catalog.commit(prepare)
-    return replace(plan, previous=previous, revision=revision)
-
-
-def _checked(state: State, wanted: int) -> int:
-    """Return the location's version if it can be upgraded to the one wanted."""
-    if not state.format_version <= wanted <= documents.FORMAT_VERSION:
-        raise PlanError(
-            f"The location has format version {state.format_version} and this code writes up to "
-            f"{documents.FORMAT_VERSION}; format version {wanted} was asked for. A location cannot go back to an older "
-            "version; a newer version needs a newer snapshot_assets."
-        )
-    return state.format_version

@@ -6,15 +6,8 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from snapshot_assets.catalog.operations.maintain_log import (
-    PrunePlan,
-    UpgradePlan,
-    checkpoint_head,
-    execute_pruning,
-    execute_upgrade,
-    plan_pruning,
-    plan_upgrade,
-)
+from snapshot_assets.catalog.operations.maintain_log import PrunePlan, checkpoint_head, execute_pruning, plan_pruning
+from snapshot_assets.catalog.operations.upgrade import UpgradePlan, execute_upgrade, plan_upgrade
 from snapshot_assets.catalog.rebuild.rebuild import Rebuild
 from snapshot_assets.catalog.rebuild.rebuild import rebuild as rebuild_log
 from snapshot_assets.cli.confirm import execute_confirmed
