@@ -56,7 +56,7 @@ class Window:
 
 
 def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
-    """Return how many windows cover `[start, end)`.
+    """Return how many windows cover `[start, end)`, given by aware instants.
 
     Raises:
         PlanError: The range or the length is empty or negative, or there are more than `MAX_WINDOWS` windows.
@@ -72,16 +72,7 @@ def count_windows(start: datetime, end: datetime, length: timedelta) -> int:
 
 
 def plan_windows(start: datetime, end: datetime, length: timedelta) -> tuple[Window, ...]:
-    """Return the windows that cover `[start, end)`, the last one clipped to `end`.
-
-    Args:
-        start: First instant of the range; aware.
-        end: First instant after the range; aware.
-        length: Length of each window.
-
-    Raises:
-        PlanError: As `count_windows`.
-    """
+    """Return the windows that cover `[start, end)`, the last one clipped to `end`; see `count_windows`."""
     return tuple(window_at(start, length, index, end=end) for index in range(1, count_windows(start, end, length) + 1))
 
 
@@ -130,13 +121,7 @@ def window_at(start: datetime, length: timedelta, index: int, *, end: datetime |
 
 
 def window_holding(start: datetime, length: timedelta, instant: datetime, *, end: datetime | None = None) -> Window:
-    """Return the window that contains an instant.
-
-    Args:
-        start: First instant of the plan's range; aware.
-        length: Length of each window.
-        instant: The instant; aware.
-        end: First instant after the range; None for an unbounded range.
+    """Return the window that contains an aware instant; see `window_at` for the other arguments.
 
     Raises:
         PlanError: The instant is outside the range.

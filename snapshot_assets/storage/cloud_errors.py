@@ -87,11 +87,7 @@ def storage_error(operation: str, uri: str, error: Exception) -> StorageError:
         advice = f"Check the credentials, and give them the right to {operation} there"
         if _INSTANCE_CREDENTIALS in text:
             advice = _GIVE_CREDENTIALS[uri.split(":", 1)[0]]
-        return StoreDeniedError(
-            f"{failed}. {advice}.",
-            uri=uri,
-            operation=operation,
-        )
+        return StoreDeniedError(f"{failed}. {advice}.", uri=uri, operation=operation)
     if operation == "create" and (number == 501 or isinstance(error, NotSupportedError)):
         return ConditionalCreateUnsupportedError(
             f"{failed}. This store has no conditional creates; only a single writer may use it, with "
