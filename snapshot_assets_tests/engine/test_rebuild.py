@@ -29,7 +29,6 @@ from snapshot_assets_tests.engine.compact.compactions import compact, scatter
 from snapshot_assets_tests.engine.exports import Place
 from snapshot_assets_tests.faults.source import CHUNKS, add_rows
 from snapshot_assets_tests.golden.make import rows
-from snapshot_assets_tests.servers.s3 import S3Server
 
 FIRST_SEAL = 10
 """The seal of the first export, before chunk 2 was replaced and chunks were compacted."""
@@ -100,6 +99,15 @@ def spot(tmp_path: Path, made: Place) -> Spot:
     return copied(made, open_store(parse_location((tmp_path / "copy").as_uri())))
 
 
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.slow)])
+def anywhere(request: pytest.FixtureRequest, made: Place) -> Spot:
+    """The same on a disk or on S3."""
+    if request.param == "file":
+        return request.getfixturevalue("spot")
+    options = request.getfixturevalue("s3_server").options
+    return copied(made, open_store(parse_location(request.getfixturevalue("s3_location")), options))
+
+
 def copied(made: Place, store: ObjectStore) -> Spot:
     for info in made.store.list():
         store.put(info.path, made.store.get(info.path))
@@ -135,7 +143,8 @@ def check(spot: Spot, before: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("disaster", DISASTERS)
-def test_a_disaster_with_a_base_is_survived_without_consent(spot: Spot, disaster: str) -> None:
+def test_a_disaster_with_a_base_is_survived_without_consent(anywhere: Spot, disaster: str) -> None:
+    spot = anywhere
     before, state = content(spot.store), read_state(spot.store)
     DISASTERS[disaster](spot)
     done = rebuild(spot.store)
@@ -150,17 +159,9 @@ def test_a_disaster_with_a_base_is_survived_without_consent(spot: Spot, disaster
     check(spot, before)
 
 
-@pytest.mark.slow
-def test_a_disaster_on_s3_is_survived(made: Place, s3_server: S3Server, s3_location: str) -> None:
-    spot = copied(made, open_store(parse_location(s3_location), s3_server.options))
-    before = content(spot.store)
-    spot.lose("transactions/")
-    assert rebuild(spot.store).committed
-    check(spot, before)
-
-
 @pytest.mark.parametrize("disaster", WITHOUT_BASE)
-def test_a_disaster_without_a_base_is_survived_with_consent(spot: Spot, disaster: str) -> None:
+def test_a_disaster_without_a_base_is_survived_with_consent(anywhere: Spot, disaster: str) -> None:
+    spot = anywhere
     before = content(spot.store)
     WITHOUT_BASE[disaster](spot)
     done = rebuild(spot.store, accept_undeleted=True)
@@ -197,7 +198,8 @@ FROM_FILES: dict[str, Callable[[Spot], object]] = {
 
 
 @pytest.mark.parametrize("disaster", FROM_FILES)
-def test_a_disaster_without_receipts_is_survived_from_files(spot: Spot, disaster: str) -> None:
+def test_a_disaster_without_receipts_is_survived_from_files(anywhere: Spot, disaster: str) -> None:
+    spot = anywhere
     """What their footers do not decide, such as a chunk that was exported twice, is named and exported again."""
     before, files = content(spot.store), read_state(spot.store).files
     FROM_FILES[disaster](spot)
